@@ -15,7 +15,7 @@ from ccb.tunnel.wire.tool_traits import View, traits_of
 
 from ..transcript.blocks import Block, HoleBlock, Level, MarkdownBlock, NoticeBlock, PromptBlock, ToolBlock, ToolState
 from ..transcript.questions import FormField, read_questions
-from ..tui.rendering.approval_text import bounded, subject_lines, trust_lines
+from ..tui.rendering.approval_text import bounded, circumstances, subject_lines, trust_lines
 from ..tui.rendering.permission_updates import KEPT, can_be_kept, describe_update, kept_in, session_updates
 from ..tui.rendering.tool_output import error_lines, headline
 from ..tui.rendering.untrusted_text import escaped_name
@@ -150,10 +150,7 @@ class PlainQuestion:
         call, self._readable = bounded(subject_lines(self.request))
         lines = [f"The agent asks to use {escaped_name(self.request.tool_name)} on {self._place}:"]
         lines += [f"  {line.gutter}{line.picture}" for line in call]
-        if reason := self.request.text("decision_reason"):
-            lines.append(f"Asked because: {escaped_name(reason)}")
-        lines.append(f"Sandbox: {escaped_name(self.request.text('sandbox') or 'no cage')}")
-        return [*lines, *self._choices()]
+        return [*lines, *map("".join, circumstances(self.request)), *self._choices()]
 
     def reply(self, text: str) -> Reply:
         text = text.strip()

@@ -55,6 +55,7 @@ class Approvals(Vertical):
         self._shown_at = 0.0  # when the card came
         self._walked = False  # the person goes from the card to another one
         self._stays_since = -STAY_S  # when a card went away that the person had answered, as the cards had the focus
+        self._stayed = False  # the focus came to the card without the person, who has answered the one before
         self._held: HeldKeys | None = None
         self._marks = ""  # the characters that mark answers on the newest card
         self.given: dict[str, Json] = {}  # answers given here, until the journal says which answer counts
@@ -110,27 +111,26 @@ class Approvals(Vertical):
         """Go to the card, with its first answer marked unless something is typed, or as soon as it can be gone to."""
         if self.card is None:
             return
+        self._stayed = False
         if self.card.settling:
-            self._hold(leads=True)
+            self._hold(leads=True).wished = True
         elif self.wants_focus:
-            lone = self._lone_answer
-            if lone:
-                self._composer.text = ""
-            self.card.come(lone, marks_first=not self._composer.text)
+            self.card.come(marks_first=not self._composer.text)
 
-    def _hold(self, *, leads: bool) -> None:
-        if self._held is None:
-            self._held = HeldKeys(self._marks, leads=leads)
-        self._held.leads = self._held.leads or leads
+    def _hold(self, *, leads: bool) -> HeldKeys:
+        """Keep answers that are typed from now on for a card."""
+        held = self._held = self._held or HeldKeys(self._marks, time.monotonic())
+        held.leads = held.leads or leads
+        return held
 
     def _release(self) -> None:
         held, self._held = self._held, None
         if held is not None and held.text:
             self._composer.type(held.text)
 
-    def _gap_over(self) -> None:
+    def _gap_over(self, held: HeldKeys) -> None:
         """No card has come for a while after the last one, so the keys were for none."""
-        if self.card is None:
+        if self._held is held and self.card is None:
             self._release()
 
     def _settled(self, card: QuestionCard) -> None:
@@ -138,17 +138,19 @@ class Approvals(Vertical):
         card.let_settle(False)
         held = self._held
         if held is not None and held.leads and card.can_focus and self.app.focused in (self._composer, None):
-            self._held = None
-            card.come(held.marks, marks_first=True)
+            self._held, self._stayed = None, not held.wished
+            card.come(held.chars, marks_first=True)
         else:
             self._release()
 
     def toggle_focus(self) -> None:
-        card = self.card
+        card, stayed = self.card, self._stayed
         if card is not None and (self.wants_focus or card.settling):
             self.focus_card()
-        elif card is not None and card.has_focus and not card.is_marked and card.first_mark:
-            card.come(marks_first=True)
+        elif card is not None and card.has_focus and card.first_mark and (stayed or not card.is_marked):
+            self._stayed = False  # a person who presses Tab for each card is not led away
+            if not card.is_marked:
+                card.come(marks_first=True)
         else:
             self._composer.focus()
 
@@ -157,7 +159,7 @@ class Approvals(Vertical):
         char = event.character if event.is_printable else None
         keymap, card = self._composer.keymap, self.card
         if self._held is not None:
-            if self._held.takes(event.key, char):
+            if self._held.takes(event.key, char, event.time):
                 return True
             self._release()
             return False
@@ -165,13 +167,12 @@ class Approvals(Vertical):
             card.come(char)
             return True
         lone = self._lone_answer if any(keymap.has(each, event.key) for each in ("send", "steer")) else ""
-        if lone and card is not None:
-            self._composer.around.says(f"not sent: {keymap.name('approval-tab')} takes “{lone}” to the card")
-        elif lone and event.time - self._removed_at < STAY_S:
-            self._composer.around.says(f"not sent: the question has gone, “{lone}” was its answer")
-        else:
-            return False
-        return True
+        if lone and (card is not None or event.time - self._removed_at < STAY_S):
+            says = f"{keymap.name('approval-tab')}, then Enter answers" if card is not None else "the question has gone"
+            self._composer.around.says(f"“{lone}” was not sent: {says}")
+            self._composer.text = ""
+            return True
+        return False
 
     @property
     def _lone_answer(self) -> str:
@@ -230,8 +231,8 @@ class Approvals(Vertical):
                     self._composer.type(card.reason)
                 self._stays_since = self._removed_at if card.answered else -STAY_S
                 if wanted is None:
-                    self._hold(leads=card.answered)
-                    call_once_after(self, LOCK_S, self._gap_over)
+                    held = self._hold(leads=card.answered)
+                    call_once_after(self, STAY_S, partial(self._gap_over, held))
         if wanted is not None and self.card is None and self.is_attached:
             place = place_of_call(wanted, self._place, self.laptop_servers())
             self.card = card_for(Asked(wanted, place, self._transcript.palette(), self._composer.keymap))

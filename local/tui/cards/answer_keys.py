@@ -82,31 +82,26 @@ class AnswerKeys:
 
 
 class HeldKeys:
-    """The keys that are pressed while a card cannot be gone to yet: they are for the card, and go to the input only if
-    the person types text. `leads`: the person goes to the card as soon as that is possible."""
+    """The keys that are pressed while a card cannot be gone to yet, or has just gone. They are for a card, and go to the
+    input only if the person types text. `leads`: the person goes to the card as soon as that is possible. `wished`: Tab
+    was pressed for that."""
 
-    def __init__(self, marks: str, *, leads: bool) -> None:
-        self.leads = leads
+    def __init__(self, marks: str, since: float) -> None:
+        self.leads = self.wished = False
         self._marks = marks
-        self._chars = ""
+        self._since = since
+        self.chars = ""
         self._gave = False  # Enter came, which gives nothing: the person may have meant the card before
 
-    def takes(self, key: str, char: str | None) -> bool:
-        """Take a key. Return False if it is text, which ends the holding."""
+    def takes(self, key: str, char: str | None, at: float) -> bool:
+        """Take a key. Return False if it is text, or Enter long after the card has gone, which ends the holding."""
         if char is not None and char in self._marks:
-            self._chars += char
-        elif key == "enter":
-            self._gave = True
-        else:
-            return False
-        return True
-
-    @property
-    def marks(self) -> str:
-        """The characters for the card."""
-        return self._chars
+            self.chars += char
+            return True
+        self._gave = key == "enter" and (self.chars != "" or at - self._since < LOCK_S)
+        return self._gave
 
     @property
     def text(self) -> str:
         """The characters for the input if the person goes to no card: an answer is no text."""
-        return "" if self._gave else self._chars
+        return "" if self._gave else self.chars

@@ -8,9 +8,7 @@ from rich.text import Text
 from textual.widget import Widget
 from textual.widgets import Static
 
-from ccb.tunnel.wire.tool_traits import View, traits_of
-
-from ..rendering.approval_text import IF_ALLOWED, bounded, cage_line, says_no_more_than, subject_lines
+from ..rendering.approval_text import IF_ALLOWED, bounded, circumstances, subject_lines
 from ..rendering.card_rows import GOES_ON, CardLine, FoldedRows, RowStyle
 from ..rendering.permission_updates import (
     KEPT,
@@ -29,7 +27,6 @@ from .question_card import BUTTON, MARKED, STEPS, Asked, QuestionCard
 MAX_BESIDE = 60  # characters of a rule that is shown beside its answer
 
 
-_MAX_REASON = 500
 _OUTSIDE = "workingDir"  # the kind of reason for asking
 _DENIED = "The user denied this; it was not done."
 _IDS = {
@@ -182,7 +179,10 @@ class ApprovalCard(ChoiceCard):
             what = "" if self._is_short else f": {granted.removeprefix('allow ')}"  # which stands at "session", too
             where = f", in {kept_in()}" if self._marked == answer else ""
             return f"Yes, and always here{what}{where}"
-        return {"once": "Yes, once", "deny": "No" if self._is_short else "No, and say why", "edit": "edit"}[answer]
+        short = {"once": "Yes, once", "deny": "No", "edit": "edit"}
+        return (
+            short[answer] if self._is_short else {**short, "deny": "No, and say why", "edit": "edit the rule"}[answer]
+        )
 
     @property
     def _is_short(self) -> bool:
@@ -190,13 +190,7 @@ class ApprovalCard(ChoiceCard):
 
     def _circumstances(self) -> FoldedRows | Text:
         """Return why the worker asks, and the cage. The reason may quote the call, so its rows have marks."""
-        request = self.asked.request
-        reason, agent = request.text("decision_reason"), request.text("agent")
-        entries = [("Sub-agent: ", _shortened(agent))] if agent else []
-        if reason and not says_no_more_than(request, reason):
-            entries.append(("Asked because: ", _shortened(reason)))
-        if traits_of(request.tool_name).view is View.COMMAND:
-            entries.append(cage_line(_shortened(request.text("sandbox"))))
+        entries = circumstances(self.asked.request)
         if self._is_short:
             short = [f"{name}{text.removeprefix(IF_ALLOWED).rstrip('.')}" for name, text in reversed(entries)]
             return Text(" · ".join(short), self.asked.palette.dim)
@@ -271,8 +265,3 @@ class ApprovalCard(ChoiceCard):
 
 def said_with(message: str, text: str) -> str:
     return f"{message} The user says: {text}" if text else message
-
-
-def _shortened(text: str) -> str:
-    name = escaped_name(text)
-    return name if len(name) <= _MAX_REASON else name[: _MAX_REASON - 1] + "…"

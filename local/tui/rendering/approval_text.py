@@ -45,6 +45,7 @@ MAX_CHARS = 1_000_000  # the most lines and characters of a call that can be all
 _WITH_THE_PLAN = "With the plan you allow these commands, for this session:"
 _MAX_UNREADABLE = 100_000  # characters of a longer call that are shown
 _MAX_WARNINGS = 4
+_MAX_REASON = 500
 _PLAIN_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,23}")
 
 
@@ -76,19 +77,31 @@ def subject_lines(asked: ControlRequest) -> list[CardLine]:
     return [*doubts(asked.tool_name, *_texts(asked.input)), *lines, *_table(values), *says]
 
 
-def says_no_more_than(asked: ControlRequest, reason: str) -> bool:
-    """Whether a reason for asking only repeats what the card shows: the tool, or the whole command."""
-    return reason in (f"No rule allows {asked.tool_name}.", f"No rule allows `{asked.input.get('command')}`.")
+def circumstances(asked: ControlRequest) -> list[tuple[str, str]]:
+    """Return which sub-agent asks, why the worker asks, and in which cage a command would run, as names and texts. A
+    reason that only repeats what the card shows is left out."""
+    reason, agent = asked.text("decision_reason"), asked.text("agent")
+    said = [("Sub-agent: ", _shortened(agent))] if agent else []
+    called = (asked.tool_name, f"`{asked.input.get('command')}`")
+    if reason and reason not in [f"No rule allows {each}." for each in called]:
+        said.append(("Asked because: ", _shortened(reason)))
+    if traits_of(asked.tool_name).view is View.COMMAND:
+        said.append(_cage_line(asked.text("sandbox")))
+    return said
 
 
-def cage_line(cage: str) -> tuple[str, str]:
-    """Return the name and the text of the line about the cage in which a command would run."""
+def _cage_line(cage: str) -> tuple[str, str]:
     if cage in ("", "no cage"):
         return "", f"{IF_ALLOWED}without a sandbox."
     kind, _, network = cage.partition(" cage")
     if kind in ("read-only", "workspace") and network in ("", " with network"):
         return "", f"{IF_ALLOWED}in the {cage}."
-    return "Sandbox: ", escaped_name(cage)
+    return "Sandbox: ", _shortened(cage)
+
+
+def _shortened(text: str) -> str:
+    name = escaped_name(text)
+    return name if len(name) <= _MAX_REASON else name[: _MAX_REASON - 1] + "…"
 
 
 def place_of_call(asked: ControlRequest, place: str, laptop_servers: Collection[str]) -> str:

@@ -30,7 +30,8 @@ def describe_update(update: Json) -> list[str]:
         behavior = escaped_name(str(update.get("behavior", "allow")))
         return [f"{behavior} {escaped_name(_in_words(each))}" for each in _listed(update.get("rules"), dict)]
     if kind == "setMode":
-        return [f"permission mode {escaped_name(str(update.get('mode')))}"]
+        mode = str(update.get("mode"))
+        return ["accept edits" if mode == "acceptEdits" else f"permission mode {escaped_name(mode)}"]
     if kind == "addDirectories":
         return [f"work in {escaped_name(str(each))}" for each in _listed(update.get("directories"), object)]
     return [escaped_name(str(kind))]

@@ -120,7 +120,9 @@ async def test_a_turn_is_printed_once_each_part_when_it_is_complete(at: Person) 
 async def test_an_approval_has_numbered_answers(at: Person) -> None:
     rule = session_rule("Bash", "make *")
     asked = at.session.ask("q1", "Bash", {"command": "make all"}, permission_suggestions=[rule])
-    await at.reads("The agent asks to use Bash on devbox:/srv/shop:", "  $ make all", "1: allow once", "3: deny")
+    await at.reads(
+        "The agent asks to use Bash on devbox:/srv/shop:", "  $ make all", "1: Yes, once", "4: No, and say why"
+    )
     at.types("go on", "2")
     await at.reads("Type the number of an answer.")
     answer = await asked
@@ -128,7 +130,7 @@ async def test_an_approval_has_numbered_answers(at: Person) -> None:
     assert at.session.prompts == []
     refused = at.session.ask("q2", "Bash", {"command": "rm x"})
     await at.reads("$ rm x")
-    at.types("3 use git rm")
+    at.types("4 use git rm")
     assert (await refused) == {
         "behavior": "deny",
         "message": "The user denied this; it was not done. The user says: use git rm",
@@ -280,7 +282,7 @@ async def test_a_real_terminal_gets_lines_and_one_session_after_another(tmp_path
         async with terminal(argv, laptop.env, str(laptop.home)) as running:
             await running.shows(ready)
             running.type("make \x1b]11;rgb:0/0/0\x07it\x1b[?62;4c\n")  # what the terminal itself says comes between
-            await running.shows("3: deny (a reason may follow)")
+            await running.shows("4: No, and say why (a reason may follow)")
             while not (project / "made").exists():
                 running.type("1\n")
                 await asyncio.sleep(0.3)

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from tests.support.repl.pilot import DEADLINE_S, Desk, desk, key_event, wait_until
+from tests.support.repl.pilot import Desk, desk, key_event, wait_until
 from tests.support.repl.scripted_session import ScriptedSession, session_rule
 from tests.support.repl.scripted_work import PATH
 from textual import events
@@ -298,6 +298,7 @@ async def test_cards_keep_the_focus_so_that_enter_answers_one_after_the_other(at
     await at.answer("enter", sees="echo two")
     assert at.card.has_class("settling"), "its border is dim as long as no key counts"
     await at.card_listens()
+    await at.press("tab")  # also a person who presses Tab for each card
     await at.answer("enter", then=lambda: at.view.card is None and len(at.session.answers) == 2)
     assert at.app.focused is at.composer
     ask(at.session, "third", "echo three")  # soon after
@@ -346,19 +347,18 @@ async def test_the_character_of_an_answer_is_no_prompt_while_a_card_waits(at: De
     await asks(at)
     await at.sees("Tab to answer")
     await at.type(typed, has=typed)
-    await at.press("enter", "ctrl+s", sees=f"not sent: Tab takes “{typed}” to the card", has=typed)
-    await at.press("tab", sees="Enter answers", has="")
-    await at.answer("enter", then=lambda: at.session.answers or "Why not?" in at.screen)
-    assert len(at.session.prompts) == 1
+    await at.press("enter", sees=f"“{typed}” was not sent: Tab, then Enter answers", has="")
+    await at.type(typed, has=typed)
+    await at.press("ctrl+s", has="")
+    assert len(at.session.prompts) == 1 and at.session.answers == {}
 
 
 async def test_an_answer_to_a_card_that_has_just_gone_is_no_prompt(at_card: Desk) -> None:
     at_card.session.withdraw_question("ask")
     await at_card.until(lambda: at_card.view.card is None)
     await at_card.press("1", "enter", has="")
-    began = time.monotonic()
-    await at_card.until(lambda: at_card.view.approvals.holds_keys is False)
-    assert time.monotonic() - began < DEADLINE_S and len(at_card.session.prompts) == 1 and at_card.composer.text == ""
+    await at_card.until(lambda: not at_card.view.approvals.holds_keys)
+    assert len(at_card.session.prompts) == 1 and at_card.composer.text == ""
 
 
 async def test_tab_marks_nothing_while_a_text_waits_at_the_input(at: Desk) -> None:
@@ -403,7 +403,7 @@ async def test_keys_that_come_in_a_burst_are_text(at: Desk, keys: tuple[str, ...
     await asks(at)
     await at.sees("Tab to answer")
     _arrive_at_once(at, *keys)
-    await at.until(lambda: keys[1] in at.composer.text)
+    await at.until(lambda: keys[1] in at.composer.text or "was not sent" in at.screen)
     await at.pause_of_a_person()
     assert at.session.answers == {}
 
