@@ -139,7 +139,7 @@ class Approvals(Vertical):
         held = self._held
         if held is not None and held.leads and card.can_focus and self.app.focused in (self._composer, None):
             self._held, self._stayed = None, not held.wished
-            card.come(held.chars, marks_first=True)
+            card.come(held.chars, held.text, marks_first=True)
         else:
             self._release()
 
@@ -164,7 +164,7 @@ class Approvals(Vertical):
             self._release()
             return False
         if char is not None and card is not None and char in card.MARKS and self._listens(card, event.time):
-            card.come(char)
+            card.come(char, char)
             return True
         lone = self._lone_answer if any(keymap.has(each, event.key) for each in ("send", "steer")) else ""
         if lone and (card is not None or event.time - self._removed_at < STAY_S):
@@ -194,6 +194,13 @@ class Approvals(Vertical):
     def holds_keys(self) -> bool:
         """Whether answers that are typed wait for a card."""
         return self._held is not None
+
+    def _typed(self, text: str) -> None:
+        self._composer.focus()
+        if self._composer.is_shortcut(text):
+            self._composer.around.shortcut()
+        else:
+            self._composer.type(text)
 
     def turn_page(self, direction: int) -> bool:
         """Scroll the card that has the focus. Return False if no card has it, or the whole card is on the screen."""
@@ -235,7 +242,7 @@ class Approvals(Vertical):
                     call_once_after(self, STAY_S, partial(self._gap_over, held))
         if wanted is not None and self.card is None and self.is_attached:
             place = place_of_call(wanted, self._place, self.laptop_servers())
-            self.card = card_for(Asked(wanted, place, self._transcript.palette(), self._composer.keymap))
+            self.card = card_for(Asked(wanted, place, self._transcript.palette(), self._composer.keymap, self._typed))
             self._marks = self.card.MARKS
             walked, self._walked = self._walked, False
             now = time.monotonic()

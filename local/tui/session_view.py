@@ -318,14 +318,6 @@ class SessionView(Vertical):
     def on_question_card_left(self) -> None:
         self._shell.composer.focus()
 
-    def on_question_card_text_typed(self, event: QuestionCard.TextTyped) -> None:
-        composer = self._shell.composer
-        composer.focus()
-        if composer.is_shortcut(event.text):
-            self._shell.retry()
-        else:
-            composer.type(event.text)
-
     def on_transcript_wheel_up(self) -> None:
         self._history.load_in_sight(turn_page=False)
 

@@ -22,7 +22,7 @@ class Enter(Enum):
     GIVES = "gives the marked answer"
     WAITS = "gives it unless more text follows in the same burst"
     TEXT = "is a line break of typed text"
-    NOTHING = "came too soon after the person came to the card"
+    TOO_SOON = "came in one burst with the key that led to the card"
 
 
 class AnswerKeys:
@@ -34,19 +34,26 @@ class AnswerKeys:
     def __init__(self) -> None:
         self._last = 0.0
         self._marks = ""  # the characters since the person came, all of which mark answers
+        self._early = ""  # such characters that came in one burst with the key that led here: they mark nothing
         self._alone = False  # the last key was such a character, pressed here and apart from the keys before it
+        self._arrives = False  # nothing but that burst has come yet
         self._typing = False  # text has begun, which goes on until the person comes to the card again
 
     def begin(self, now: float, marks: str = "") -> None:
         """The card listens from now on. Keys from before were not meant for it, but for `marks`, which led here."""
         self._last = now
-        self._marks = marks
+        self._marks, self._early = marks, ""
         self._alone = self._typing = False
+        self._arrives = True
 
-    def text_of(self, char: str, at: float, *, answers: str, space_marks: bool = False) -> str:
-        """Take a character. Return the text that it belongs to, with the characters before it, or "" if it may be a
-        mark. `answers` are the characters that mark answers, and the space, which reads on, or also marks."""
+    def text_of(self, char: str, at: float, *, answers: str, space_marks: bool = False) -> str | None:
+        """Take a character. Return the text that it belongs to, with the characters before it, "" if it may be a mark,
+        and None if it is neither yet. `answers` are the characters that mark answers, and the space, which reads on, or
+        also marks."""
         is_burst = self._in_burst(at) and char != " "  # a space bar that is held down reads on
+        if is_burst and self._arrives and char in answers:
+            self._early += char
+            return None
         if self._typing or is_burst or char not in answers or (self._marks and char == " " and not space_marks):
             self._typing = True
             return self.release() + char
@@ -57,11 +64,12 @@ class AnswerKeys:
     def enter(self, at: float) -> Enter:
         """Take Enter. A loaded terminal delivers a key and Enter in one read, and a paste more than these."""
         alone, is_burst = self._alone, self._in_burst(at)
-        if self._typing or (is_burst and self._marks and not alone):
+        if self._typing:
             return Enter.TEXT
-        if not is_burst:
-            return Enter.GIVES
-        return Enter.WAITS if alone else Enter.NOTHING
+        if is_burst and alone:
+            return Enter.WAITS
+        self.release()
+        return Enter.TOO_SOON if is_burst else Enter.GIVES
 
     def is_burst(self, at: float) -> bool:
         """Take another key. Return whether it belongs to text: it came too fast, or after text."""
@@ -72,36 +80,37 @@ class AnswerKeys:
         self._marks += "\n"
 
     def release(self) -> str:
-        """Return the characters that marked answers, which are no longer kept."""
-        marks, self._marks = self._marks, ""
+        """Return the characters that looked like answers, which are no longer kept."""
+        marks, self._marks, self._early = self._marks + self._early, "", ""
         return marks
 
     def _in_burst(self, at: float) -> bool:
         is_burst, self._last, self._alone = at - self._last < BURST_S, at, False
+        if not is_burst:
+            self._arrives, self._early = False, ""
         return is_burst
 
 
 class HeldKeys:
-    """The keys that are pressed while a card cannot be gone to yet, or has just gone. They are for a card, and go to the
-    input only if the person types text. `leads`: the person goes to the card as soon as that is possible. `wished`: Tab
-    was pressed for that."""
+    """The keys that are pressed while a card cannot be gone to yet, or has just gone. They are for a card, and go to
+    the input only if the person types text. `leads`: the person goes to the card as soon as that is possible.
+    `wished`: Tab was pressed for that."""
 
     def __init__(self, marks: str, since: float) -> None:
         self.leads = self.wished = False
         self._marks = marks
         self._since = since
         self.chars = ""
-        self._gave = False  # Enter came, which gives nothing: the person may have meant the card before
+        self.text = ""  # those of the characters that may be text: an answer, which ends with Enter, is none
 
     def takes(self, key: str, char: str | None, at: float) -> bool:
-        """Take a key. Return False if it is text, or Enter long after the card has gone, which ends the holding."""
+        """Take a key. Return False if it is text, or Enter long after the card has gone, which ends the holding. Enter
+        gives nothing: the person may have meant the card before."""
         if char is not None and char in self._marks:
             self.chars += char
+            self.text += char
             return True
-        self._gave = key == "enter" and (self.chars != "" or at - self._since < LOCK_S)
-        return self._gave
-
-    @property
-    def text(self) -> str:
-        """The characters for the input if the person goes to no card: an answer is no text."""
-        return "" if self._gave else self.chars
+        if key == "enter" and (self.chars or at - self._since < LOCK_S):
+            self.text = ""
+            return True
+        return False

@@ -37,6 +37,8 @@ _IDS = {
     "edit": "answer-rule",
 }
 """The answers, and the ids of their keys."""
+_WORDS = {"once": "Yes, once", "deny": "No, and say why", "edit": "edit the rule"}
+_SHORT_WORDS = {"once": "Yes, once", "deny": "No", "edit": "edit"}  # on a screen of few lines
 _OTHER_RULE = "The rule to grant instead. Enter takes it, Esc goes back."
 _OTHER_RULES = "Rule {} of {} to grant instead; without a text it is left out. Enter takes it, Esc goes back."
 _WHY_NOT = "Why not? The agent reads it. Enter denies, Esc goes back."
@@ -123,8 +125,7 @@ class ChoiceCard(QuestionCard):
         else:
             *keys, last = [self._key_of[each] for each in self.offered]
             press = f"{', '.join(keys)} or {last}" if keys else last
-            self._problem = f"Nothing is marked yet: press {press}, then Enter."
-            self.show_choices()
+            self.show_problem(f"Nothing is marked yet: press {press}, then Enter.")
 
 
 class ApprovalCard(ChoiceCard):
@@ -179,10 +180,7 @@ class ApprovalCard(ChoiceCard):
             what = "" if self._is_short else f": {granted.removeprefix('allow ')}"  # which stands at "session", too
             where = f", in {kept_in()}" if self._marked == answer else ""
             return f"Yes, and always here{what}{where}"
-        short = {"once": "Yes, once", "deny": "No", "edit": "edit"}
-        return (
-            short[answer] if self._is_short else {**short, "deny": "No, and say why", "edit": "edit the rule"}[answer]
-        )
+        return (_SHORT_WORDS if self._is_short else _WORDS)[answer]
 
     @property
     def _is_short(self) -> bool:

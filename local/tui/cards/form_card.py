@@ -225,8 +225,7 @@ class FormCard(QuestionCard):
         elif of.optional:
             self._go_on()
         else:
-            self._problem = "Nothing is marked yet: press 1 or ↓, then Enter."
-            self.show_choices()
+            self.show_problem("Nothing is marked yet: press 1 or ↓, then Enter.")
 
     def refuse(self) -> None:
         """The person gives no answer."""

@@ -7,7 +7,7 @@ input. A character only marks an answer, which Enter gives, and text goes to the
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import ClassVar
 
 from rich.text import Text
@@ -36,6 +36,7 @@ _OTHER_LINES = 3  # lines of transcript, composer and status line, which stay on
 _BORDER_LINES = 2  # of the composer on a screen that is not small
 _FAR = 10_000_000  # lines
 _WIDE = 60  # cells of a screen whose cards have room for another key in their border
+_TOO_FAST = "The keys came all at once, as pasted text does: press them again."
 BUTTON, MARKED = "button", "marked button"  # the styles of an answer
 _SCROLL_KEYS = {"home": -_FAR, "end": _FAR}
 _WALKS = {"next-question": 1, "previous-question": -1}
@@ -53,12 +54,14 @@ class CardAnswer:
 
 @dataclass(frozen=True)
 class Asked:
-    """A question, the place where its call would run, and the colours and keys of its card."""
+    """A question, the place where its call would run, and the colours and keys of its card. `typed` takes text that is
+    typed at the card and no answer."""
 
     request: ControlRequest
     place: str
     palette: Palette
     keymap: Keymap
+    typed: Callable[[str], object]
 
 
 class QuestionCard(Vertical, can_focus=True):
@@ -100,12 +103,6 @@ class QuestionCard(Vertical, can_focus=True):
     class Left(Message):
         """The person goes back to the composer."""
 
-    @dataclass
-    class TextTyped(Message):
-        """The person typed text that is not an answer."""
-
-        text: str
-
     def __init__(self, asked: Asked, subject: ApprovalSubject) -> None:
         super().__init__(id="approval")
         self.asked = asked
@@ -119,7 +116,7 @@ class QuestionCard(Vertical, can_focus=True):
         self._choices = Static(classes="choices")
         self._titles = ("", "")
         self._keys = AnswerKeys()
-        self._led_by, self._comes_first = "", False  # what is marked when the person comes
+        self._led_by = ("", "", False)  # what is marked when the person comes
         self._waiting_enter: Timer | None = None  # an Enter that came in a burst, at `_enter_at`
         self._enter_at = 0.0
 
@@ -266,18 +263,19 @@ class QuestionCard(Vertical, can_focus=True):
         self.set_class(settling, "settling")
         self.can_focus = self._driving_and_note[0] and not settling
 
-    def come(self, typed: str = "", *, marks_first: bool = False) -> None:
-        """Give the card the focus, and mark the answer of the characters that were `typed`, or else the first one."""
-        self._led_by, self._comes_first = typed, marks_first
+    def come(self, marks: str = "", text: str = "", *, marks_first: bool = False) -> None:
+        """Give the card the focus, and mark the answers of characters, or else the first one. `text` are those of them
+        that may begin a text."""
+        self._led_by = (marks, text, marks_first)
         if self.has_focus:
             self._arrive()
         else:
             self.focus()
 
     def _arrive(self) -> None:
-        typed, first, self._led_by, self._comes_first = self._led_by, self._comes_first, "", False
-        self._keys.begin(time.monotonic(), typed)
-        for char in typed or (self.first_mark if first else ""):
+        (marks, text, first), self._led_by = self._led_by, ("", "", False)
+        self._keys.begin(time.monotonic(), text)
+        for char in marks or (self.first_mark if first else ""):
             self.mark(char)
 
     def fit(self) -> None:
@@ -383,7 +381,9 @@ class QuestionCard(Vertical, can_focus=True):
             self.text_begins(char)
         elif text:
             self.mark("")
-            self.post_message(self.TextTyped(text))
+            self.asked.typed(text)
+        elif text is None:
+            self.show_problem(_TOO_FAST)
         elif char == " ":
             self.space()
         elif not self.answered:
@@ -393,11 +393,13 @@ class QuestionCard(Vertical, can_focus=True):
         means = self._keys.enter(at)
         if means is Enter.TEXT:
             self.mark("")
-            self.post_message(self.TextTyped(self._keys.release() + "\n"))
+            self.asked.typed(self._keys.release() + "\n")
         elif means is Enter.WAITS:
             self._enter_at = at
             self._waiting_enter = call_once_after(self, BURST_S, self._enter_waited)
-        elif means is Enter.GIVES and not self.answered:
+        elif means is Enter.TOO_SOON:
+            self.show_problem(_TOO_FAST)
+        elif not self.answered:
             self.enter()
 
     def _other_key(self, event: events.Key) -> bool:
@@ -429,11 +431,15 @@ class QuestionCard(Vertical, can_focus=True):
             if self._stop_waiting():
                 self._keys.line_break()
             self.mark("")
-            self.post_message(self.TextTyped(self._keys.release() + event.text))
+            self.asked.typed(self._keys.release() + event.text)
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         event.stop()
         self.field_given(event.value.strip())
+
+    def show_problem(self, problem: str) -> None:
+        self._problem = problem
+        self.show_choices()
 
     def respond(self, response: Json) -> None:
         self.answered = True

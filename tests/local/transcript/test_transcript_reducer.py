@@ -275,7 +275,7 @@ def test_a_broken_question_can_be_shown_and_answered(tool: str) -> None:
         place = place_of_call(request, "host", ["a"])
         question = PlainQuestion(request, place)
         assert question.lines and question.reply("n").response
-        assert card_for(Asked(request, place, palette, DEFAULT_KEYMAP)).asked.request is request
+        assert card_for(Asked(request, place, palette, DEFAULT_KEYMAP, print)).asked.request is request
 
 
 def test_more_prompts_than_a_worker_queues_move_up_into_the_conversation() -> None:
