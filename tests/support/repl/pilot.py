@@ -238,7 +238,7 @@ class Desk:
 
     async def give(self, line: str, **after: Unpack[After]) -> None:
         """Press Enter on a line in the composer, which is not typed: no list of completions comes between."""
-        await self.until(lambda: not self.view.approvals.holds_keys)  # after a card
+        await self.until(lambda: self.app.attached is None or not self.view.approvals.holds_keys)  # after a card
         self.composer.focus()
         self.composer.text = line
         await self.press("enter", **after)
