@@ -96,7 +96,7 @@ class Keymap:
         return self.has(key_id, key) or (character is not None and self.has(key_id, character))
 
     def uses(self, key: str) -> bool:
-        return any(key in keys for key_id, keys in self.keys.items() if not key_id.startswith(_PLACES))
+        return any(key in keys for key_id, keys in self.keys.items() if _place(key_id) in ("", "send"))
 
     def characters(self, key_id: str) -> list[str]:
         return [each for each in map(shown_key, self.keys[key_id]) if len(each) == 1]

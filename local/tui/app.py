@@ -212,6 +212,8 @@ class Repl(App[int]):
         self.attached = view
         self.composer.around.take_back = view.take_prompt_back
         self.composer.around.answers = view.approvals.takes_key
+        self.composer.around.works = lambda: view.reducer.running
+        self.composer.around.question_mark = lambda: self.chord.pressed(view.help_if_asked)
         view.say(opening.said, warnings)
         view.replies.submit_all(opening.queued)
 

@@ -13,9 +13,17 @@ from .widgets.painting import call_once_after
 
 KEYS = (
     ("{send}", "send; while the agent works, queued until its turn ends"),
-    ("{steer}", "steer: while the agent works, it gets this with its next tool results; else the next queued prompt"),
-    ("{newline}", "new line"),
-    ("Up, Down", "earlier prompts, from the first and last line of the input"),
+    (
+        "{steer}",
+        "steer: the working agent gets this with its next tool results; else lay the text aside, or back",
+    ),
+    ("{newline}, \\ and Enter", "new line"),
+    ("Up, Down, Ctrl+P, Ctrl+N", "earlier prompts, from the first and last line of the input"),
+    (
+        "Ctrl+K, Ctrl+U, Ctrl+W, Alt+D; Ctrl+Y",
+        "cut to the end, to the start, a word back, a word on; insert it",
+    ),
+    ("Alt+B, Alt+F", "to the word before, to the word behind"),
     ("{history}", "search the prompts of this directory; again for the next one, Enter takes it, Esc goes back"),
     ("Up", "while nothing is typed: take the newest prompt back that waits for the agent"),
     ("{queue}", "the prompts that wait for the agent, as /queue"),
@@ -25,7 +33,10 @@ KEYS = (
     ),
     ("{background}", "let the running command go on in the background"),
     ("{interrupt}", "interrupt the agent; while it is idle, put such a file away or break off the newest copy"),
-    ("{interrupt}, {interrupt}", "while nothing is typed and the agent is idle: go back to an earlier prompt"),
+    (
+        "{interrupt}, {interrupt}",
+        "while the agent is idle: clear the input; an empty one: go back to a prompt",
+    ),
     ("{open}", "open the file that /open has fetched, with the laptop's viewer; also /open alone"),
     ("/ and Tab", "the commands that fit what is typed; Up and Down choose, Tab or Enter completes, Esc closes"),
     ("@", "name a file or directory on the host; the list works as that of the commands"),
@@ -72,7 +83,7 @@ KEYS = (
     ("{suspend}", "stop ccb and return to the shell, whose `fg` continues it; the agent keeps working"),
     ("{undo}", "undo in the input"),
     ("{leave}", "leave if the input is empty; the agent keeps working on the host"),
-    ("{help}; ? and {send}", "show the keys and commands"),
+    ("{help}; ? at an empty input", "show the keys and commands"),
 )
 """The keys by their ids, or as they are where nothing changes them, and what they do."""
 

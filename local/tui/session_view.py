@@ -335,16 +335,28 @@ class SessionView(Vertical):
         if direction > 0 or not self._history.load_in_sight(turn_page=True):
             self.transcript.turn(direction)
 
+    def help_if_asked(self) -> None:
+        """Show the keys and commands if a question mark is all that is typed."""
+        if self._shell.composer.text == "?":
+            self._shell.composer.text = ""
+            self.replies.help()
+
     def interrupt(self) -> None:
-        """End the running turn. Pressed twice while nothing runs and nothing is typed: go back to an earlier prompt."""
-        if self.reducer.running or self.connection.watching or self._shell.composer.text:
+        """End the running turn. Pressed twice while nothing runs: clear the input, or go back to an earlier prompt."""
+        composer = self._shell.composer
+        if self.reducer.running or self.connection.watching:
             self.run_worker(self.actions.interrupt())
+        elif composer.text and self.rewinding.pressed_twice(time.monotonic()):
+            composer.clear_to_cut()
+            self.status.hint("cleared: Ctrl+Y brings it back")
+        elif composer.text:
+            self.status.hint(f"press {composer.keymap.name('interrupt')} again to clear the input", TWICE_S)
         elif done := self.files.cancel_newest():
             self.status.hint(done)
         elif self.rewinding.pressed_twice(time.monotonic()):
             self.rewinding.open()
         else:
-            key = self._shell.composer.keymap.name("interrupt")
+            key = composer.keymap.name("interrupt")
             self.status.hint(f"press {key} again to go back to an earlier prompt", TWICE_S)
 
     def ladder(self) -> None:

@@ -28,6 +28,8 @@ from .vim import Vim, VimEffect, changed_part
 _MAX_READ_S = 5.0  # seconds for reading what was dropped; a path on a file system that hangs stays text
 _INVITATION = "Ask for a change, or /help"
 _ACTS = ("steer", "send", "paste", "newline", "editor")  # the ids of keys
+_ARROWS = {"ctrl+p": "up", "ctrl+n": "down"}  # the same keys, as shells have them
+_CUTS_BEFORE, _CUTS_AFTER = ("ctrl+w", "ctrl+u"), ("ctrl+k", "alt+d")  # what they cut, Ctrl+Y inserts
 
 
 class Composer(TextArea):
@@ -48,6 +50,9 @@ class Composer(TextArea):
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("ctrl+underscore", "undo", "Undo", show=False, id="undo"),  # Ctrl+Z stops ccb, as any program
+        Binding("alt+b", "cursor_word_left", show=False),
+        Binding("alt+f", "cursor_word_right", show=False),
+        Binding("alt+d", "delete_word_right", show=False),
         # Also here, so that it wins over what a text area does with the key that the person may choose.
         Binding("escape", "app.on_session('interrupt')", show=False, id="interrupt"),
     ]
@@ -75,6 +80,8 @@ class Composer(TextArea):
         self.vim = Vim()
         self.attachments = Attachments()
         self._chord = ""  # the last key
+        self._cut = ""  # the text that was cut last
+        self._stashed = ""
 
     def set_locked(self, why: str) -> None:
         """Take no text, and show why; with an empty `why` take it again. What is typed already stays."""
@@ -97,18 +104,35 @@ class Composer(TextArea):
         letter = self.shortcuts.begun_word(self.last_key, printable=event.is_printable)
         if letter and not self.text:
             self.insert(letter)
-        taken = self._is_shortcut_key(event) or self._is_for_completion(event.key) or self._vim_took(event)
-        if taken or self._acted(event.key) or await self._bound_action(event.key):
+        before, key = self._chord, event.key
+        if key in _ARROWS and not (self.keymap.uses(key) or self.vim.commands):
+            key = _ARROWS[key]
+        taken = self._is_shortcut_key(event) or self._is_for_completion(key) or self._vim_took(event)
+        if taken or self._acted(key) or await self._bound_action(key, before) or self._is_unbound(event):
             event.prevent_default()
             event.stop()
-        else:
-            await super()._on_key(event)
+            return
+        await super()._on_key(event)
+        if self.text == event.character == "?":
+            self.around.question_mark()
 
-    async def _bound_action(self, key: str) -> bool:
-        """Do what a key of the text area does, such as Backspace; Textual would let the next letters overtake it."""
+    async def _bound_action(self, key: str, before: str) -> bool:
+        """Do what a key of the text area does, such as Backspace; Textual would let the next letters overtake it.
+        `before` is the key before it: cuts that follow each other are one."""
         bound = [] if self.keymap.uses(key) else self._bindings.key_to_bindings.get(key, [])
         own = next((each for each in bound if not each.id), None)  # the settings change the keys of ids
-        return own is not None and await self.app.run_action(own.action, self)
+        text = self.text
+        if own is None or not await self.app.run_action(own.action, self):
+            return False
+        if key in _CUTS_BEFORE + _CUTS_AFTER and text != self.text:
+            at, count = self.cursor_at, len(text) - len(self.text)
+            cut, kept = text[at : at + count], self._cut * (before in _CUTS_BEFORE + _CUTS_AFTER)
+            self._cut = cut + kept if key in _CUTS_BEFORE else kept + cut
+        return True
+
+    def _is_unbound(self, event: events.Key) -> bool:
+        """Whether a key with Alt means nothing. Vim's keys may follow Esc so fast that both look like one with Alt."""
+        return event.key.startswith("alt+") and event.is_printable and not self.vim.on
 
     def _acted(self, key: str) -> bool:
         keymap = self.keymap
@@ -121,8 +145,14 @@ class Composer(TextArea):
             self.paste_image()
         elif act == "newline":
             self.insert("\n")
+        elif act == "send" and self.selection.is_empty and self.text[: self.cursor_at].endswith("\\"):
+            self.put("\n", self.cursor_at - 1, self.cursor_at)
+        elif act == "steer" and not self.around.works():
+            self._stash()
         elif act in ("send", "steer"):
             self._submit(steers=act == "steer")
+        elif key == "ctrl+y" and not keymap.uses(key):
+            self.type(self._cut)
         elif key == "backspace":
             return self._remove_placeholder()
         else:  # Ctrl+X may begin Ctrl+X Ctrl+E; without a selection there is nothing to cut
@@ -311,6 +341,20 @@ class Composer(TextArea):
         self.text = ""
         self.post_message(self.Submitted(text, before, steers))
 
+    def _stash(self) -> None:
+        """Lay the text aside, or take back what was laid aside; both change their places."""
+        if self.read_only or not (self.text or self._stashed):
+            self.around.steer_next()
+            return
+        self.text, self._stashed = self._stashed, self.text
+        self.move_cursor(self.document.end)
+        if self._stashed:
+            self.around.says(f"laid aside: {self.keymap.name('steer')} brings it back")
+
+    def clear_to_cut(self) -> None:
+        """Clear the input; Ctrl+Y brings the text back."""
+        self._cut, self.text = self.text, ""
+
     def _recall(self, step: int) -> bool:
         text = None if self.read_only else self.recall.step(step, self.text)
         if text is None:
@@ -347,7 +391,8 @@ class ShortcutLetters:
 @dataclass
 class Surroundings:
     """What the composer calls. `completes`, `answers` and `take_back` return whether they did something;
-    `clipboard_image` may raise NoImage; `says` shows a short answer."""
+    `works` returns whether the agent works. `question_mark`: a single one is all that is typed. `clipboard_image` may
+    raise NoImage; `says` shows a short answer."""
 
     host: str = ""
     completes: Callable[[str], bool] = lambda key: False
@@ -356,5 +401,7 @@ class Surroundings:
     refused: Callable[[], object] = lambda: None
     take_back: Callable[[], bool] = lambda: False
     steer_next: Callable[[], object] = lambda: None
+    works: Callable[[], bool] = lambda: True
+    question_mark: Callable[[], object] = lambda: None
     says: Callable[[str], None] = lambda text: None
     clipboard_image: Callable[[], Awaitable[bytes]] = lambda: clipboard_image(os.environ)

@@ -18,7 +18,7 @@ CHOSEN = ScreenSettings(
 
 
 async def test_a_key_of_the_settings_does_what_the_usual_one_did() -> None:
-    async with desk(screen=CHOSEN, sees="F2 or /help shows the keys") as at:
+    async with desk(screen=CHOSEN, size=(100, 50), sees="F2 or /help shows the keys") as at:
         await at.enter("a")
         await at.type("b")
         assert at.composer.text == "a\nb" and not at.session.prompts
