@@ -131,7 +131,6 @@ class SessionExtensions:
         if not await self._files.use(settings, homes, options.skills):
             return []
         self._agent.config.permissions.lend(self._files.readable)
-        self._agent.commands.refresh()
         return self._files.problems
 
     def _due(self, occasion: Occasion) -> Iterable[str]:
