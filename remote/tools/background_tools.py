@@ -131,13 +131,12 @@ class BashOutput(Tool):
 
     async def run(self, tool_input: Json, context: ToolContext) -> ToolResult:
         shell = context.shells.get(tool_input["bash_id"])
-        if shell is None:
-            return refusal(_unknown_shell(tool_input["bash_id"], context) or "")
+        assert shell is not None
         if shell.process.returncode is not None:
-            await shell.process.wait()  # until it is known what it has left behind
-        shell.task.told = shell.task.told or shell.process.returncode is not None
-        status, start, end = shell.status, shell.position, shell.output.total
-        code = shell.process.returncode
+            shell.task.told = True
+            await shell.task.over.wait()  # until it is known what it has left behind
+        code, status = shell.process.returncode, shell.task.status
+        start, end = shell.position, shell.output.total
         shell.position = end
         if tool_input.get("filter") and end > start:
             try:
@@ -153,11 +152,11 @@ class BashOutput(Tool):
         parts.append(f"<stdout>\n{text.rstrip()}\n</stdout>" if text.strip() else "(no new output)")
         if code is not None:
             cwd = context.shells.cwd
-            stop = stop_note(shell.cage, text, code, cwd, shell.command)
-            parts += [stop, await in_thread(narrowing_note, shell.command, cwd, context.roots)]
+            stop = stop_note(shell.start.cage, text, code, cwd, shell.start.command)
+            parts += [stop, await in_thread(narrowing_note, shell.start.command, cwd, context.roots)]
         parts = [*filter(None, (*parts, aside_note(shell.process)))]
-        structured = {"shellId": shell.id, "command": shell.command[:2000], "status": status.value, "exitCode": code}
-        structured.update(stdout=text, stderr="")
+        command, facts = shell.start.command[:2000], {"status": status.value, "exitCode": code}
+        structured = {"shellId": shell.task.id, "command": command, **facts, "stdout": text, "stderr": ""}
         return ToolResult("\n\n".join(parts), structured=structured)
 
 
@@ -175,15 +174,15 @@ class KillShell(Tool):
 
     async def run(self, tool_input: Json, context: ToolContext) -> ToolResult:
         shell = context.shells.get(tool_input["shell_id"])
-        if shell is None:
-            return refusal(_unknown_shell(tool_input["shell_id"], context) or "")
-        if shell.status is not TaskStatus.RUNNING:
-            return refusal(f"Shell {shell.id} is not running: its status is {shell.status.value}.")
-        shell.task.told = True
-        await shell.task.stop()
-        message = f"Successfully killed shell: {shell.id} ({shell.command[:500]})"
+        assert shell is not None
+        task = shell.task
+        if task.status is not TaskStatus.RUNNING:
+            return refusal(f"Shell {task.id} is not running: its status is {task.status.value}.")
+        task.told = True
+        await task.stop()
+        message = f"Successfully killed shell: {task.id} ({shell.start.command[:500]})"
         message = "\n".join(filter(None, (message, aside_note(shell.process))))
-        return ToolResult(message, structured={"message": message, "shell_id": shell.id})
+        return ToolResult(message, structured={"message": message, "shell_id": task.id})
 
 
 def _unknown_shell(shell_id: str, context: ToolContext) -> str | None:

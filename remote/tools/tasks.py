@@ -53,7 +53,8 @@ class TaskEnd:
 class Task:
     """One task. `agent_id` is the agent that gets the notification of its end. `stop` ends it and returns when nothing
     of it is left; whoever runs the task reports its end to the registry. `read(lines, bytes)` returns the end of its
-    output. `lasts`: a command has left it running, as a server, so nothing waits for its end."""
+    output. `lasts`: a command has left it running, as a server, so nothing waits for its end. `killed`: somebody stops
+    it."""
 
     id: str
     kind: TaskKind
@@ -67,6 +68,7 @@ class Task:
     started: float = field(default_factory=time.monotonic)
     told: bool = False
     lasts: bool = False
+    killed: bool = False
     end: TaskEnd | None = None
     over: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when the task has ended."""

@@ -242,7 +242,7 @@ async def test_what_a_background_command_leaves_is_told_with_its_end(box: Toolbo
     assert "completed (exit code 0). Still running after the command: sleep (pid " in first.end.summary
     (left,) = box.context.tasks.running
     await left.stop()
-    assert not box.context.shells.busy
+    assert not box.context.tasks.running
 
 
 async def test_a_background_command_is_read_in_pieces(box: Toolbox) -> None:
