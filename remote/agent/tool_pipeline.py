@@ -231,7 +231,7 @@ async def run_tool(context: TurnContext, call: ParsedCall) -> CallOutcome:
     )
     heartbeat = asyncio.ensure_future(beat())
     try:
-        result = await call.tool.run(call.input, context.config.context.for_call(mine))
+        result = await call.tool.call(call.input, context.config.context.for_call(mine))
         path = call.tool.traits.file_in(call.input)
         if path:
             await agent_hooks.works_on(context, unspelled(path))
@@ -356,7 +356,7 @@ async def ask_tool(tool: Tool, name: str, tool_input: Json, tool_use_id: str, co
     """Return what `tool` answers about a call. Anything that is not a clear yes is a no."""
     question = {"tool_name": name, "input": tool_input, "tool_use_id": tool_use_id}
     mine = replace(context.call, tool_use_id=tool_use_id, for_person=True)
-    result = await tool.run(question, context.for_call(mine))
+    result = await tool.call(question, context.for_call(mine))
     text = result.content
     if not isinstance(text, str) or result.is_error:
         return ToolPermission(False, f"{tool.name} did not decide: {text}"[:2000])

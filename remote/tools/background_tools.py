@@ -10,12 +10,11 @@ from ..search_program.scan import BadRequest, Pattern
 from ..system.deadline import in_thread
 from .background_shells import Shell
 from .bash import aside_note, narrowing_note, stop_note
-from .file_access import refusal
 from .input_schema import flag, number, object_of, text
 from .output import MAX_OUTPUT_CHARS, clean, limited
-from .search_process import MAX_PATTERN, SearchFailed, search
+from .search_process import MAX_PATTERN, search
 from .tasks import Task, TaskKind, TaskStatus
-from .tool_contract import Json, Tool, ToolContext, ToolDeclaration, ToolResult
+from .tool_contract import Json, Tool, ToolContext, ToolDeclaration, ToolRefused, ToolResult
 
 _MAX_WAIT_MS = 600_000
 _WAIT_MS = 30_000
@@ -141,9 +140,9 @@ class BashOutput(Tool):
         if tool_input.get("filter") and end > start:
             try:
                 text = await _filtered(shell, start, end, tool_input["filter"], context)
-            except SearchFailed as error:
+            except ToolRefused:
                 shell.position = start
-                return refusal(str(error))
+                raise
         else:
             text = shell.output.since(start)
         parts = [f"<status>{status.value}</status>"]
@@ -177,7 +176,7 @@ class KillShell(Tool):
         assert shell is not None
         task = shell.task
         if task.status is not TaskStatus.RUNNING:
-            return refusal(f"Shell {task.id} is not running: its status is {task.status.value}.")
+            raise ToolRefused(f"Shell {task.id} is not running: its status is {task.status.value}.")
         task.told = True
         await task.stop()
         message = f"Successfully killed shell: {task.id} ({shell.start.command[:500]})"
@@ -195,7 +194,7 @@ def _unknown_shell(shell_id: str, context: ToolContext) -> str | None:
 async def _filtered(shell: Shell, start: int, end: int, pattern: str, context: ToolContext) -> str:
     path = shell.output.path
     if not path:
-        raise SearchFailed("The output could not be kept in a file, so it cannot be filtered: call without filter.")
+        raise ToolRefused("The output could not be kept in a file, so it cannot be filtered: call without filter.")
     request = {"op": "filter", "path": path, "pattern": pattern, "start": max(start, end - _MAX_FILTERED), "end": end}
     found = await search(context, request)
     if found["partial"]:

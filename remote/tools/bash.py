@@ -23,10 +23,9 @@ from ..system.host import is_under, nearest_directory
 from ..system.process import Process
 from ..system.regular_files import NotAFile, open_regular
 from .background_shells import MAX_RUNNING, ShellStart
-from .file_access import refusal
 from .input_schema import flag, object_of, text
 from .output import MAX_OUTPUT_CHARS, Output, clean
-from .tool_contract import Json, Tool, ToolContext, ToolDeclaration, ToolResult
+from .tool_contract import Json, Tool, ToolContext, ToolDeclaration, ToolRefused, ToolResult
 
 DEFAULT_TIMEOUT = 120_000
 MAX_TIMEOUT = 600_000
@@ -145,7 +144,7 @@ def _directory(context: ToolContext) -> tuple[str, str]:
 
 async def _start_in_background(start: ShellStart, context: ToolContext) -> ToolResult:
     if context.shells.running >= MAX_RUNNING:
-        return refusal(f"{MAX_RUNNING} background commands run already. End one with TaskStop or KillShell first.")
+        raise ToolRefused(f"{MAX_RUNNING} background commands run already. End one with TaskStop or KillShell first.")
     cwd, moved = await in_thread(_directory, context)
     output = Output(context.spill, "background", to_file=True)
     try:
@@ -154,7 +153,7 @@ async def _start_in_background(start: ShellStart, context: ToolContext) -> ToolR
         )
     except OSError as error:
         output.close()
-        return _not_started(error)
+        raise _not_started(error) from None
     task = context.shells.add(start, process, output).task
     text = f"Command running in background with ID: {task.id}. You are told when it ends. {_HOW_TO_READ}"
     if output.path:
@@ -187,7 +186,7 @@ class _Foreground:
             argv = _arguments(_shell(context), command, report)
             process = await context.host.start(argv, self._cwd, self._output.add, context.login.variables, cage=cage)
         except OSError as error:
-            return _not_started(error)
+            raise _not_started(error) from None
         finally:
             if process is None:
                 context.shells.foreground.discard(self._moves)
@@ -327,9 +326,9 @@ def aside_note(process: Process) -> str:
     return f"{_SET_ASIDE}: {shown}{more}\n{_TO_KEEP}"
 
 
-def _not_started(error: OSError) -> ToolResult:
+def _not_started(error: OSError) -> ToolRefused:
     text = f"The command could not be started: {error}"
-    return refusal(f"{text}\n{_HOW_TO_ASK}" if isinstance(error, CageUnavailable) else text)
+    return ToolRefused(f"{text}\n{_HOW_TO_ASK}" if isinstance(error, CageUnavailable) else text)
 
 
 def _joined(*notes: str) -> str:

@@ -12,14 +12,13 @@ from .read import LINE_CUT
 from .text_changes import (
     NO_TEXT,
     NOT_UTF8,
-    ChangeRefused,
     bounded_text,
     editable,
     replace_in,
     structured_patch,
     whole_or_none,
 )
-from .tool_contract import Json, ToolContext, ToolDeclaration, ToolResult
+from .tool_contract import Json, ToolContext, ToolDeclaration, ToolRefused, ToolResult
 
 _MAX_EDITS = 1_000  # of one call
 _NEAR = 1_000  # characters in which the neighbours of a place are looked for
@@ -56,7 +55,7 @@ class _Replacing(FileChangingTool):
                 data, rest = await in_thread(_apply, data, edits[1:])
                 count += rest
         elif file.data is None:
-            raise ChangeRefused(await missing(context.host, file.path, context.cwd))
+            raise await missing(context.host, file.path, context.cwd)
         else:
             data, count = await in_thread(_apply, file.data, edits, file.seen)
         return PlannedChange(file, data, count)
@@ -142,7 +141,7 @@ def _outcome(done: PlannedChange) -> Json:
 
 def _apply(data: bytes, edits: list[Json], seen: bytes | None = None) -> tuple[bytes, int]:
     """Return the new content and the number of replacements. If the model has `seen` another version, what it replaces
-    must stand where it stood. Raise ChangeRefused."""
+    must stand where it stood. Raise ToolRefused."""
     file = editable(data)
     before = text_of(seen) if seen is not None else None
     total = 0
@@ -153,14 +152,14 @@ def _apply(data: bytes, edits: list[Json], seen: bytes | None = None) -> tuple[b
             if before is not None:
                 known = replace_in(before, *arguments)
                 if not _stood_there(before.text, known.spans, file.text, done.spans):
-                    raise ChangeRefused(CHANGED)
+                    raise ToolRefused(CHANGED)
                 before = Text(known.text, before.codec, before.mark)
-        except ChangeRefused as refused:
+        except ToolRefused as refused:
             if seen is not None:
-                raise ChangeRefused(CHANGED) from None
+                raise ToolRefused(CHANGED) from None
             if len(edits) == 1:
                 raise
-            raise ChangeRefused(f"No edit was made. Edit {number} of {len(edits)}: {refused}") from None
+            raise ToolRefused(f"No edit was made. Edit {number} of {len(edits)}: {refused}") from None
         file = Text(done.text, file.codec, file.mark)
         total += len(done.spans)
     return file.encoded(file.text), total
@@ -209,12 +208,12 @@ class Write(FileChangingTool):
         file = await current(context, tool_input["file_path"])
         content, text = tool_input["content"], text_of(file.data or b"")
         if text is None:
-            raise ChangeRefused(NO_TEXT)
+            raise ToolRefused(NO_TEXT)
         if not text.codec:
-            raise ChangeRefused(f"{NOT_UTF8} Write would lose what Read could not show.")
+            raise ToolRefused(f"{NOT_UTF8} Write would lose what Read could not show.")
         for sign, stands_for in ((LINE_CUT, True), ("\ufffd", "\0" in text.text)):
             if stands_for and sign in content and sign not in text.text:
-                raise ChangeRefused(f"The content has {sign!r}, which stands for what Read could not show. Use Edit.")
+                raise ToolRefused(f"The content has {sign!r}, which stands for what Read could not show. Use Edit.")
         data, kept = await in_thread(_content, content, file)
         return PlannedChange(file, data, kept, is_in_call=file.data is None)
 

@@ -11,11 +11,11 @@ from ccb.tunnel.wire.spelling import spelled
 
 from ..search_program.globs import BadGlob, Globs
 from ..system.regular_files import FileKind
-from .file_access import absolute, host_of, missing, os_error, path_error, refusal, tree_path
+from .file_access import absolute, host_of, naming, path_error, present, tree_path
 from .input_schema import object_of, text
 from .output import limited
-from .search_process import MAX_PATTERN, SECONDS, SearchFailed, search, unsearched
-from .tool_contract import Json, Tool, ToolContext, ToolDeclaration, ToolResult
+from .search_process import MAX_PATTERN, SECONDS, search, unsearched
+from .tool_contract import Json, Tool, ToolContext, ToolDeclaration, ToolRefused, ToolResult
 
 _MAX_ENTRIES = 1000
 
@@ -39,15 +39,11 @@ class LS(Tool):
         path = absolute(tool_input["path"], context.cwd)
         shown = spelled(path)
         ignored = tool_input.get("ignore") or []
-        try:
-            info = await host_of(context).stat(path)
-            if info is None:
-                return refusal(await missing(host_of(context), path, context.cwd))
+        with naming(shown):
+            info = await present(host_of(context), path, context.cwd)
             if info.kind is not FileKind.DIRECTORY:
-                return refusal(f"{shown} is a {info.kind.value}, not a directory. Use Read for files.")
+                raise ToolRefused(f"{shown} is a {info.kind.value}, not a directory. Use Read for files.")
             entries = await host_of(context).list(path)
-        except OSError as error:
-            return refusal(os_error(error, shown))
         lines = []
         for entry in entries:
             if any(fnmatch.fnmatchcase(entry.name, pattern) for pattern in ignored):
@@ -99,17 +95,10 @@ class Glob(Tool):
         head, pattern = _literal_head(tool_input["pattern"])
         root = context.host.real_path(absolute(head, base)) if head else base
         root = tree_path(context.host, root)
-        try:
-            info = await context.host.stat(root)
-            if info is None:
-                return refusal(await missing(context.host, root, context.cwd))
-            if info.kind is not FileKind.DIRECTORY:
-                return refusal(f"{spelled(root)} is not a directory.")
+        with naming(spelled(root)):
+            if (await present(context.host, root, context.cwd)).kind is not FileKind.DIRECTORY:
+                raise ToolRefused(f"{spelled(root)} is not a directory.")
             found = await search(context, {"op": "glob", "root": root, "globs": [pattern], "limit": MAX_FILES}, SECONDS)
-        except SearchFailed as error:
-            return refusal(str(error))
-        except OSError as error:
-            return refusal(os_error(error, spelled(root)))
         names = [os.path.join(spelled(root), path) for path in found["items"]]
         lines = list(names) or ["No files found"]
         if found["more"]:

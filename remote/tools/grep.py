@@ -11,12 +11,12 @@ from ccb.tunnel.wire.spelling import spelled
 from ..search_program.globs import TYPES, BadGlob, Globs
 from ..search_program.scan import BadRequest, Pattern
 from ..system.regular_files import FileKind
-from .file_access import absolute, missing, os_error, path_error, refusal, tree_path
+from .file_access import absolute, naming, path_error, present, tree_path
 from .input_schema import choice, flag, number, object_of, text
 from .output import limited
-from .search_process import MAX_PATTERN, SECONDS, SearchFailed, search, unsearched
+from .search_process import MAX_PATTERN, SECONDS, search, unsearched
 from .text_changes import bounded_text
-from .tool_contract import Json, Tool, ToolContext, ToolDeclaration, ToolResult
+from .tool_contract import Json, Tool, ToolContext, ToolDeclaration, ToolRefused, ToolResult
 
 HEAD_LIMIT = 250
 _MAX_STRUCTURED = 1000  # names of files for clients
@@ -73,20 +73,16 @@ class Grep(Tool):
     async def run(self, tool_input: Json, context: ToolContext) -> ToolResult:
         where = tool_input.get("path")
         path = tree_path(context.host, absolute(where, context.cwd) if where else context.cwd)
-        try:
-            info = await context.host.stat(path)
-            if info is None:
-                return refusal(await missing(context.host, path, context.cwd))
+        with naming(spelled(path)):
+            info = await present(context.host, path, context.cwd)
             if info.kind is FileKind.OTHER:
-                return refusal(f"{spelled(path)} is a {info.kind.value}; only files and directories can be searched.")
+                raise ToolRefused(
+                    f"{spelled(path)} is a {info.kind.value}; only files and directories can be searched."
+                )
             if info.kind is FileKind.FILE:
                 path = context.host.real_path(path)
             request = _request(tool_input, path, info.kind is FileKind.FILE)
             found = await search(context, request, SECONDS)
-        except SearchFailed as error:
-            return refusal(str(error))
-        except OSError as error:
-            return refusal(os_error(error, spelled(path)))
         return _result(request, found, _prefix(request["root"], context), context)
 
 

@@ -19,13 +19,13 @@ from ccb.tunnel.wire.prompt_content import (
 from ccb.tunnel.wire.spelling import spelled
 
 from ..system.host import Files
-from ..system.regular_files import FileInfo, FileKind, NotAFile, digest_of
+from ..system.regular_files import FileInfo, FileKind, digest_of
 from ..system.text_encoding import SNIFF, is_binary, name_of, wide_decoder
 from . import file_access, notebook
-from .file_access import absolute, host_of, missing, os_error, path_error, refusal
+from .file_access import absolute, host_of, naming, path_error, present
 from .input_schema import number, object_of, text
 from .text_changes import bounded_text
-from .tool_contract import Json, Tool, ToolContext, ToolDeclaration, ToolResult
+from .tool_contract import Json, Tool, ToolContext, ToolDeclaration, ToolRefused, ToolResult
 
 MAX_SCALED_BYTES = 64 << 20
 """Largest image in bytes that is made smaller."""
@@ -44,14 +44,6 @@ _LINE_BYTES = 4 * MAX_LINE + 16  # bytes of a line that are kept: enough for MAX
 LINE_CUT = "… [line cut: it has "
 NOT_UTF8 = "?"
 """The encoding of a text that is not in UTF-8 and has no byte order mark."""
-
-
-class Binary(Exception):
-    """The file is not text; `head` is its start."""
-
-    def __init__(self, head: bytes) -> None:
-        super().__init__()
-        self.head = head
 
 
 class TextRange:
@@ -124,7 +116,7 @@ class TextRange:
 
 
 async def read_range(host: Files, path: str, offset: int, limit: int) -> TextRange:
-    """Return `limit` lines from line `offset` on (counted from 1). Raise Binary, NotAFile or OSError."""
+    """Return `limit` lines from line `offset` on (counted from 1). Raise ToolRefused, NotAFile or OSError."""
     sha = hashlib.sha256()
     found, position = TextRange(offset, limit), 0
     wide: codecs.IncrementalDecoder | None = None
@@ -134,7 +126,8 @@ async def read_range(host: Files, path: str, offset: int, limit: int) -> TextRan
         if position == 0:
             found.content = block if len(block) < _BLOCK else None
             if is_binary(block, whole=len(block) < _BLOCK):
-                raise Binary(block[:SNIFF])
+                hint = file_access.binary_hint(block[:SNIFF])
+                raise ToolRefused(f"{spelled(path)} is a binary file and cannot be shown as text. {hint}")
             wide = wide_decoder(block, whole=len(block) < _BLOCK)
             found.encoding = name_of(block) if wide else ""
         sha.update(block)
@@ -195,12 +188,10 @@ class Read(Tool):
         path = absolute(tool_input["file_path"], context.cwd)
         name = spelled(path)
         wanted = (max(1, tool_input.get("offset") or 1), tool_input.get("limit") or MAX_LINES)
-        try:
-            info = await host_of(context).stat(path)
-            if info is None:
-                return refusal(await missing(host_of(context), path, context.cwd))
+        with naming(name):
+            info = await present(host_of(context), path, context.cwd)
             if info.kind is not FileKind.FILE:
-                return refusal(f"{name} is a {info.kind.value}; only files can be read{_HOW.get(info.kind, '')}.")
+                raise ToolRefused(f"{name} is a {info.kind.value}; only files can be read{_HOW.get(info.kind, '')}.")
             if "pages" not in tool_input and _was_shown(context, path, info, wanted):
                 return ToolResult(
                     "The file is unchanged since you last read this range: the earlier result is still current.",
@@ -215,13 +206,6 @@ class Read(Tool):
             if path.endswith(".ipynb") and "offset" not in tool_input and "limit" not in tool_input:
                 return await _notebook(path, info, context)
             return _text(path, info, wanted, await read_range(host_of(context), path, *wanted), context)
-        except Binary as binary:
-            hint = file_access.binary_hint(binary.head)
-            return refusal(f"{name} is a binary file and cannot be shown as text. {hint}")
-        except NotAFile as error:
-            return refusal(f"{spelled(str(error))}; only files can be read.")
-        except OSError as error:
-            return refusal(os_error(error, name))
 
 
 def _was_shown(context: ToolContext, path: str, info: FileInfo, wanted: tuple[int, int]) -> bool:
@@ -231,7 +215,7 @@ def _was_shown(context: ToolContext, path: str, info: FileInfo, wanted: tuple[in
 
 def _text(path: str, info: FileInfo, wanted: tuple[int, int], found: TextRange, context: ToolContext) -> ToolResult:
     if found.total and not found.lines:
-        return refusal(f"{spelled(path)} has only {found.total:,} lines; there is no line {found.start:,}.")
+        raise ToolRefused(f"{spelled(path)} has only {found.total:,} lines; there is no line {found.start:,}.")
     context.files.read(context.host.real_path(path), found.digest, info, wanted, found.content)
     file: Json = {
         "filePath": spelled(path),
@@ -259,7 +243,7 @@ async def _image(path: str, info: FileInfo, media_type: str, context: ToolContex
     size = image_size(data)
     why = f"it has more than {MAX_SCALED_BYTES:,} bytes" if len(data) > MAX_SCALED_BYTES else DAMAGED
     if why is not DAMAGED or size is None or not is_whole(data):
-        return refusal(f"{name} is an image that cannot be shown: {why}. Bash can tell more (`file`, `identify`).")
+        raise ToolRefused(f"{name} is an image that cannot be shown: {why}. Bash can tell more (`file`, `identify`).")
     shown, note = data, ""
     if len(data) > MAX_IMAGE_BYTES or max(size) > _GOOD_PIXELS:
         from . import documents
@@ -273,7 +257,7 @@ async def _image(path: str, info: FileInfo, media_type: str, context: ToolContex
     if not trouble and len(shown) > MAX_IMAGE_BYTES:
         trouble = f"it has {len(shown):,} bytes, and at most {MAX_IMAGE_BYTES:,} can be shown"
     if trouble:
-        return refusal(
+        raise ToolRefused(
             f"{name} is an image that cannot be shown: {trouble}, and nothing on this host can make it smaller. "
             "Install ImageMagick or Pillow there, and read it again."
         )
@@ -292,22 +276,21 @@ async def _pdf(path: str, info: FileInfo, pages: str | None, context: ToolContex
     name = spelled(path)
     file: Json = {"filePath": name, "originalSize": info.size}
     if pages is not None:
-        try:
-            blocks = await documents.page_blocks(context, path, pages)
-        except documents.PagesRefused as refused:
-            return refusal(str(refused))
+        blocks = await documents.page_blocks(context, path, pages)
         return ToolResult(blocks, structured={"type": "parts", "file": {**file, "count": len(blocks)}})
     if info.size > documents.MAX_BYTES:
-        return refusal(f"{name} has {info.size:,} bytes, too many to be shown whole. Give pages, such as 1-10.")
+        raise ToolRefused(f"{name} has {info.size:,} bytes, too many to be shown whole. Give pages, such as 1-10.")
     data = await host_of(context).read(path, 0, documents.MAX_BYTES + 1)
     printed = await documents.printed_by_ours(context, "pages", path)
     count = int(printed) if printed is not None else -1
     if count < 0:
-        return refusal(f"The pages of {name} cannot be counted: it unpacks to too much. Give pages, such as 1-10.")
+        raise ToolRefused(f"The pages of {name} cannot be counted: it unpacks to too much. Give pages, such as 1-10.")
     if count > documents.MAX_PAGES or len(data) > documents.MAX_BYTES:
-        return refusal(f"{name} has {count:,} pages, too many to be shown whole. Give pages, such as 1-10.")
+        raise ToolRefused(f"{name} has {count:,} pages, too many to be shown whole. Give pages, such as 1-10.")
     if b"%%EOF" not in data[-2048:]:
-        return refusal(f"{name} is a PDF that is damaged or not complete. Bash can tell more (`pdfinfo`, `pdftotext`).")
+        raise ToolRefused(
+            f"{name} is a PDF that is damaged or not complete. Bash can tell more (`pdfinfo`, `pdftotext`)."
+        )
     context.files.read(context.host.real_path(path), digest_of(data), info, _WHOLE)
     return ToolResult([documents.document_block(data)], structured={"type": "pdf", "file": file})
 
@@ -315,13 +298,10 @@ async def _pdf(path: str, info: FileInfo, pages: str | None, context: ToolContex
 async def _notebook(path: str, info: FileInfo, context: ToolContext) -> ToolResult:
     name = spelled(path)
     if info.size > notebook.MAX_BYTES:
-        return refusal(f"{name} has {info.size:,} bytes, too many for a notebook; use jq in Bash for a part of it.")
+        raise ToolRefused(f"{name} has {info.size:,} bytes, too many for a notebook; use jq in Bash for a part of it.")
     data = await host_of(context).read(path, 0, notebook.MAX_BYTES + 1)
     digest = digest_of(data)
-    try:
-        blocks = await notebook.notebook_blocks(context, path, digest)
-    except notebook.NotANotebook as error:
-        return refusal(f"{name} is not a valid notebook ({error}). Read it as text with offset and limit.")
+    blocks = await notebook.notebook_blocks(context, path, digest)
     context.files.read(context.host.real_path(path), digest, info, _WHOLE, data)
     texts = "\n".join(block["text"] for block in blocks if block["type"] == "text")
     structured = {"type": "notebook", "file": {"filePath": name, "content": bounded_text(texts)}}

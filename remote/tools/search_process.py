@@ -21,7 +21,7 @@ from typing import IO, TYPE_CHECKING, Any, Callable, cast
 from ..system.deadline import in_thread
 from ..system.host import Host
 from ..system.process import MARK, child_environment, new_mark
-from .tool_contract import Json, ToolContext
+from .tool_contract import Json, ToolContext, ToolRefused
 
 if TYPE_CHECKING:
     from importlib.abc import InspectLoader
@@ -189,10 +189,6 @@ def _named(few: Json) -> str:
     return ", ".join(few["named"]) + (", …" if few["count"] > len(few["named"]) else "")
 
 
-class SearchFailed(Exception):
-    """The search has no result; the text says why."""
-
-
 @lru_cache(maxsize=2)
 def load_program(modules: tuple[str, ...] = _MODULES) -> str:
     """Return the compiled modules of a program, packed for a command line of this Python: those of the package
@@ -211,7 +207,7 @@ def search_command(request: Json) -> list[str]:
 
 
 async def search(context: ToolContext, request: Json, seconds: float = SECONDS) -> Json:
-    """Return the program's answer to `request` (see `search_main.answer`). Raise SearchFailed if there is none."""
+    """Return the program's answer to `request` (see `search_main.answer`). Raise ToolRefused if there is none."""
     host = context.host
     fixed = {
         "rg": host.which("rg") or "",
@@ -228,17 +224,17 @@ async def search(context: ToolContext, request: Json, seconds: float = SECONDS) 
             cage = replace(cage, own=sys.getfilesystemencoding() == "utf-8")
         code, answer = await host.output(command, seconds + _KILL_AFTER, _MAX_FOUND, cage=cage)
     except OSError as error:
-        raise SearchFailed(f"The search could not be started: {error}") from None
+        raise ToolRefused(f"The search could not be started: {error}") from None
     if code is None:
-        raise SearchFailed(
+        raise ToolRefused(
             f"The search was stopped after {seconds:g} s without a result. Use a simpler pattern or a smaller path."
         )
     try:
         found = json.loads(answer)
     except ValueError:
         last = answer.decode("utf-8", "replace").strip().rsplit("\n", 1)[-1][:300]
-        raise SearchFailed(f"The search program failed (exit code {code}): {last}") from None
+        raise ToolRefused(f"The search program failed (exit code {code}): {last}") from None
     assert isinstance(found, dict)
     if "error" in found:
-        raise SearchFailed(str(found["error"]))
+        raise ToolRefused(str(found["error"]))
     return found

@@ -33,7 +33,8 @@ from ccb.remote.search_program.globs import BadGlob, Globs
 from ccb.remote.settings.front_matter import read_markdown, read_nested
 from ccb.remote.tools import document_programs
 from ccb.remote.tools.output import clean
-from ccb.remote.tools.text_changes import ChangeRefused, compared, editable, replace_in
+from ccb.remote.tools.text_changes import compared, editable, replace_in
+from ccb.remote.tools.tool_contract import ToolRefused
 from ccb.remote.tools.web import to_markdown
 from ccb.tunnel.providers.translating_provider import StreamTranslator
 from ccb.tunnel.wire.json_schema import tool_schema
@@ -154,7 +155,7 @@ def typed(text: str) -> None:
 
 
 Parser = Callable[[str], object]
-NO_YAML, NO_EDIT = (ValueError,), (ChangeRefused,)
+NO_YAML, NO_EDIT = (ValueError,), (ToolRefused,)
 BROKEN = (ValueError, KeyError, TypeError, AttributeError, RecursionError)
 
 PARSERS: dict[str, tuple[Parser, str, tuple[type[Exception], ...]]] = {

@@ -49,7 +49,7 @@ class Toolbox:
             self.context.call, tool_use_id="toolu_1", progress=self.updates.append, stopped=self.printed.append
         )
         context = self.context.for_call(call)
-        return await self.tools[name].run(tool_input, context)
+        return await self.tools[name].call(tool_input, context)
 
     async def text(self, name: str, **tool_input: Any) -> str:
         result = await self(name, **tool_input)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tests.remote.tools_kit import Toolbox, open_toolbox
 
 from ccb.remote.system.regular_files import FileInfo, FileKind
-from ccb.remote.tools.text_changes import MAX_PREVIEW, ChangeRefused, editable, replace_in, structured_patch
+from ccb.remote.tools.text_changes import MAX_PREVIEW, editable, replace_in, structured_patch
 from ccb.remote.tools.tool_contract import CallContext, Preview, UpcomingChange
 from ccb.remote.tools.tool_state import FileState
 from ccb.tunnel.wire.frames import Json
@@ -157,7 +157,7 @@ def test_what_an_edit_does_to_lf_text_it_does_to_any_endings(parts: list[str], o
     plain = text.replace("\r\n", "\n")
     count = plain.count(old) if old else 0
     if count == 0 or old == new:
-        with pytest.raises(ChangeRefused):
+        with pytest.raises(ToolRefused):
             replace_in(editable(text.encode()), old, new, True)
         return
     done = replace_in(editable(text.encode()), old, new, True)
@@ -266,7 +266,7 @@ async def test_an_approval_counts_only_for_the_version_that_was_shown(box: Toolb
         path.write_text("one three\n" if meanwhile == "read again" else "")
         await box("Read", file_path=str(path))
     kept = {each: each.read_bytes() for each in (path, other) if each.exists()}
-    result = await box.tools[tool].run(call, box.context.for_call(CallContext(approved=preview.version)))
+    result = await box.tools[tool].call(call, box.context.for_call(CallContext(approved=preview.version)))
     assert result.is_error
     if meanwhile != "removed" or tool == "Write":
         assert "modified since the user was asked" in str(result.content)

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from tests.remote.tools_kit import Toolbox
 
 from ccb.remote.system.text_encoding import text_of
-from ccb.remote.tools.text_changes import ChangeRefused, replace_in
-from ccb.remote.tools.tool_contract import Preview
+from ccb.remote.tools.text_changes import replace_in
+from ccb.remote.tools.tool_contract import Preview, ToolRefused
 
 UTF16 = [pytest.param("utf-16-le", b"\xff\xfe", id="little"), pytest.param("utf-16-be", b"\xfe\xff", id="big")]
 
@@ -83,7 +83,7 @@ def test_in_no_encoding_does_an_edit_touch_another_character(codec: str, text: s
     assert known is not None
     try:
         done = known.encoded(replace_in(known, old, "Z", True).text)
-    except ChangeRefused:
+    except ToolRefused:
         return
     assert done.decode(known.codec or codec) == (known.text if known.codec else text).replace(old, "Z")
 

@@ -23,7 +23,7 @@ from ccb.remote.search_program.search_main import answer
 from ccb.remote.search_program.walk import Limits, files, walk
 from ccb.remote.tools.find_files import Glob
 from ccb.remote.tools.grep import Grep
-from ccb.remote.tools.search_process import BOOT, SearchFailed, load_program, search
+from ccb.remote.tools.search_process import BOOT, load_program, search
 from ccb.remote.tools.toolset import close_context, make_context
 
 
@@ -339,7 +339,7 @@ async def test_a_pattern_that_explodes_freezes_nothing_and_ends(box: Toolbox, mo
     began = time.monotonic()
     try:  # on a busy machine the program notices the end of its time before it is killed
         found = await search(box.context, grep("(a+)+$", box.root, seconds=0.3), 0.3)
-    except SearchFailed as failed:
+    except ToolRefused as failed:
         assert "stopped" in str(failed)
     else:
         assert found["partial"] or found["slow"]["count"]
