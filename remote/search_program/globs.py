@@ -65,15 +65,15 @@ _MAX_BRACES = 16
 _BRACES = re.compile(r"(?<!\\)\{([^{}]*)\}")
 
 
-class BadGlob(Exception):
-    """The pattern is invalid or too complex; the text says why."""
+class BadRequest(Exception):
+    """The request cannot be answered, as of a pattern that is invalid or too complex; the text says why."""
 
 
 def expand_braces(pattern: str) -> list[str]:
     """Expand `*.{a,b}` to `*.a` and `*.b`, nested braces too. An unclosed brace and one without a comma are literal.
-    Raise BadGlob for too many patterns or braces."""
+    Raise BadRequest for too many patterns or braces."""
     if pattern.count("{") > _MAX_BRACES:
-        raise BadGlob(f"the glob {pattern[:100]!r} has more than {_MAX_BRACES} opening braces")
+        raise BadRequest(f"the glob {pattern[:100]!r} has more than {_MAX_BRACES} opening braces")
     done: dict[str, None] = {}
     waiting = [pattern]
     while waiting:
@@ -84,7 +84,7 @@ def expand_braces(pattern: str) -> list[str]:
         else:
             waiting += [text[: inner.start()] + part + text[inner.end() :] for part in inner[1].split(",")]
         if len(done) + len(waiting) > MAX_ALTERNATIVES:
-            raise BadGlob(f"the glob {pattern!r} stands for more than {MAX_ALTERNATIVES} patterns")
+            raise BadRequest(f"the glob {pattern!r} stands for more than {MAX_ALTERNATIVES} patterns")
     return list(done)
 
 

@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Iterator
 
 from ..system.text_encoding import is_binary, wide_decoder
+from .globs import BadRequest
 from .walk import Limits
 
 TYPE_CHECKING = False
@@ -78,10 +79,6 @@ MAX_MULTILINE = 32 << 20
 _BLOCK = 1 << 20
 _FIRST_BLOCK = 1 << 16  # most files end in it, and room for a larger one would take time
 _MARK = b"\xef\xbb\xbf"
-
-
-class BadRequest(Exception):
-    """The request cannot be answered; the text says why."""
 
 
 _POSIX = {

@@ -6,7 +6,8 @@ import asyncio
 
 from ccb.tunnel.wire import tool_traits
 
-from ..search_program.scan import BadRequest, Pattern
+from ..search_program.globs import BadRequest
+from ..search_program.scan import Pattern
 from ..system.deadline import in_thread
 from .background_shells import Shell
 from .bash import aside_note, narrowing_note, stop_note

@@ -9,12 +9,12 @@ import re
 from ccb.tunnel.wire import tool_traits
 from ccb.tunnel.wire.spelling import spelled
 
-from ..search_program.globs import BadGlob, Globs
+from ..search_program.globs import BadRequest, Globs
 from ..system.regular_files import FileKind
 from .file_access import absolute, host_of, naming, path_error, present, tree_path
 from .input_schema import object_of, text
 from .output import limited
-from .search_process import MAX_PATTERN, SECONDS, search, unsearched
+from .search_process import MAX_PATTERN, SECONDS, search
 from .tool_contract import Json, Tool, ToolContext, ToolDeclaration, ToolRefused, ToolResult
 
 _MAX_ENTRIES = 1000
@@ -85,7 +85,7 @@ class Glob(Tool):
     def validate(self, tool_input: Json, context: ToolContext) -> str | None:
         try:
             Globs([tool_input["pattern"]])
-        except (BadGlob, re.error) as error:
+        except (BadRequest, re.error) as error:
             return str(error)
         return path_error(tool_input["pattern"]) or path_error(tool_input.get("path") or ".")
 
@@ -105,7 +105,7 @@ class Glob(Tool):
             lines.append("(Results are truncated. Consider using a more specific path or pattern.)")
         if found["partial"]:
             lines.append(f"(The search was stopped after {SECONDS:g} s; there may be more files.)")
-        lines += unsearched(found)
+        lines += found["notes"]
         structured = {"filenames": names, "numFiles": len(names), "truncated": found["more"] or found["partial"]}
         return ToolResult(limited("\n".join(lines), context.spill, self.name), structured=structured)
 

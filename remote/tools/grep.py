@@ -8,13 +8,13 @@ import re
 from ccb.tunnel.wire import tool_traits
 from ccb.tunnel.wire.spelling import spelled
 
-from ..search_program.globs import TYPES, BadGlob, Globs
-from ..search_program.scan import BadRequest, Pattern
+from ..search_program.globs import TYPES, BadRequest, Globs
+from ..search_program.scan import Pattern
 from ..system.regular_files import FileKind
 from .file_access import absolute, naming, path_error, present, tree_path
 from .input_schema import choice, flag, number, object_of, text
 from .output import limited
-from .search_process import MAX_PATTERN, SECONDS, search, unsearched
+from .search_process import MAX_PATTERN, SECONDS, search
 from .text_changes import bounded_text
 from .tool_contract import Json, Tool, ToolContext, ToolDeclaration, ToolRefused, ToolResult
 
@@ -61,7 +61,7 @@ class Grep(Tool):
         try:
             pattern = Pattern(tool_input["pattern"], bool(tool_input.get("-i")), bool(tool_input.get("multiline")))
             Globs(_globs(tool_input.get("glob") or ""))
-        except (BadRequest, BadGlob, re.error) as error:
+        except (BadRequest, re.error) as error:
             return str(error)
         if not pattern.multiline and re.search(r"(?<!\\)(?:\\\\)*\\n", tool_input["pattern"]):
             return "The pattern has a line feed (\\n), which no single line contains: set multiline to true."
@@ -157,4 +157,4 @@ def _notes(request: Json, found: Json) -> list[str]:
     if found["partial"]:
         where = f", in {found['stopped_in']}" if found["stopped_in"] else ""
         notes.append(f"[The search was stopped after {SECONDS:g} s{where}; there may be more matches]")
-    return notes + unsearched(found)
+    return [*notes, *found["notes"]]

@@ -158,37 +158,6 @@ if sys.argv[2:]:
 """
 
 
-def unsearched(found: Json) -> list[str]:
-    """Return sentences for the model about what a search did not look at."""
-    ignored, foreign, cut, large = found["ignored"]["count"], found["foreign"]["count"], found["cut"], found["large"]
-    entries, files = _counted(ignored, "it", "entries"), _counted(foreign, "it", "files")
-    unread = _counted(found["unread"], "1 file or directory", "files or directories")
-    lines = _counted(cut, "1 line over 16 MiB was", "lines over 16 MiB were")
-    too_large = _counted(large, "1 file over 32 MiB was", "files over 32 MiB were")
-    ascii_only = f"so that only ASCII text is found and shown in {files}: {_named(found['foreign'])}"
-    odd = "being unreadable, no regular file, or over 1 MiB or 10,000 lines"
-    notes = (
-        (found["left_out"], "Files that permission rules keep from this tool were left out."),
-        (ignored, f"Not searched, because .gitignore leaves {entries} out: {_named(found['ignored'])}."),
-        (found["unobeyed"]["count"], f"Not obeyed, {odd}: {_named(found['unobeyed'])}."),
-        (found["unread"], f"{unread} could not be read."),
-        (cut, f"{lines} not searched to the end."),
-        (foreign, f"Not in UTF-8, {ascii_only}."),
-        (found["binary"], "It is a binary file, and was not searched. Use a program in Bash, such as `strings`."),
-        (found["slow"]["count"], f"A pattern takes too long in {_named(found['slow'])}: the rest was not searched."),
-        (large, f"{too_large} not searched: multiline is on."),
-    )
-    return [f"({note})" for count, note in notes if count]
-
-
-def _counted(number: int, one: str, many: str) -> str:
-    return one if number == 1 else f"{number:,} {many}"
-
-
-def _named(few: Json) -> str:
-    return ", ".join(few["named"]) + (", …" if few["count"] > len(few["named"]) else "")
-
-
 @lru_cache(maxsize=2)
 def load_program(modules: tuple[str, ...] = _MODULES) -> str:
     """Return the compiled modules of a program, packed for a command line of this Python: those of the package

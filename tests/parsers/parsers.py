@@ -29,7 +29,7 @@ from ccb.remote.permissions.shell.read_only import is_read_only_command
 from ccb.remote.permissions.shell.shell_parser import parse as parse_command
 from ccb.remote.permissions.shell.shell_words import NotUnderstood
 from ccb.remote.permissions.shell_deny_rules import forbidding_rule
-from ccb.remote.search_program.globs import BadGlob, Globs
+from ccb.remote.search_program.globs import BadRequest, Globs
 from ccb.remote.settings.front_matter import read_markdown, read_nested
 from ccb.remote.tools import document_programs
 from ccb.remote.tools.output import clean
@@ -191,7 +191,7 @@ PARSERS: dict[str, tuple[Parser, str, tuple[type[Exception], ...]]] = {
     "provider_lines": (provider_lines, "text", ()),
     "schema": (schema, "schema", ()),
     "path_rule": (path_rule, "glob", ()),
-    "search_glob": (lambda text: Globs([text[:10_000]]), "glob", (BadGlob,)),
+    "search_glob": (lambda text: Globs([text[:10_000]]), "glob", (BadRequest,)),
     "command_rules": (command_rules, "shell", ()),
     "typed": (typed, "text", ()),
 }  # fmt: skip

@@ -22,11 +22,12 @@ from ccb.remote.search_program import scan
 from ccb.remote.search_program.search_main import answer
 from ccb.remote.tools import grep as grep_module
 from ccb.remote.tools.bash import narrowing_note
-from ccb.remote.tools.search_process import search_command, unsearched
+from ccb.remote.tools.search_process import search_command
 
 _PROGRAM = """
 import json, sys
-from ccb.remote.search_program.search_main import BadRequest, answer
+from ccb.remote.search_program.globs import BadRequest
+from ccb.remote.search_program.search_main import answer
 for request in json.loads(sys.argv[1]):
     try:
         print(json.dumps(answer(request)))
@@ -66,15 +67,18 @@ def test_files_and_directories_that_cannot_be_read_are_counted(box: Toolbox) -> 
         (box.root / name).chmod(0)
     modes = ("files_with_matches", "content", "count")
     for found in _told(*(grep("needle", box.root, mode=mode) for mode in modes)):
-        assert (len(found["items"]), found["unread"]) == (2, 3)
+        assert (len(found["items"]), found["notes"]) == (2, ["(3 files or directories could not be read.)"])
     among, every, names = _told(
         *(grep(pattern, box.root, globs=["*.py"]) for pattern in ("need.*le", ".")), glob(box.root)
     )
-    assert (among["unread"], every["unread"]) == (2, 2), "what is not wanted is not missed"
-    assert (len(names["items"]), names["unread"]) == (3, 1), "the name of a file can be seen without reading it"
+    assert among["notes"] == every["notes"] == ["(2 files or directories could not be read.)"], (
+        "the others are not wanted"
+    )
+    assert len(names["items"]) == 3, "the name of a file can be seen without reading it"
+    assert names["notes"] == ["(1 file or directory could not be read.)"]
     for name in ("shut.py", "shut.txt", "closed"):
         (box.root / name).chmod(0o755)
-    assert _told(grep("needle", box.root))[0]["unread"] == 0
+    assert _told(grep("needle", box.root))[0]["notes"] == []
 
 
 @each_backend
@@ -87,7 +91,7 @@ def test_what_of_a_line_is_unsearched_is_told(box: Toolbox, monkeypatch: pytest.
     found = answer(grep("needle", box.root, mode="content", **backend))
     *near, short = found["items"][::-1]
     assert short == "far.txt:3:short needle" and near[0].startswith("near.txt:1:needleää")
-    assert unsearched(found) == ["(1 line over 16 MiB was not searched to the end.)"]
+    assert found["notes"] == ["(1 line over 16 MiB was not searched to the end.)"]
     every = answer(grep("^b|x$", box.root, mode="count", **backend))
     assert every["items"] == [], "neither the start of a part nor its end is that of a line"
 
@@ -145,7 +149,8 @@ def test_a_pattern_of_names_that_explodes_loses_no_other_name(box: Toolbox, back
     for asked in (glob(box.root, **more), grep("needle", box.root, **more)):
         found = _run(asked)
         assert sorted(found["items"]) == ["ab", "zab"]
-        assert {name.rpartition("/")[2][:3] for name in found["slow"]["named"]} == {"aaa"}
+        slow = re.findall(r"(\w{3})\w*(?=[,:])", found["notes"][-1].partition(" in ")[2])
+        assert set(slow) == {"aaa"}, found["notes"]
 
 
 async def test_a_filter_that_explodes_gives_what_it_has_found(box: Toolbox) -> None:
@@ -177,7 +182,7 @@ def test_one_enormous_line_costs_no_program_its_size(box: Toolbox) -> None:
     box.write("small.txt", "needle\n")
     for more in (*BACKENDS, {**BACKENDS[0], "globs": ["*.txt"]}):
         found = _run(grep("needle", box.root, mode="content", **more), most="120000")
-        assert (found["items"], found["cut"]) == (["small.txt:1:needle"], 1)
+        assert (found["items"], len(found["notes"])) == (["small.txt:1:needle"], 1)
 
 
 def test_what_a_search_starts_is_limited_and_what_it_has_found_counts_when_it_fails(box: Toolbox) -> None:
@@ -222,9 +227,9 @@ def test_what_gitignore_leaves_out_is_said(tree: Path, backend: Json, more: Json
     (tree / ".gitignore").write_text("evil.py\nout/\n")
     found = searched(tree, backend, **more)
     assert sorted(found["items"]) == ["lib/seen.py", "seen.py"]
-    assert unsearched(found) == ["(Not searched, because .gitignore leaves 3 entries out: evil.py, out, lib/evil.py.)"]
+    assert found["notes"] == ["(Not searched, because .gitignore leaves 3 entries out: evil.py, out, lib/evil.py.)"]
     (tree / ".gitignore").write_text("nothing\n")
-    assert unsearched(searched(tree, backend, **more)) == []
+    assert searched(tree, backend, **more)["notes"] == []
 
 
 @pytest.mark.parametrize(
@@ -286,8 +291,8 @@ def test_an_odd_gitignore_blinds_no_search(tree: Path, backend: Json, where: str
     found = searched(tree, backend, seconds=20, **{"globs": ["*.py"], **more})
     assert time.monotonic() - started < 8
     assert (len(found["items"]), found["partial"]) == (5, False)
-    assert found["unobeyed"] == {"count": 1, "named": [str(path)]}
-    assert any(str(path) in note for note in unsearched(found))
+    (note,) = found["notes"]
+    assert note.startswith("(Not obeyed, being unreadable, ") and note.endswith(f": {path}.)")
 
 
 @pytest.mark.parametrize("more", [{}, {"op": "glob", "globs": ["**/*.py"]}], ids=["grep", "glob"])
