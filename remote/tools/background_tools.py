@@ -145,7 +145,7 @@ class BashOutput(Tool):
                 shell.position = start
                 raise
         else:
-            text = shell.output.since(start)
+            text = shell.output.text(start=start)
         parts = [f"<status>{status.value}</status>"]
         if status in (TaskStatus.COMPLETED, TaskStatus.FAILED):
             parts.append(f"<exit_code>{code}</exit_code>")

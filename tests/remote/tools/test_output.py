@@ -117,7 +117,7 @@ def test_no_news_is_lost_or_repeated(tmp_path_factory: pytest.TempPathFactory, c
     for chunk in chunks[first:]:
         output.add(chunk)
     new = b"".join(chunks)[start:]
-    text = output.since(start)
+    text = output.text(start=start)
     if len(clean(new)) <= MAX_OUTPUT_CHARS and len(new) <= 128 * 1024:
         assert text == clean(new)
     else:
