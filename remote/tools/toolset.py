@@ -151,7 +151,7 @@ async def close_context(context: ToolContext) -> None:
     """End every process the tools have started, and close their files."""
     from ..system.deadline import in_thread
 
-    context.tasks.closing()
+    context.tasks.closing = True
     try:
         await context.login.close()
         await context.tasks.stop_all()
