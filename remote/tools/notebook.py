@@ -32,7 +32,8 @@ _CUT = "[... the notebook is cut here; use jq in Bash for the rest ...]"
 async def notebook_blocks(context: ToolContext, path: str, digest: str) -> list[Json]:
     """Return Messages API blocks: the cells as text, with images in place. `digest`: the file's. Raise ToolRefused."""
     printed = await printed_by_ours(context, "cells", path)
-    answer = {"error": "it takes too long or too much memory to be parsed"} if printed is None else json.loads(printed)
+    answer: Json = {"error": "it takes too long or too much memory to be parsed"}
+    answer = json.loads(printed) if printed is not None else answer
     why = answer.get("error") or ("it was changed while it was read" if answer["digest"] != digest else "")
     if why:
         raise ToolRefused(f"{spelled(path)} is not a valid notebook ({why}). Read it as text with offset and limit.")

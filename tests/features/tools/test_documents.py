@@ -15,6 +15,7 @@ from tests.support.machine.programs import shell_script
 from tests.support.model.model_script import Json
 
 from ccb.remote.tools import document_programs, documents
+from ccb.remote.tools.tool_contract import ToolRefused
 
 
 async def test_without_programs_a_large_image_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

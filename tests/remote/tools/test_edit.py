@@ -15,7 +15,7 @@ from tests.remote.tools_kit import Toolbox, open_toolbox
 
 from ccb.remote.system.regular_files import FileInfo, FileKind
 from ccb.remote.tools.text_changes import MAX_PREVIEW, editable, replace_in, structured_patch
-from ccb.remote.tools.tool_contract import CallContext, Preview, UpcomingChange
+from ccb.remote.tools.tool_contract import CallContext, Preview, ToolRefused, UpcomingChange
 from ccb.remote.tools.tool_state import FileState
 from ccb.tunnel.wire.frames import Json
 
