@@ -96,11 +96,10 @@ def default_tools() -> Toolset:
     from .background_tools import BashOutput, KillShell, TaskOutput, TaskStop
     from .bash import Bash
     from .edit import Edit, MultiEdit, Write
-    from .find_files import LS, Glob
-    from .grep import Grep
     from .notebook import NotebookEdit
     from .plan_mode import EnterPlanMode, ExitPlanMode
     from .read import Read
+    from .search_tools import LS, Glob, Grep
     from .todo import TodoWrite
     from .web import WebFetch, WebSearch
 

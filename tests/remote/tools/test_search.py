@@ -21,9 +21,8 @@ from ccb.remote.search_program.globs import BadRequest, Globs, Ignore
 from ccb.remote.search_program.scan import Pattern, required
 from ccb.remote.search_program.search_main import answer
 from ccb.remote.search_program.walk import Limits, files, walk
-from ccb.remote.tools.find_files import Glob
-from ccb.remote.tools.grep import Grep
 from ccb.remote.tools.search_process import BOOT, load_program, search
+from ccb.remote.tools.search_tools import Glob, Grep
 from ccb.remote.tools.tool_contract import ToolRefused
 from ccb.remote.tools.toolset import close_context, make_context
 

@@ -20,7 +20,7 @@ from tests.remote.tools_kit import Toolbox, open_toolbox
 
 from ccb.remote.search_program import scan
 from ccb.remote.search_program.search_main import answer
-from ccb.remote.tools import grep as grep_module
+from ccb.remote.tools import search_tools
 from ccb.remote.tools.bash import narrowing_note
 from ccb.remote.tools.search_process import search_command
 
@@ -160,7 +160,7 @@ async def test_a_filter_that_explodes_gives_what_it_has_found(box: Toolbox) -> N
 
 
 async def test_a_search_that_is_out_of_time_says_in_which_file(box: Toolbox, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(grep_module, "SECONDS", 1.0)
+    monkeypatch.setattr(search_tools, "SECONDS", 1.0)
     box.write("a.txt", "aab\n")
     box.write("m\udce9.txt", "a" * 60 + "\n")
     text = await box.text("Grep", pattern="(a+)+b", output_mode="content")
