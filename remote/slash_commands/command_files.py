@@ -174,14 +174,11 @@ async def expand(
 ) -> str:
     """Return `text` with its arguments, and the output of each !`command` in its place. Without `shell` these stay as
     they are. `names` are the values of `${NAME}`. Arguments without a place are added at the end."""
-    pieces: list[str] = []
-    at = 0
-    for found in _SHELL.finditer(text) if shell is not None else ():
+    pieces = _SHELL.split(text) if shell is not None else [text]  # text and commands take turns
+    pieces = [_filled(piece, arguments, names) for piece in pieces]
+    for at in range(1, len(pieces), 2):
         assert shell is not None
-        pieces.append(_filled(text[at : found.start()], arguments, names))
-        pieces.append((await shell(_filled(found[1], arguments, names))).rstrip("\n"))
-        at = found.end()
-    pieces.append(_filled(text[at:], arguments, names))
+        pieces[at] = (await shell(pieces[at])).rstrip("\n")
     return "".join(pieces) + _rest(text, arguments)
 
 

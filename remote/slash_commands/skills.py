@@ -35,7 +35,6 @@ class FileCommands:
         sources = settings, homes, only
         if self._sources is not None and settings is self._sources[0] and sources[1:] == self._sources[1:]:
             return False
-        had = any(each.for_model for each in self.files)
         self._sources = sources
         problems: list[str] = []
         self.files = await in_thread(discover, settings, homes, problems.append)
@@ -48,7 +47,7 @@ class FileCommands:
         ]
         if skills:
             self._tools.add([SkillTool(skills, self._session_id)])
-        elif had:
+        else:
             self._tools.remove([tool_traits.SKILL.name])
         return True
 
