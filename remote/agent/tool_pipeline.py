@@ -24,7 +24,7 @@ from ..system.deadline import in_thread
 from ..tools.input_schema import issues
 from ..tools.output import limited
 from ..tools.todo import TodoWrite
-from ..tools.tool_contract import FileVersion, Preview, Tool, ToolContext, ToolResult, UpcomingChange, WebAccess
+from ..tools.tool_contract import FileVersion, Preview, Tool, ToolContext, ToolRefused, UpcomingChange, WebAccess
 from . import agent_hooks, agent_messages
 from . import tool_call as calls
 from .agent_config import AgentConfig
@@ -285,10 +285,10 @@ async def permission(context: TurnContext, call: ParsedCall) -> ParsedCall:
         return await _answered(context, replace(call, allowed_by=DecidedBy.HOOK), decision, answer)
     preview: Preview | None = None
     if can_ask:
-        shown = await call.tool.preview(call.input, context.config.context)
-        if isinstance(shown, ToolResult):  # it would fail anyway
-            raise CallRefused(CallOutcome(shown))
-        preview = shown
+        try:
+            preview = await call.tool.preview(call.input, context.config.context)
+        except ToolRefused as refused:  # it would fail anyway
+            raise CallRefused(CallOutcome(refused.result)) from None
         answer = await _ask(context, call, decision, preview)
     elif judge is not None:
         answer = await ask_tool(judge, call.name, call.input, call.id, calls.call_context(context))

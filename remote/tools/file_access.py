@@ -145,12 +145,9 @@ class FileChangingTool(Tool):
     def result(self, tool_input: Json, done: PlannedChange, notes: str) -> ToolResult:
         """Return the result of a change that was made, with the `notes` about it. It runs in a thread."""
 
-    async def preview(self, tool_input: Json, context: ToolContext) -> Preview | ToolResult | None:
-        try:
-            with self._naming(tool_input):
-                change = await self.planned(tool_input, context)
-        except ToolRefused as refused:
-            return refused.result
+    async def preview(self, tool_input: Json, context: ToolContext) -> Preview:
+        with self._naming(tool_input):
+            change = await self.planned(tool_input, context)
         return await in_thread(_preview, change.file, b"" if change.is_in_call else change.data)
 
     async def run(self, tool_input: Json, context: ToolContext) -> ToolResult:

@@ -262,9 +262,9 @@ class Tool(ABC):
         """Return the input with which the person is asked about a call, and which it has if they change nothing."""
         return tool_input
 
-    async def preview(self, tool_input: Json, context: ToolContext) -> Preview | ToolResult | None:
-        """Return what the call would do to a file, or its result if it would fail, or None if it changes no file in a
-        way that can be foretold. Called when the person is about to be asked."""
+    async def preview(self, tool_input: Json, context: ToolContext) -> Preview | None:
+        """Return what the call would do to a file, or None if it changes no file in a way that can be foretold. Raise
+        ToolRefused if it would fail. Called when the person is about to be asked."""
         return None
 
     @abstractmethod

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Callable
 
 from ccb.remote.tools.input_schema import issues
-from ccb.remote.tools.tool_contract import Tool, ToolContext, ToolResult
+from ccb.remote.tools.tool_contract import Tool, ToolContext, ToolRefused, ToolResult
 from ccb.remote.tools.toolset import close_context, default_tools, make_context
 
 Json = dict[str, Any]
@@ -37,8 +37,11 @@ class Toolbox:
     async def unasked(self, name: str, **tool_input: Any) -> str:
         """Return why nobody is asked about a call, because it would fail; "" if somebody is."""
         why = self.refusal(name, **tool_input)
-        foretold = None if why else await self.tools[name].preview(tool_input, self.context)
-        return why or (str(foretold.content) if isinstance(foretold, ToolResult) else "")
+        try:
+            await self.tools[name].preview(tool_input, self.context)
+        except ToolRefused as refused:
+            return why or str(refused)
+        return why or ""
 
     async def __call__(self, name: str, **tool_input: Any) -> ToolResult:
         assert self.refusal(name, **tool_input) is None
