@@ -86,12 +86,9 @@ def read_project(cwd: str, home: str, sources: frozenset[str]) -> Project:
     if len(switches) > _MAX_ITEMS:
         problems.append(f"{directories[0]}: more than {_MAX_ITEMS} things are switched on; none of them counts")
         return Project(directories, problems=tuple(problems))
-    return Project(directories, tuple(layers), _owned(switches), tuple(problems), agents)
-
-
-def _owned(switches: Sequence[Switch]) -> tuple[Switch, ...]:
     owners = {path: owner_of(path) for path in {each.path for each in switches}}
-    return tuple(replace(each, owner=owners[each.path]) for each in switches)
+    owned = tuple(replace(each, owner=owners[each.path]) for each in switches)
+    return Project(directories, tuple(layers), owned, tuple(problems), agents)
 
 
 def _settings_layers(

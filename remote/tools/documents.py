@@ -69,10 +69,6 @@ def read_pages(text: str) -> tuple[int, int]:
     return first, last
 
 
-def document_block(data: bytes) -> Json:
-    return {**image_block(data, "application/pdf"), "type": "document"}
-
-
 async def page_blocks(context: ToolContext, path: str, pages: str) -> list[Json]:
     """Return images of some pages, made by `pdftoppm` of the host. Raise ToolRefused."""
     first, last = read_pages(pages)

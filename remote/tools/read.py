@@ -192,7 +192,9 @@ class Read(Tool):
             info = await present(host_of(context), path, context.cwd)
             if info.kind is not FileKind.FILE:
                 raise ToolRefused(f"{name} is a {info.kind.value}; only files can be read{_HOW.get(info.kind, '')}.")
-            if "pages" not in tool_input and _was_shown(context, path, info, wanted):
+            seen = context.files.get(context.host.real_path(path))
+            is_shown = seen is not None and wanted in seen.ranges and seen.is_untouched(info)
+            if is_shown and "pages" not in tool_input:
                 return ToolResult(
                     "The file is unchanged since you last read this range: the earlier result is still current.",
                     structured={"type": "file_unchanged", "file": {"filePath": name}},
@@ -206,11 +208,6 @@ class Read(Tool):
             if path.endswith(".ipynb") and "offset" not in tool_input and "limit" not in tool_input:
                 return await _notebook(path, info, context)
             return _text(path, info, wanted, await read_range(host_of(context), path, *wanted), context)
-
-
-def _was_shown(context: ToolContext, path: str, info: FileInfo, wanted: tuple[int, int]) -> bool:
-    seen = context.files.get(context.host.real_path(path))
-    return seen is not None and wanted in seen.ranges and seen.is_untouched(info)
 
 
 def _text(path: str, info: FileInfo, wanted: tuple[int, int], found: TextRange, context: ToolContext) -> ToolResult:
@@ -292,7 +289,8 @@ async def _pdf(path: str, info: FileInfo, pages: str | None, context: ToolContex
             f"{name} is a PDF that is damaged or not complete. Bash can tell more (`pdfinfo`, `pdftotext`)."
         )
     context.files.read(context.host.real_path(path), digest_of(data), info, _WHOLE)
-    return ToolResult([documents.document_block(data)], structured={"type": "pdf", "file": file})
+    block = {**image_block(data, "application/pdf"), "type": "document"}
+    return ToolResult([block], structured={"type": "pdf", "file": file})
 
 
 async def _notebook(path: str, info: FileInfo, context: ToolContext) -> ToolResult:
