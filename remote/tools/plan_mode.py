@@ -16,18 +16,6 @@ from .tool_contract import Json, Tool, ToolContext, ToolDeclaration, ToolResult
 _log = logging.getLogger(__name__)
 
 PLAN = "plan"
-_ENTER = (
-    "Asks the user to switch to plan mode: you look around and write a plan, and change nothing until the user has"
-    " approved it.\n"
-    "- Use it before work of some size whose way is not given: several reasonable designs, many files, an unclear"
-    " scope. Not for a small or exactly described change, nor for research."
-)
-_EXIT = (
-    "Shows the user your plan and asks for approval to carry it out. Only in plan mode, when the plan is complete and"
-    " you have no open question (ask those with AskUserQuestion before).\n"
-    "- The plan is read from the plan file; leave `plan` out then. Do not ask in any other way whether it is fine.\n"
-    "- Name in `allowedPrompts` the commands that the work will surely run, such as its tests."
-)
 
 
 class EnterPlanMode(Tool):
@@ -35,7 +23,10 @@ class EnterPlanMode(Tool):
 
     declaration = ToolDeclaration(
         tool_traits.ENTER_PLAN_MODE,
-        _ENTER,
+        "Asks the user to switch to plan mode: you look around and write a plan, and change nothing until the user has"
+        " approved it.\n"
+        "- Use it before work of some size whose way is not given: several reasonable designs, many files, an unclear"
+        " scope. Not for a small or exactly described change, nor for research.",
         {"type": "object", "properties": {}},
         if_nobody_can_be_asked="Nobody can be asked in this session. Go on without plan mode.",
     )
@@ -55,7 +46,10 @@ class ExitPlanMode(Tool):
 
     declaration = ToolDeclaration(
         tool_traits.EXIT_PLAN_MODE,
-        _EXIT,
+        "Shows the user your plan and asks for approval to carry it out. Only in plan mode, when the plan is complete"
+        " and you have no open question (ask those with AskUserQuestion before).\n"
+        "- The plan is read from the plan file; leave `plan` out then. Do not ask in any other way whether it is"
+        " fine.\n- Name in `allowedPrompts` the commands that the work will surely run, such as its tests.",
         {
             "type": "object",
             "properties": {

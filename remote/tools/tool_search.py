@@ -13,15 +13,6 @@ from .input_schema import number, object_of, text
 from .tool_contract import Json, Tool, ToolContext, ToolDeclaration, ToolResult
 
 _DEFAULT_RESULTS = 5
-_SEARCH = (
-    "Finds tools that are not listed here, and returns their descriptions and schemas. Their names come in"
-    " system reminders. Call what it finds with ExecuteExtraTool.\n"
-    "- `select:NAME,NAME` returns tools by their exact names.\n"
-    "- Words look for tools by name and description; a word after `+` must be there (`+slack send`)."
-)
-_EXECUTE = (
-    "Calls a tool that is not listed here. Look its schema up with ToolSearch first, and give `params` that fit it."
-)
 
 
 class ToolSearch(Tool):
@@ -29,7 +20,10 @@ class ToolSearch(Tool):
 
     declaration = ToolDeclaration(
         tool_traits.TOOL_SEARCH,
-        _SEARCH,
+        "Finds tools that are not listed here, and returns their descriptions and schemas. Their names come in"
+        " system reminders. Call what it finds with ExecuteExtraTool.\n"
+        "- `select:NAME,NAME` returns tools by their exact names.\n"
+        "- Words look for tools by name and description; a word after `+` must be there (`+slack send`).",
         object_of(
             {
                 "query": text("What to look for", 1, 1000),
@@ -63,7 +57,8 @@ class ExecuteExtraTool(Tool):
 
     declaration = ToolDeclaration(
         tool_traits.EXECUTE_EXTRA_TOOL,
-        _EXECUTE,
+        "Calls a tool that is not listed here. Look its schema up with ToolSearch first, and give `params` that fit"
+        " it.",
         object_of(
             {
                 "tool_name": text("The exact name", 1),
