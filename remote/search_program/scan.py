@@ -69,12 +69,9 @@ def _better(one: set[str], other: set[str]) -> set[str]:
     return max(one, other, key=lambda texts: (min(map(len, texts)), -len(texts)) if texts else (0, 0))
 
 
-MAX_LINE = 16 << 20
-"""Number of bytes of a line that are searched. The rest of a longer one is not."""
-MAX_SHOWN = 500
-"""Number of characters of a line that are shown."""
-MAX_MULTILINE = 32 << 20
-"""Largest file of a multi-line search, in bytes."""
+MAX_LINE = 16 << 20  # number of bytes of a line that are searched; the rest of a longer one is not
+MAX_SHOWN = 500  # number of characters of a line that are shown
+MAX_MULTILINE = 32 << 20  # largest file of a multi-line search, in bytes
 
 _BLOCK = 1 << 20
 _FIRST_BLOCK = 1 << 16  # most files end in it, and room for a larger one would take time

@@ -27,9 +27,8 @@ from .input_schema import flag, object_of, text
 from .output import MAX_OUTPUT_CHARS, Output, clean
 from .tool_contract import Json, Tool, ToolContext, ToolDeclaration, ToolRefused, ToolResult
 
-DEFAULT_TIMEOUT = 120_000
-MAX_TIMEOUT = 600_000
-"""In milliseconds, as DEFAULT_TIMEOUT."""
+DEFAULT_TIMEOUT = 120_000  # in milliseconds
+MAX_TIMEOUT = 600_000  # in milliseconds
 
 _MAX_COMMAND = 100_000  # bytes: what the kernel accepts as one argument, less what ccb adds
 _PROGRESS_EVERY = 0.1  # seconds

@@ -46,10 +46,8 @@ async def scaled(context: ToolContext, path: str, media_type: str, most_bytes: i
 
 MAX_BYTES = 12 << 20
 """Largest document that is shown whole, in bytes: it and the conversation must fit in a request of 32 MB."""
-MAX_PAGES = 100
-"""Most pages of a document that is shown whole; the limit of the API."""
-MAX_PAGES_A_CALL = 20
-"""Most pages that one call can ask for."""
+MAX_PAGES = 100  # most pages of a document that is shown whole; the limit of the API
+MAX_PAGES_A_CALL = 20  # most pages that one call can ask for
 
 _MAX_IMAGE = 1_500_000
 _RANGE = re.compile(r"\s{0,9}(\d{1,5})\s{0,9}(?:-\s{0,9}(\d{1,5})?)?\s{0,9}")
@@ -90,8 +88,7 @@ async def page_blocks(context: ToolContext, path: str, pages: str) -> list[Json]
     return blocks
 
 
-SECONDS = 60.0
-"""Seconds that a program may take."""
+SECONDS = 60.0  # seconds that a program may take
 
 _MAX_OUTPUT = 32 << 20
 _OUR_SECONDS = 20.0

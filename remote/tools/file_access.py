@@ -19,8 +19,7 @@ from ..system.text_encoding import is_binary, shown, text_of
 from .text_changes import MAX_PREVIEW, compared
 from .tool_contract import FileVersion, Json, Preview, Tool, ToolContext, ToolRefused, ToolResult, UpcomingChange
 
-MAX_BYTES = 32 << 20
-"""Largest file that is edited, in bytes."""
+MAX_BYTES = 32 << 20  # largest file that is edited, in bytes
 _HEAD = 1 << 20  # bytes that tell whether a file is binary
 _MAX_ELSEWHERE = 4_000  # bytes of the lines that are shown as changed by others
 

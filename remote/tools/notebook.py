@@ -23,8 +23,7 @@ from .output import clean
 from .text_changes import bounded_text, whole_or_none
 from .tool_contract import Json, ToolContext, ToolDeclaration, ToolRefused, ToolResult
 
-MAX_BYTES = 16 << 20
-"""Largest notebook that is read, in bytes."""
+MAX_BYTES = 16 << 20  # largest notebook that is read, in bytes
 
 _CUT = "[... the notebook is cut here; use jq in Bash for the rest ...]"
 

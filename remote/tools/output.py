@@ -10,12 +10,9 @@ import re
 
 _log = logging.getLogger(__name__)
 
-MAX_OUTPUT_CHARS = 30_000
-"""Longest output of most tools, in characters, that the model gets without a cut."""
-FILE_CAP = 64 << 20
-"""Limit of one output on disk, in bytes."""
-TOTAL_CAP = 512 << 20
-"""Limit of all outputs of a session on disk, in bytes; the oldest closed files are removed first."""
+MAX_OUTPUT_CHARS = 30_000  # longest output of most tools, in characters, that the model gets without a cut
+FILE_CAP = 64 << 20  # limit of one output on disk, in bytes
+TOTAL_CAP = 512 << 20  # limit of all outputs of a session on disk, in bytes; the oldest closed files are removed first
 _KEPT = 128 * 1024  # bytes held in memory at each end: enough for MAX_OUTPUT_CHARS of any text
 _TERMINAL = re.compile(
     r"\x1b\[[0-?]*[ -/]*[@-~]"  # CSI

@@ -27,16 +27,12 @@ from .input_schema import number, object_of, text
 from .text_changes import bounded_text
 from .tool_contract import Json, Tool, ToolContext, ToolDeclaration, ToolRefused, ToolResult
 
-MAX_SCALED_BYTES = 64 << 20
-"""Largest image in bytes that is made smaller."""
+MAX_SCALED_BYTES = 64 << 20  # largest image in bytes that is made smaller
 _GOOD_PIXELS = 2000  # width and height: the most that a request with many images may have
 MAX_LINES = 2000
-MAX_LINE = 2000
-"""How many characters of a line are shown."""
-MAX_CHARS = 100_000
-"""Longest result in characters."""
-MAX_BYTES = 150_000
-"""Longest result in bytes, as JSON in UTF-8, so that its message line stays small."""
+MAX_LINE = 2000  # how many characters of a line are shown
+MAX_CHARS = 100_000  # longest result in characters
+MAX_BYTES = 150_000  # longest result in bytes, as JSON in UTF-8, so that its message line stays small
 
 _BLOCK = 1 << 20
 _MAX_SCANNED = 256 << 20  # bytes read past the wanted lines to count the others and to know the version

@@ -130,10 +130,8 @@ class NameFinder:
             self._own(in_thread(process.wait))
 
 
-SECONDS = 20.0
-"""Seconds after which a search returns what it has found so far."""
-MAX_PATTERN = 10_000
-"""Longest pattern in characters: a request travels in a command line."""
+SECONDS = 20.0  # seconds after which a search returns what it has found so far
+MAX_PATTERN = 10_000  # longest pattern in characters: a request travels in a command line
 _KILL_AFTER = 5.0  # seconds after the limit at which a program that is stuck in a pattern is killed
 _MAX_FOUND = 16 << 20
 NAMES, TEXTS = "ccb.tunnel.wire.spelling", "ccb.remote.system.text_encoding"

@@ -14,10 +14,8 @@ from ..system.text_encoding import Text, text_of
 from .tool_contract import ToolRefused
 
 _STYLES = {'"': ("“", "”"), "'": ("‘", "’")}
-MAX_REPLACEMENTS = 200_000
-"""Most places that one edit replaces."""
-MAX_RESULT = 32 << 20
-"""Longest text in characters that an edit makes."""
+MAX_REPLACEMENTS = 200_000  # most places that one edit replaces
+MAX_RESULT = 32 << 20  # longest text in characters that an edit makes
 _SOME = "Use a program in Bash for that, such as sed."
 
 
@@ -141,11 +139,9 @@ MAX_BYTES = 40_000
 """Most bytes of JSON for one text or patch in a structured result, so that four of them stay under 200 KB."""
 
 _CONTEXT = 3
-MAX_PREVIEW = 200_000
-"""Most bytes of JSON of the patch that a person is asked about."""
+MAX_PREVIEW = 200_000  # most bytes of JSON of the patch that a person is asked about
 
-MAX_LINES = 1_000_000
-"""Most lines of two texts together that are compared."""
+MAX_LINES = 1_000_000  # most lines of two texts together that are compared
 
 _NO_NEWLINE = "\\ No newline at end of file"
 _MAX_WORK = 1_000_000  # pairs of lines that difflib may look at: 0.3 s

@@ -13,8 +13,7 @@ from ..system.regular_files import FileInfo
 from .input_schema import issues, object_of
 
 MAX_FILES = 2000
-MAX_CONTENT = 4 << 20
-"""Bytes of the contents that are remembered, of the files used most recently."""
+MAX_CONTENT = 4 << 20  # bytes of the contents that are remembered, of the files used most recently
 _MAX_ONE = 1 << 20  # bytes of one content
 _MAX_RANGES = 50
 Ranges = tuple[tuple[int, int], ...]

@@ -13,8 +13,7 @@ if TYPE_CHECKING:
     from ..sandbox.cage_server import CageServer
     from .tool_contract import Tool, ToolContext
 
-DEFER_ABOVE_CHARS = 60_000
-"""About a tenth of the window of most models."""
+DEFER_ABOVE_CHARS = 60_000  # about a tenth of the window of most models
 
 
 class Toolset:

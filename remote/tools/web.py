@@ -18,8 +18,7 @@ from ..system.deadline import in_stoppable_thread, in_thread
 from .input_schema import object_of, text
 from .tool_contract import Json, Tool, ToolContext, ToolDeclaration, ToolRefused, ToolResult
 
-CACHE_S = 900.0
-"""Seconds for which a page is kept."""
+CACHE_S = 900.0  # seconds for which a page is kept
 _CACHE_CHARS = 20_000_000
 _MAX_CHARS = 100_000  # of a page that the model is asked about
 _UNANSWERED_CHARS = 20_000  # of a page that the model could not be asked about
