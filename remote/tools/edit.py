@@ -6,11 +6,10 @@ from ccb.tunnel.wire import tool_traits
 
 from ..system.deadline import in_thread
 from ..system.text_encoding import Text, shown, text_of
-from .file_access import CHANGED, Current, FileChangingTool, PlannedChange, current, missing, path_refusal, text_error
+from .file_access import CHANGED, FileChangingTool, PlannedChange, current, missing, path_refusal, text_error
 from .input_schema import flag, object_of, text
 from .read import LINE_CUT
 from .text_changes import (
-    NO_TEXT,
     NOT_UTF8,
     bounded_text,
     editable,
@@ -206,15 +205,13 @@ class Write(FileChangingTool):
     async def planned(self, tool_input: Json, context: ToolContext) -> PlannedChange:
         """`about` says what was kept of the file."""
         file = await current(context, tool_input["file_path"])
-        content, text = tool_input["content"], text_of(file.data or b"")
-        if text is None:
-            raise ToolRefused(NO_TEXT)
+        content, text = tool_input["content"], editable(file.data or b"")
         if not text.codec:
             raise ToolRefused(f"{NOT_UTF8} Write would lose what Read could not show.")
         for sign, stands_for in ((LINE_CUT, True), ("\ufffd", "\0" in text.text)):
             if stands_for and sign in content and sign not in text.text:
                 raise ToolRefused(f"The content has {sign!r}, which stands for what Read could not show. Use Edit.")
-        data, kept = await in_thread(_content, content, file)
+        data, kept = await in_thread(_content, content, text)
         return PlannedChange(file, data, kept, is_in_call=file.data is None)
 
     def result(self, tool_input: Json, done: PlannedChange, notes: str) -> ToolResult:
@@ -234,11 +231,9 @@ class Write(FileChangingTool):
         return ToolResult(text, structured=structured)
 
 
-def _content(content: str, file: Current) -> tuple[bytes, str]:
-    """Return the bytes that the file gets, encoded and with line ends as it is, and a sentence about what was kept."""
-    text = text_of(file.data) if file.data else None
-    if text is None:
-        return content.encode(), ""
+def _content(content: str, text: Text) -> tuple[bytes, str]:
+    """Return the bytes that the file gets, encoded and with line ends as its text is, and a sentence about what was
+    kept."""
     kept = [text.codec.upper()] if text.codec != "utf-8" else []
     kept += ["byte order mark"] if text.mark else []
     if "\r\n" in text.text and "\n" in content and "\r" not in content:
