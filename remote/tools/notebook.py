@@ -161,7 +161,7 @@ def _edited(file: Current, tool_input: Json) -> tuple[bytes, Json]:
         cell = cells.pop(place)
     else:
         cell = cells[place]
-        _replace(cell, tool_input)
+        _fill(cell, tool_input.get("cell_type") or cell.get("cell_type", "code"), tool_input["new_source"])
     name = str(cell.get("id") or (wanted if mode != _INSERT else f"cell-{place}"))
     about = {"cell_id": name, "cell_type": str(cell.get("cell_type", "code")), "language": language}
     return _printed(book, text), about
@@ -185,9 +185,8 @@ def _place(cells: list[Json], wanted: str) -> int:
     return names.index(wanted)
 
 
-def _replace(cell: Json, tool_input: Json) -> None:
-    kind = tool_input.get("cell_type") or cell.get("cell_type", "code")
-    cell["cell_type"], cell["source"] = kind, tool_input["new_source"].splitlines(keepends=True)
+def _fill(cell: Json, kind: str, source: str) -> None:
+    cell["cell_type"], cell["source"] = kind, source.splitlines(keepends=True)
     if kind == "code":
         cell.update(execution_count=None, outputs=[])
     else:
@@ -196,10 +195,9 @@ def _replace(cell: Json, tool_input: Json) -> None:
 
 
 def _new_cell(book: Json, kind: str, source: str) -> Json:
-    cell: Json = {"cell_type": kind, "metadata": {}, "source": source.splitlines(keepends=True)}
+    cell: Json = {"cell_type": kind, "metadata": {}, "source": []}
     major, minor = book.get("nbformat"), book.get("nbformat_minor")
     if isinstance(major, int) and isinstance(minor, int) and (major, minor) >= (4, 5):
         cell["id"] = os.urandom(4).hex()
-    if kind == "code":
-        cell.update(execution_count=None, outputs=[])
+    _fill(cell, kind, source)
     return cell

@@ -60,10 +60,6 @@ class TextRange:
         self._line_size = 0
         self._room = [MAX_CHARS, MAX_BYTES]
 
-    @property
-    def next_line(self) -> int:
-        return self.start + len(self.lines)
-
     def feed(self, block: bytes) -> None:
         at, comes_later = 0, self.total + block.count(b"\n") < self.start - 1
         while at < len(block) and not self.done and not comes_later:
@@ -221,10 +217,11 @@ def _text(path: str, info: FileInfo, wanted: tuple[int, int], found: TextRange, 
     if not found.total:
         return ToolResult(f"(The file {spelled(path)} exists, but it is empty)", structured=structured)
     text = "\n".join(f"{number}\t{line}" for number, line in enumerate(found.lines, found.start))
-    if found.next_line <= found.total:
+    following = found.start + len(found.lines)
+    if following <= found.total:
         total = f"{found.total:,} lines" if found.digest else f"more than {found.total:,} lines"
         why = "the result is full" if found.full else "the range ends"
-        text += f"\n\n[{why} at line {found.next_line - 1} of {total}; go on with offset={found.next_line}]"
+        text += f"\n\n[{why} at line {following - 1} of {total}; go on with offset={following}]"
     if found.encoding:
         text += f"\n\n[{_NOT_UTF8 if found.encoding == NOT_UTF8 else _IN_UTF16.format(found.encoding)}]"
     return ToolResult(text, structured=structured)
