@@ -15,7 +15,7 @@ from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.session_options import SessionOptions, unpack
 from ccb.tunnel.wire.tool_traits import DEFAULT_AGENT, split_rules
 
-from ..settings.front_matter import Value, read_markdown
+from ..settings.front_matter import Value, names_in, read_markdown
 from ..settings.worker_settings import PROJECT, USER, WorkerSettings, digest_of, markdown_below, read_text, skills_in
 
 COMMAND, SKILL = "command", "skill"
@@ -85,7 +85,7 @@ def read_definition(name: str, kind: str, path: str, source: str, within: str = 
         for_person=_text(fields, "user-invocable").lower() != "false",
         for_model=kind == SKILL and _text(fields, "disable-model-invocation").lower() != "true",
         agent=(_text(fields, "agent") or DEFAULT_AGENT) if _text(fields, "context") == "fork" else "",
-        paths=tuple(_listed(fields.get("paths"))) if kind == SKILL else (),
+        paths=names_in(fields.get("paths")) if kind == SKILL else (),
         within=within,
     )
 
@@ -93,11 +93,6 @@ def read_definition(name: str, kind: str, path: str, source: str, within: str = 
 def _text(fields: Mapping[str, Value], name: str) -> str:
     value = fields.get(name, "")
     return value if isinstance(value, str) else f"[{', '.join(value)}]"
-
-
-def _listed(value: Value | None) -> list[str]:
-    listed = value.split(",") if isinstance(value, str) else value or []
-    return [each.strip() for each in listed if each.strip()]
 
 
 def _rules(value: Value | None) -> list[str]:

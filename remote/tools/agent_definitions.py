@@ -14,7 +14,7 @@ from ccb.tunnel.wire.tool_traits import DEFAULT_AGENT, EDIT, READ, TASK, WRITE, 
 
 from ..hooks.hook_table import Hook, read_hooks
 from ..model.model_request import SMALL
-from ..settings.front_matter import NESTED, read_markdown, read_nested
+from ..settings.front_matter import NESTED, names_in, read_markdown, read_nested
 from ..settings.worker_settings import LOCAL, PROJECT, USER, Layer, Sourced
 from .input_schema import choice, flag, object_of, text
 from .tool_contract import Json, Tool, ToolContext, ToolDeclaration, ToolResult
@@ -154,12 +154,12 @@ def from_fields(
         isolation=_one_of(name, "isolation", fields, (WORKTREE,)),
         source=source,
         effort=_one_of(name, "effort", fields, EFFORTS),
-        skills=_listed(fields.get("skills")),
+        skills=names_in(fields.get("skills")),
         hooks=read_hooks(hooks, problems.append, names),
         servers=_servers(name, fields.get("mcpServers")),
         memory=memory,
         initial_prompt=str(fields.get("initialPrompt") or ""),
-        required=_listed(fields.get("requiredMcpServers")),
+        required=names_in(fields.get("requiredMcpServers")),
     )
     return definition, problems
 
@@ -185,17 +185,11 @@ def _servers(name: str, value: object) -> tuple[tuple[str, Json | None], ...]:
 def _tools(name: str, value: object) -> tuple[str, ...] | None:
     if value is None or value == "":
         return None
-    names = _listed(value)
+    names = names_in(value)
     wrong = next((each for each in names if not (each == "*" or _TOOL.fullmatch(each))), None)
     if wrong is not None:
         raise ValueError(f"the agent {name} names a tool {wrong!r}; only the names of tools are possible")
     return names
-
-
-def _listed(value: object) -> tuple[str, ...]:
-    """Return the names in a list, or in a text with commas between them."""
-    listed = str(value or "").split(",") if not isinstance(value, list) else value
-    return tuple(text for each in listed if (text := str(each).strip()))
 
 
 def _one_of(name: str, key: str, fields: Mapping[str, Any], allowed: Sequence[str]) -> str:

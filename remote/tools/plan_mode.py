@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from typing import Callable
 
 from ccb.tunnel.wire import tool_traits
+from ccb.tunnel.wire.dataclass import dataclass
 
 from ..context.reminders import Occasion
 from ..session_store.session_files import MAX_CHARS, PlanFile
@@ -120,50 +121,44 @@ _WHAT = (
 _OVER = "Plan mode is over: you may change files and run commands again, as far as the permissions go."
 
 
+@dataclass(eq=False)
 class PlanReminders:
     """A source of reminders. `mode` returns the permission mode, `can_ask` whether the person can be asked,
-    `instructions` what a client says that a plan must be like."""
+    `instructions` what a client says that a plan must be like. `told`: the model knows that plan mode is on."""
 
-    def __init__(
-        self,
-        plan: PlanFile,
-        mode: Callable[[], str],
-        can_ask: Callable[[], bool],
-        instructions: Callable[[], str | None] = lambda: None,
-    ) -> None:
-        self._plan = plan
-        self._mode = mode
-        self._can_ask = can_ask
-        self._instructions = instructions
-        self._told = False  # the model knows that plan mode is on
+    plan: PlanFile
+    mode: Callable[[], str]
+    can_ask: Callable[[], bool]
+    instructions: Callable[[], str | None] = lambda: None
+    told: bool = False
 
     def __call__(self, occasion: Occasion) -> Iterable[str]:
-        on = self._mode() == PLAN
+        on = self.mode() == PLAN
         if occasion is Occasion.COMPACTED:
-            self._told = False
-            plan = self._plan.read()
+            self.told = False
+            plan = self.plan.read()
             if plan:
-                yield f"The plan of this session, in {self._plan.path}:\n\n{plan}"
-        if on and not self._told:
+                yield f"The plan of this session, in {self.plan.path}:\n\n{plan}"
+        if on and not self.told:
             yield self._rules()
         elif on and occasion is Occasion.PROMPT:
-            yield f"Plan mode is still on: change nothing{f' but {self._plan.path}' if self._plan.path else ''}."
-        elif self._told and not on:
+            yield f"Plan mode is still on: change nothing{f' but {self.plan.path}' if self.plan.path else ''}."
+        elif self.told and not on:
             yield _OVER
-        self._told = on
+        self.told = on
 
     def _rules(self) -> str:
-        path = self._plan.path
+        path = self.plan.path
         where = "Keep the plan in your mind; there is no plan file."
         if path:
-            state = "It holds an earlier plan: read it first." if self._plan.read() else "It does not exist yet."
+            state = "It holds an earlier plan: read it first." if self.plan.read() else "It does not exist yet."
             where = f"Write the plan to {path}, the only file that you may change (Write, Edit). {state}"
         return "\n".join(
             (
                 "Plan mode is on. Look around and plan; change nothing, and run no command that does, until the user"
                 " has approved the plan. This goes before any other instruction.",
                 where,
-                self._instructions() or _WHAT,
-                _LEAVE if self._can_ask() else _ANSWER,
+                self.instructions() or _WHAT,
+                _LEAVE if self.can_ask() else _ANSWER,
             )
         )
