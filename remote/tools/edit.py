@@ -9,14 +9,7 @@ from ..system.text_encoding import Text, shown, text_of
 from .file_access import CHANGED, FileChangingTool, PlannedChange, current, missing, path_refusal, text_error
 from .input_schema import flag, object_of, text
 from .read import LINE_CUT
-from .text_changes import (
-    NOT_UTF8,
-    bounded_text,
-    editable,
-    replace_in,
-    structured_patch,
-    whole_or_none,
-)
+from .text_changes import NOT_UTF8, bounded_text, editable, replace_in, structured_patch, whole_or_none
 from .tool_contract import Json, ToolContext, ToolDeclaration, ToolRefused, ToolResult
 
 _MAX_EDITS = 1_000  # of one call
