@@ -91,12 +91,11 @@ class Toolset:
 def default_tools() -> Toolset:
     """Return a registry of the built-in tools, in the order of `tool_traits.BUILT_IN`."""
     from .agent_definitions import TaskTool
-    from .ask_user import AskUserQuestion
+    from .asking import AskUserQuestion, EnterPlanMode, ExitPlanMode
     from .background_tools import BashOutput, KillShell, TaskOutput, TaskStop
     from .bash import Bash
     from .edit import Edit, MultiEdit, Write
     from .notebook import NotebookEdit
-    from .plan_mode import EnterPlanMode, ExitPlanMode
     from .read import Read
     from .search_tools import LS, Glob, Grep
     from .todo import TodoWrite

@@ -17,7 +17,7 @@ from ccb.remote.agent.turn_state import Prompt
 from ccb.remote.permissions.rules import Behavior, Decision
 from ccb.remote.session_store.session_files import PlanFile
 from ccb.remote.system.deadline import within
-from ccb.remote.tools.plan_mode import PlanReminders
+from ccb.remote.tools.asking import PlanReminders
 from ccb.remote.tools.read import Read
 from ccb.remote.tools.todo import TodoWrite
 from ccb.remote.tools.toolset import Toolset, close_context, make_context

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from ccb.remote.context.reminders import Occasion
 from ccb.remote.session_store.session_files import PlanFile
-from ccb.remote.tools.plan_mode import PlanReminders
+from ccb.remote.tools.asking import PlanReminders
 from ccb.remote.tools.todo import todo_reminder
 from ccb.remote.tools.tool_state import TodoList
 from ccb.tunnel.wire.frames import Json
