@@ -111,9 +111,14 @@ def _glob(request: Json, limits: Limits) -> Json:
 
 def _grep(request: Json, limits: Limits) -> Json:
     pattern = Pattern(request["pattern"], request["ignore_case"], request["multiline"])
-    collected = _Collected(request["offset"], request["limit"])
+    collected, root = _Collected(request["offset"], request["limit"]), request["root"]
     try:
-        candidates = _allowed(request, _candidates(request, pattern, limits), limits)
+        if request.get("file"):
+            paths = [request["file"]]
+        else:
+            texts = [text.decode() for text in pattern.texts] if pattern.is_ascii else []  # else it may be no UTF-8
+            paths = files(root, _chosen(request), limits, request["rg"], texts, pattern.ignore_case)
+        candidates = _allowed(request, with_times(root, paths, limits), limits)
         if request["mode"] != "files_with_matches":
             candidates.sort()
         candidates.sort(key=lambda file: file[1] > MAX_WHOLE)  # those take so long that the others come first
@@ -147,16 +152,6 @@ def _allowed(request: Json, files: list[Found], limits: Limits) -> list[Found]:
     ]
     limits.left_out = len(kept) < len(files)
     return kept
-
-
-def _candidates(request: Json, pattern: Pattern, limits: Limits) -> list[Found]:
-    root = request["root"]
-    if request.get("file"):
-        return with_times(root, [request["file"]], limits)
-    # else the scan looks for what is not in UTF-8
-    texts = [text.decode() for text in pattern.texts] if pattern.is_ascii else []
-    paths = files(root, _chosen(request), limits, request["rg"], texts, pattern.ignore_case)
-    return with_times(root, paths, limits)
 
 
 class _Collected:
