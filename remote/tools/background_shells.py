@@ -54,12 +54,12 @@ class BackgroundShells:
         """Seconds after which a foreground command goes on in the background; None for never."""
         self._tasks = tasks
         self._session = session
-        self._shells: dict[str, Shell] = {}
+        self.by_id: dict[str, Shell] = {}
         self._watchers: dict[asyncio.Task[None], Process] = {}
 
     @property
     def running(self) -> int:
-        return sum(shell.task.end is None for shell in self._shells.values())
+        return sum(shell.task.end is None for shell in self.by_id.values())
 
     def move_all(self) -> bool:
         """Let every foreground command go on in the background. Return whether there is one."""
@@ -89,8 +89,8 @@ class BackgroundShells:
         task = self._watched(start, start.description or start.command, process, end)
         task.output_file, task.read = output.path, output.last
         shell = Shell(task, start, process, output)
-        self._shells = {key: each for key, each in self._shells.items() if self._tasks.get(key)}
-        self._shells[task.id] = shell
+        self.by_id = {key: each for key, each in self.by_id.items() if self._tasks.get(key)}
+        self.by_id[task.id] = shell
         self._tasks.start(task)
         return shell
 
@@ -134,12 +134,6 @@ class BackgroundShells:
         watcher.add_done_callback(self._watchers.pop)
         return task
 
-    def get(self, shell_id: str) -> Shell | None:
-        return self._shells.get(shell_id)
-
-    def ids(self) -> list[str]:
-        return list(self._shells)
-
     def directory(self, host: Host, roots: list[str]) -> str:
         """Return the directory for the next command: where the last `cd` led, or the first root if that directory is
         gone (then `lost` names it). That may be gone, too: see `Host.start`."""
@@ -149,7 +143,7 @@ class BackgroundShells:
 
     async def close(self) -> None:
         """End every process of the session. Returns when they are gone."""
-        for shell in self._shells.values():
+        for shell in self.by_id.values():
             # a sub-agent that has ended reads nothing any more
             shell.task.told = shell.task.told or bool(shell.task.agent_id)
         processes = set(self._watchers.values())

@@ -130,8 +130,7 @@ class BashOutput(Tool):
         return _unknown_shell(tool_input["bash_id"], context)
 
     async def run(self, tool_input: Json, context: ToolContext) -> ToolResult:
-        shell = context.shells.get(tool_input["bash_id"])
-        assert shell is not None
+        shell = context.shells.by_id[tool_input["bash_id"]]
         if shell.process.returncode is not None:
             shell.task.told = True
             await shell.task.over.wait()  # until it is known what it has left behind
@@ -173,8 +172,7 @@ class KillShell(Tool):
         return _unknown_shell(tool_input["shell_id"], context)
 
     async def run(self, tool_input: Json, context: ToolContext) -> ToolResult:
-        shell = context.shells.get(tool_input["shell_id"])
-        assert shell is not None
+        shell = context.shells.by_id[tool_input["shell_id"]]
         task = shell.task
         if task.status is not TaskStatus.RUNNING:
             raise ToolRefused(f"Shell {task.id} is not running: its status is {task.status.value}.")
@@ -186,9 +184,9 @@ class KillShell(Tool):
 
 
 def _unknown_shell(shell_id: str, context: ToolContext) -> str | None:
-    if context.shells.get(shell_id) is not None:
+    if shell_id in context.shells.by_id:
         return None
-    known = ", ".join(context.shells.ids()) or "none"
+    known = ", ".join(context.shells.by_id) or "none"
     return f"No shell found with ID: {shell_id}. Known: {known}."
 
 

@@ -26,9 +26,7 @@ async def in_background(box: Toolbox, command: str) -> Shell:
     """Start the first command in the background."""
     result = await box("Bash", command=command, run_in_background=True)
     assert "bash_1" in str(result.content) and result.structured["backgroundTaskId"] == "bash_1"
-    shell = box.context.shells.get("bash_1")
-    assert shell is not None
-    return shell
+    return box.context.shells.by_id["bash_1"]
 
 
 async def test_output_is_what_the_command_wrote(box: Toolbox) -> None:
