@@ -169,11 +169,6 @@ class SessionPrompt:
             blocks[-1]["cache_control"] = dict(_EPHEMERAL)
         return blocks
 
-    @property
-    def for_sub_agents(self) -> str:
-        """What the system prompt of every sub-agent ends with."""
-        return self._options.append_agent_prompt or ""
-
     async def first_user_blocks(self) -> list[Json]:
         """Return the blocks that go before the first prompt: instruction files and the date."""
         options, context = self._options, await self._known()
@@ -187,9 +182,9 @@ class SessionPrompt:
     async def instructions(self) -> Sequence[InstructionFile]:
         return (await self._known()).instructions
 
-    async def environment(self, cwd: str) -> str:
-        """Return the text about the surroundings, for a sub-agent in `cwd`."""
-        return (await self._known()).environment(cwd)
+    async def for_sub_agent(self, cwd: str) -> list[str]:
+        """Return the texts with which the system prompt of a sub-agent in `cwd` ends."""
+        return [(await self._known()).environment(cwd), self._options.append_agent_prompt or ""]
 
     async def _known(self) -> Context:
         if self._gathering is None:
