@@ -62,14 +62,6 @@ async def test_a_name_that_is_no_plain_text_is_named_as_it_is_spelled(host: Work
     assert rf"the directory {host.project}/sub\xe9:" in told
 
 
-async def test_a_bug_in_reading_a_named_file_costs_only_the_file(host: WorkerHost, session: str) -> None:
-    (host.project / "notes.txt").write_text("one\n")
-    host.prelude = "import ccb.remote.tools.read as r; r.Read.run = None"
-    laptop = await host.drive(session)
-    told = await asked(laptop, "see @notes.txt", "a")
-    assert "see @notes.txt" in told and "one" not in told
-
-
 async def test_a_new_worker_tells_instructions_again_after_a_compaction(host: WorkerHost, session: str) -> None:
     (host.project / "web").mkdir()
     (host.project / "web/CLAUDE.md").write_text("Two blanks in here.\n")

@@ -47,20 +47,6 @@ def test_a_short_output_stays_as_it_is_and_makes_no_file(spill: OutputFiles) -> 
     assert not Path(spill.directory).exists()
 
 
-def test_a_long_output_is_head_path_and_tail(spill: OutputFiles) -> None:
-    output = Output(spill, "bash")
-    whole = b"".join(b"line %d\n" % n for n in range(200_000))
-    for start in range(0, len(whole), 70_001):
-        output.add(whole[start : start + 70_001])
-    output.close()
-    text = output.text()
-    head, note, tail = re.split(r"\n\n(\[.*\])\n\n", text)
-    assert len(text) <= MAX_OUTPUT_CHARS
-    assert whole.decode().startswith(head + "\n") and whole.decode().endswith("\n" + tail)
-    assert output.path in note and f"{len(whole):,} bytes" in note
-    assert Path(output.path).read_bytes() == whole
-
-
 def test_files_are_for_their_owner_only_and_not_overwritten_by_a_later_daemon(spill: OutputFiles) -> None:
     first = spill.keep(b"first", "../Odd name!/a.txt")
     second = OutputFiles(spill.directory).keep(b"second", "a.txt")

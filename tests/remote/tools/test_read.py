@@ -1,4 +1,4 @@
-"""Read, LS, TodoWrite and the registry: what the model is shown, and what it is told when there is nothing to show."""
+"""Read and LS: what the model is shown, and what it is told when there is nothing to show."""
 
 from __future__ import annotations
 
@@ -164,18 +164,6 @@ async def test_ls_lists_one_directory(box: Toolbox) -> None:
         box.write(f"many/{number:04d}")
     text = await box.text("LS", path=str(box.root / "many"))
     assert text.endswith("0999\n[... 5 more entries; use Glob with a pattern ...]")
-
-
-async def test_todos_are_replaced_and_emptied_when_all_are_done(box: Toolbox) -> None:
-    todos = [{"content": "Run", "status": "in_progress", "activeForm": "Running"}]
-    result = await box("TodoWrite", todos=todos)
-    assert box.context.todos.items == todos
-    assert result.structured == {"oldTodos": [], "newTodos": todos}
-    done = [{**todos[0], "status": "completed"}]
-    result = await box("TodoWrite", todos=done)
-    assert box.context.todos.items == []
-    assert result.structured == {"oldTodos": todos, "newTodos": done}
-    assert box.refusal("TodoWrite", todos=[{**todos[0], "status": "late"}]) is not None
 
 
 def test_reading_tools_and_only_those_are_read_only() -> None:
