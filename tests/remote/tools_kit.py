@@ -83,16 +83,27 @@ class Toolbox:
 
 
 @asynccontextmanager
-async def open_toolbox(directory: Path) -> AsyncIterator[Toolbox]:
-    """Open a session in `directory`/project. At the end, all its processes are stopped."""
-    root = directory / "project"
-    root.mkdir()
-    outputs = directory / "outputs"
+async def opened_context(root: Path, outputs: Path) -> AsyncIterator[ToolContext]:
+    """Lend what a session in `root` lends to its tools. At the end, all its processes are stopped."""
     context = make_context(str(root), str(outputs))
     try:
-        yield Toolbox(context, root, outputs, {tool.name: tool for tool in default_tools()})
+        yield context
     finally:
         await close_context(context)
+
+
+@asynccontextmanager
+async def open_toolbox(directory: Path) -> AsyncIterator[Toolbox]:
+    """Open a session in `directory`/project."""
+    root, outputs = directory / "project", directory / "outputs"
+    root.mkdir()
+    async with opened_context(root, outputs) as context:
+        yield Toolbox(context, root, outputs, {tool.name: tool for tool in default_tools()})
+
+
+def write(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
 
 
 def plant(root: Path, *names: str) -> None:

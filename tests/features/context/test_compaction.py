@@ -10,12 +10,13 @@ from dataclasses import replace
 from pathlib import Path
 
 from tests.remote.agent_kit import Reply, assert_valid, calls, content, make_world, says
+from tests.remote.tools_kit import opened_context
 from tests.remote.worker_process import Laptop, WorkerHost
 
 from ccb.remote.agent.conversation import Conversation
 from ccb.remote.agent.turn_state import Prompt
 from ccb.remote.tools.read import Read
-from ccb.remote.tools.toolset import Toolset, close_context, make_context
+from ccb.remote.tools.toolset import Toolset
 from ccb.tunnel.wire.frames import Event
 
 
@@ -153,16 +154,12 @@ async def test_three_thousand_tool_calls_stay_in_the_window(tmp_path: Path) -> N
     (tmp_path / "10.txt").write_text("FACT-1\n")
     model = LongModel(files, 300, 200_000)
     world = make_world()
-    tools = make_context(str(tmp_path), str(tmp_path / "out"))
     agent = world.agent
-    agent.configure(replace(agent.config, context=tools, tools=Toolset([Read()])))
-    agent._deps = replace(agent._deps, transport=model)  # the only part that is not real
-    try:
-        result = await agent.run_turn(
-            [Prompt([{"type": "text", "text": "The word is: the word is XYZZY. Read everything."}])]
-        )
-    finally:
-        await close_context(tools)
+    async with opened_context(tmp_path, tmp_path / "out") as tools:
+        agent.configure(replace(agent.config, context=tools, tools=Toolset([Read()])))
+        agent._deps = replace(agent._deps, transport=model)  # the only part that is not real
+        prompt = {"type": "text", "text": "The word is: the word is XYZZY. Read everything."}
+        result = await agent.run_turn([Prompt([prompt])])
     assert result["result"] == "XYZZY FACT-1"
     records = world.journal.records
     assert sum(1 for record in records if record.kind == "tool_start") == 3000

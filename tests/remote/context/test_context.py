@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.remote.tools_kit import write
+from tests.support.machine.programs import shell_script
 
 from ccb.remote.context import git_state as git_module
 from ccb.remote.context.git_state import current_branch, git_text
@@ -32,11 +34,6 @@ def git(directory: Path, *args: str) -> None:
 def environ(tmp_path: Path) -> dict[str, str]:
     (tmp_path / "home").mkdir()
     return {"PATH": os.environ["PATH"], "HOME": str(tmp_path / "home"), "SHELL": "/bin/zsh"}
-
-
-def write(path: Path, text: str) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text)
 
 
 def texts_in(cwd: Path, home: Path) -> list[str]:
@@ -143,9 +140,7 @@ async def test_a_long_status_is_cut_at_a_line_and_says_so(repository: Path, mach
 async def test_nothing_of_the_repository_is_run_and_nothing_is_written(
     repository: Path, machine: Machine, tmp_path: Path
 ) -> None:
-    trap = tmp_path / "trap"
-    trap.write_text(f"#!/bin/sh\ntouch {tmp_path}/ran\n")
-    trap.chmod(0o755)
+    trap = shell_script(tmp_path / "trap", f"touch {tmp_path}/ran")
     git(repository, "config", "core.fsmonitor", str(trap))
     git(repository, "config", "core.pager", str(trap))
     index = (repository / ".git/index").stat().st_mtime_ns
@@ -185,8 +180,7 @@ async def test_a_git_that_hangs_is_given_up(
 ) -> None:
     monkeypatch.setattr(git_module, "_SECONDS", 0.3)
     (tmp_path / "bin").mkdir()
-    (tmp_path / "bin/git").write_text("#!/bin/sh\nsleep 60\n")
-    (tmp_path / "bin/git").chmod(0o755)
+    shell_script(tmp_path / "bin/git", "sleep 60")
     machine = Machine({**environ, "PATH": f"{tmp_path}/bin:{environ['PATH']}"})
     started = time.monotonic()
     text = await machine.git_text(repository)
@@ -239,9 +233,7 @@ def test_what_is_not_a_plain_text_file_is_passed_over(tmp_path: Path) -> None:
 async def test_a_bare_repository_among_the_files_of_a_clone_configures_nothing(
     tmp_path: Path, machine: Machine
 ) -> None:
-    trap = tmp_path / "trap"
-    trap.write_text(f"#!/bin/sh\ntouch {tmp_path}/ran\ncat\n")
-    trap.chmod(0o755)
+    trap = shell_script(tmp_path / "trap", f"touch {tmp_path}/ran\ncat")
     evil = tmp_path / "clone" / "evil"
     evil.mkdir(parents=True)
     git(evil.parent, "init")

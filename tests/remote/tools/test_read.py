@@ -121,16 +121,6 @@ async def test_notebooks_are_cells_and_outputs(box: Toolbox) -> None:
     assert await box.text("Read", file_path=str(broken), offset=1) == "1\t[1"
 
 
-@pytest.mark.parametrize(
-    ("head", "hint"),
-    [(b"%PDF-1.7\n\0", "pdftotext"), (b"\x7fELF\0", "ELF"), (b"\xff\xfe\0\xdc\0\0", "UTF-16"), (b"a\0b", "Bash")],
-)
-async def test_binary_files_are_refused_with_a_hint(box: Toolbox, head: bytes, hint: str) -> None:
-    text = await box.error("Read", file_path=str(box.write("x.bin", head)))
-    assert "binary" in text
-    assert hint in text
-
-
 async def test_what_is_no_file_is_refused_at_once_and_a_missing_one_has_near_names(box: Toolbox) -> None:
     assert box.refusal("Read", file_path="a\0b") is not None
     assert box.refusal("Read", file_path="  ") is not None
