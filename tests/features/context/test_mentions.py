@@ -6,6 +6,7 @@ import json
 
 import psutil
 from tests.remote.agent_kit import calls, says
+from tests.remote.tools_kit import write
 from tests.remote.worker_process import Laptop, WorkerHost, alive, until
 
 from ccb.tunnel.wire.frames import NAMES, Event, FindNames, NamesFound
@@ -24,8 +25,7 @@ async def asked(laptop: Laptop, prompt: str | list[dict[str, object]], answer: s
 async def test_files_that_a_prompt_names_come_with_it_and_the_instructions_of_their_places(
     host: WorkerHost, session: str
 ) -> None:
-    (host.project / "src").mkdir()
-    (host.project / "src/main.py").write_text("print('main')\n")
+    write(host.project / "src/main.py", "print('main')\n")
     (host.project / "notes.txt").write_text("one\ntwo\nthree\nfour\n")
     (host.home / "outside.txt").write_text("outside\n")
     laptop = await host.drive(session)
@@ -63,8 +63,7 @@ async def test_a_name_that_is_no_plain_text_is_named_as_it_is_spelled(host: Work
 
 
 async def test_a_new_worker_tells_instructions_again_after_a_compaction(host: WorkerHost, session: str) -> None:
-    (host.project / "web").mkdir()
-    (host.project / "web/CLAUDE.md").write_text("Two blanks in here.\n")
+    write(host.project / "web/CLAUDE.md", "Two blanks in here.\n")
     (host.project / "web/main.js").write_text("main\n")
     laptop = await host.drive(session)
     await laptop.begin("read it", calls(("t1", "Read", {"file_path": str(host.project / "web/main.js")})))
@@ -81,8 +80,7 @@ async def test_a_new_worker_tells_instructions_again_after_a_compaction(host: Wo
 
 async def test_names_are_found_while_the_person_types_and_no_process_stays(host: WorkerHost, session: str) -> None:
     for number in range(300):
-        (host.project / f"pkg{number % 10}").mkdir(exist_ok=True)
-        (host.project / f"pkg{number % 10}/file_{number}.py").write_text("")
+        write(host.project / f"pkg{number % 10}/file_{number}.py", "")
     laptop = await host.connect(session)
     hello = await laptop.attach()
     assert NAMES in hello.capabilities
@@ -141,9 +139,7 @@ async def test_the_commands_about_the_context_and_notes_for_the_instruction_file
 
 
 async def test_output_style_and_language_are_in_the_system_prompt(host: WorkerHost, session: str) -> None:
-    styles = host.home / ".claude/output-styles"
-    styles.mkdir(parents=True)
-    (styles / "Pirate.md").write_text("---\nname: Pirate\n---\nTalk like a pirate.\n")
+    write(host.home / ".claude/output-styles/Pirate.md", "---\nname: Pirate\n---\nTalk like a pirate.\n")
     laptop = await host.connect(session)
     values = {"outputStyle": "Pirate", "language": "Deutsch"}
     await laptop.attach(SessionOptions(settings={"layers": [{"source": "user", "path": "s", "values": values}]}))

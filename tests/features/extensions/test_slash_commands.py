@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 from tests.features.extensions.test_hooks import hooks, options
+from tests.remote import tools_kit
 from tests.remote.agent_kit import calls, says
 from tests.remote.worker_process import Laptop, WorkerHost
 
@@ -13,9 +14,7 @@ from ccb.tunnel.wire.session_options import OwnFile, SessionOptions, SettingsOpt
 
 
 def write(host: WorkerHost, name: str, text: str) -> None:
-    path = host.project / ".claude" / name
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text)
+    tools_kit.write(host.project / ".claude" / name, text)
 
 
 async def start(host: WorkerHost, session: str, **given: Any) -> Laptop:

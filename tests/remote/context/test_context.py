@@ -179,7 +179,6 @@ async def test_a_git_that_hangs_is_given_up(
     tmp_path: Path, repository: Path, environ: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(git_module, "_SECONDS", 0.3)
-    (tmp_path / "bin").mkdir()
     shell_script(tmp_path / "bin/git", "sleep 60")
     machine = Machine({**environ, "PATH": f"{tmp_path}/bin:{environ['PATH']}"})
     started = time.monotonic()

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from tests.remote.tools_kit import Toolbox
+from tests.support.machine.programs import shell_script
 
 from ccb.remote.system.host import Host
 from ccb.remote.tools import bash
@@ -70,9 +71,8 @@ async def test_a_disk_that_hangs_holds_up_only_the_command(box: Toolbox, monkeyp
 @pytest.fixture
 def waiting(box: Toolbox, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A program that the login names as editor and askpass; it waits for ever, and notes that it was started."""
-    program, noted = box.root.parent / "waits", box.root.parent / "started"
-    program.write_text(f"#!/bin/sh\ntouch {noted}\nexec sleep 1000\n", encoding="utf-8")
-    program.chmod(0o755)
+    noted = box.root.parent / "started"
+    program = shell_script(box.root.parent / "waits", f"touch {noted}\nexec sleep 1000")
     named = ("EDITOR", "VISUAL", "GIT_EDITOR", "GIT_SEQUENCE_EDITOR", "GIT_ASKPASS", "SSH_ASKPASS", "SUDO_ASKPASS")
     asks = dict.fromkeys(named, str(program))
     more = {"DISPLAY": ":99", "WAYLAND_DISPLAY": "wayland-9", "SSH_ASKPASS_REQUIRE": "force"}

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from tests.remote.bundle_in_memory import bundle_of_the_sources, imports_from
 from tests.remote.tools.search_kit import Json, glob, grep, ripgrep
 from tests.remote.tools_kit import Toolbox, opened_context, plant, write
+from tests.support.machine.programs import shell_script
 
 from ccb.remote.search_program.globs import BadRequest, Globs, Ignore
 from ccb.remote.search_program.scan import Pattern, required
@@ -26,17 +27,10 @@ from ccb.remote.tools.search_tools import Glob, Grep
 from ccb.remote.tools.tool_contract import ToolRefused
 
 
-def _script(directory: Path, name: str, text: str) -> str:
-    path = directory / name
-    path.write_text(f"#!/bin/sh\n{text}\n")
-    path.chmod(0o755)
-    return str(path)
-
-
 def _backends(directory: Path) -> dict[str, Json]:
     return {
         "rg": {"rg": ripgrep()},
-        "rg too old for our options": {"rg": _script(directory, "old-rg", "exit 2")},
+        "rg too old for our options": {"rg": str(shell_script(directory / "old-rg", "exit 2"))},
         "nothing": {"rg": ""},
     }
 
@@ -332,9 +326,9 @@ async def test_a_pattern_that_explodes_freezes_nothing_and_ends(box: Toolbox, mo
 async def test_what_was_listed_in_time_is_searched(box: Toolbox, tmp_path: Path) -> None:
     for age, name in enumerate(("one.txt", "two.txt", "cut.txt"), 1):
         box.write(name, "needle\n", age=age)
-    slow = _script(tmp_path, "slow", "printf './one.txt\\0./two.txt\\0./cut.t'\nexec sleep 30")
+    slow = shell_script(tmp_path / "slow", "printf './one.txt\\0./two.txt\\0./cut.t'\nexec sleep 30")
     began = time.monotonic()
-    more = {"seconds": 0.3, "rg": slow}
+    more = {"seconds": 0.3, "rg": str(slow)}
     for request in (grep("needle", box.root, **more), glob(box.root, globs=["*"], **more)):
         found = answer(request)
         assert (found["items"], found["partial"]) == (["one.txt", "two.txt"], True)

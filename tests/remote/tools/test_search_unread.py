@@ -16,7 +16,8 @@ from typing import Any
 import pytest
 from tests.remote.tools.search_kit import BACKENDS, Json, each_backend, glob, grep
 from tests.remote.tools.test_bash import in_background
-from tests.remote.tools_kit import Toolbox, open_toolbox
+from tests.remote.tools_kit import Toolbox, open_toolbox, write
+from tests.support.machine.programs import shell_script
 
 from ccb.remote.search_program import scan
 from ccb.remote.search_program.search_main import answer
@@ -68,12 +69,10 @@ def test_files_and_directories_that_cannot_be_read_are_counted(box: Toolbox) -> 
     modes = ("files_with_matches", "content", "count")
     for found in _told(*(grep("needle", box.root, mode=mode) for mode in modes)):
         assert (len(found["items"]), found["notes"]) == (2, ["(3 files or directories could not be read.)"])
-    among, every, names = _told(
-        *(grep(pattern, box.root, globs=["*.py"]) for pattern in ("need.*le", ".")), glob(box.root)
-    )
-    assert among["notes"] == every["notes"] == ["(2 files or directories could not be read.)"], (
-        "the others are not wanted"
-    )
+    wanted = [grep(pattern, box.root, globs=["*.py"]) for pattern in ("need.*le", ".")]
+    among, every, names = _told(*wanted, glob(box.root))
+    unread = ["(2 files or directories could not be read.)"]
+    assert among["notes"] == every["notes"] == unread, "what is not wanted is not missed"
     assert len(names["items"]) == 3, "the name of a file can be seen without reading it"
     assert names["notes"] == ["(1 file or directory could not be read.)"]
     for name in ("shut.py", "shut.txt", "closed"):
@@ -187,8 +186,7 @@ def test_one_enormous_line_costs_no_program_its_size(box: Toolbox) -> None:
 
 def test_what_a_search_starts_is_limited_and_what_it_has_found_counts_when_it_fails(box: Toolbox) -> None:
     box.write("a.py", "needle\n")
-    program = box.write("../bin/rg", "#!/bin/sh\ncat /proc/$$/limits >../limits\nprintf './a.py\\0'; kill -9 $$\n")
-    program.chmod(0o755)
+    program = shell_script(box.root / "../bin/rg", "cat /proc/$$/limits >../limits\nprintf './a.py\\0'; kill -9 $$")
     found = _run(grep("needle", box.root, rg=str(program)))
     assert found["items"] == ["a.py"]
     limits = (box.root / "../limits").read_text()
@@ -204,8 +202,7 @@ def searched(root: Path, backend: Json, **more: Any) -> Json:
 def tree(tmp_path: Path) -> Path:
     root = tmp_path / "clone"
     for name in ("seen.py", "evil.py", "lib/evil.py", "lib/seen.py", "out/made.py"):
-        (root / name).parent.mkdir(parents=True, exist_ok=True)
-        (root / name).write_text("needle\n")
+        write(root / name, "needle\n")
     (root / ".git").mkdir()
     return root
 
@@ -250,8 +247,7 @@ def test_what_gitignore_leaves_out_is_said(tree: Path, backend: Json, more: Json
 def test_a_search_of_a_command_that_the_project_narrows_is_told(command: str, named: str, tmp_path: Path) -> None:
     files = {".rgignore": "a\n", "a/b/.ignore": "*\n", "c/.ignore": "# nothing\n", ".gitignore": "x\n"}
     for path, text in files.items():
-        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / path).write_text(text)
+        write(tmp_path / path, text)
     note = narrowing_note(command, str(tmp_path), [str(tmp_path)])
     told = note.replace(".rgignore, a/b/.ignore", "a/b/.ignore, .rgignore")
     assert named in told and bool(named) is bool(told)
