@@ -9,16 +9,14 @@ from tests.remote.agent_kit import calls, says
 from tests.remote.tools_kit import write
 from tests.remote.worker_process import Laptop, WorkerHost, alive, until
 
-from ccb.tunnel.wire.frames import NAMES, Event, FindNames, NamesFound
+from ccb.tunnel.wire.frames import NAMES, FindNames, NamesFound
 from ccb.tunnel.wire.prompt_content import attached_file
 from ccb.tunnel.wire.session_options import SessionOptions
 
 
 async def asked(laptop: Laptop, prompt: str | list[dict[str, object]], answer: str) -> str:
     """Run a turn. Return what the model was told, as text."""
-    await laptop.say(prompt)
-    body = await laptop.tell(says(answer, f"msg_{answer}"))
-    await laptop.next(Event, lambda event: event.kind == "turn_end")
+    body = await laptop.sent(prompt, says(answer, f"msg_{answer}"))
     return "\n".join(block.get("text", "") for block in body["messages"][-1]["content"])
 
 
@@ -72,10 +70,8 @@ async def test_a_new_worker_tells_instructions_again_after_a_compaction(host: Wo
     await laptop.kill()
     again = await host.drive(session, have=laptop.last_seq)
     await again.turn("/compact", says("SUMMARY", "msg_3"))
-    await again.say("go on")
-    told = str(await again.tell(says("fine", "msg_4")))
+    told = str(await again.sent("go on", says("fine", "msg_4")))
     assert "main.js:" in told and "Two blanks in here." in told
-    await again.message("result")
 
 
 async def test_names_are_found_while_the_person_types_and_no_process_stays(host: WorkerHost, session: str) -> None:
@@ -109,8 +105,7 @@ async def test_the_commands_about_the_context_and_notes_for_the_instruction_file
     (host.project / "CLAUDE.md").write_text("Be kind. @more.md")
     (host.project / "more.md").write_text("Be brief.")
     laptop = await host.drive(session)
-    await laptop.say("/memory")
-    shown = (await laptop.message("result"))["result"]
+    shown = (await laptop.turn("/memory"))["result"]
     assert "project/CLAUDE.md  (project, 17 characters)" in shown and "more.md" in shown
     told = await asked(laptop, "/init mind the tests", "c")
     assert "write a CLAUDE.md" in told and "mind the tests" in told and "Be brief." in told
