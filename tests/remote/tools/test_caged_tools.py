@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ import pytest
 from tests.remote.tools.test_bash import in_background
 from tests.remote.tools_kit import Toolbox, open_toolbox
 
-from ccb.remote.sandbox.cage_rules import CageRules, workspace_rules
+from ccb.remote.sandbox.cage_rules import workspace_rules
 from ccb.remote.sandbox.cage_server import CageMechanism, CageServer
 from ccb.remote.system.host import Host
 from ccb.remote.system.process import Process
@@ -90,11 +90,9 @@ async def test_searches_run_in_that_cage(box: Toolbox, call: dict[str, Any], mon
     box.write("a.txt", "needle\n")
     start, cages = box.context.host.start, []
 
-    async def noted(
-        argv: Sequence[str], cwd: str, on_output: Callable[[bytes], None], env: None, *, cage: CageRules | None
-    ) -> Process:
+    async def noted(*arguments: Any, cage: Any) -> Process:
         cages.append(cage)
-        return await start(argv, cwd, on_output, cage=cage)
+        return await start(*arguments, cage=cage)
 
     monkeypatch.setattr(box.context.host, "start", noted)
     box.context = box.context.for_call(CallContext())

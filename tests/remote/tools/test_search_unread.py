@@ -7,7 +7,6 @@ import json
 import os
 import re
 import subprocess
-import sys
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -25,32 +24,23 @@ from ccb.remote.tools import search_tools
 from ccb.remote.tools.bash import narrowing_note
 from ccb.remote.tools.search_process import search_command
 
-_PROGRAM = """
-import json, sys
-from ccb.remote.search_program.globs import BadRequest
-from ccb.remote.search_program.search_main import answer
-for request in json.loads(sys.argv[1]):
-    try:
-        print(json.dumps(answer(request)))
-    except BadRequest as error:
-        print(json.dumps({"error": str(error)}))
-"""
-
-
 # Root reads everything. Without these two it is held to the modes of its own files, as everybody is.
 _AS_ANYBODY = ["setpriv", "--bounding-set=-dac_override,-dac_read_search"] if os.geteuid() == 0 else []
 
 
-def _told(*requests: Json) -> list[Json]:
-    """The one answer that somebody whom modes hold gets to each request, whatever program helps."""
-    asked = [{**request, **backend} for request in requests for backend in BACKENDS]
-    command = [*_AS_ANYBODY, sys.executable, "-c", _PROGRAM, json.dumps(asked)]
-    env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    done = subprocess.run(command, stdout=subprocess.PIPE, check=True, timeout=120, env=env)
-    answers = [json.loads(line) for line in done.stdout.splitlines()]
-    for number, (with_ripgrep, without) in enumerate(zip(answers[::2], answers[1::2])):
-        assert with_ripgrep == without, asked[2 * number]
-    return answers[::2]
+def _run(asked: Json, most: str = "unlimited") -> Json:
+    """Return the answer of the program in a process that modes hold, and that may take only so much memory (KiB)."""
+    limited = [*_AS_ANYBODY, "sh", "-c", 'ulimit -d "$0"; exec "$@"', most]
+    done = subprocess.run([*limited, *search_command(asked)], stdout=subprocess.PIPE, check=True, timeout=120)
+    found: Json = json.loads(done.stdout)
+    return found
+
+
+def _told(request: Json) -> Json:
+    """Return the answer of the program, which is the same whatever program helps."""
+    with_ripgrep, without = (_run({**request, **backend}) for backend in BACKENDS)
+    assert with_ripgrep == without
+    return without
 
 
 @pytest.fixture
@@ -66,18 +56,18 @@ def test_files_and_directories_that_cannot_be_read_are_counted(box: Toolbox) -> 
         box.write(name, "needle\n")
     for name in ("shut.py", "shut.txt", "closed"):
         (box.root / name).chmod(0)
-    modes = ("files_with_matches", "content", "count")
-    for found in _told(*(grep("needle", box.root, mode=mode) for mode in modes)):
+    for mode in ("files_with_matches", "content", "count"):
+        found = _told(grep("needle", box.root, mode=mode))
         assert (len(found["items"]), found["notes"]) == (2, ["(3 files or directories could not be read.)"])
-    wanted = [grep(pattern, box.root, globs=["*.py"]) for pattern in ("need.*le", ".")]
-    among, every, names = _told(*wanted, glob(box.root))
-    unread = ["(2 files or directories could not be read.)"]
-    assert among["notes"] == every["notes"] == unread, "what is not wanted is not missed"
+    for pattern in ("need.*le", "."):
+        found = _told(grep(pattern, box.root, globs=["*.py"]))
+        assert found["notes"] == ["(2 files or directories could not be read.)"], "what is not wanted is not missed"
+    names = _told(glob(box.root))
     assert len(names["items"]) == 3, "the name of a file can be seen without reading it"
     assert names["notes"] == ["(1 file or directory could not be read.)"]
     for name in ("shut.py", "shut.txt", "closed"):
         (box.root / name).chmod(0o755)
-    assert _told(grep("needle", box.root))[0]["notes"] == []
+    assert _told(grep("needle", box.root))["notes"] == []
 
 
 @each_backend
@@ -164,14 +154,6 @@ async def test_a_search_that_is_out_of_time_says_in_which_file(box: Toolbox, mon
     box.write("m\udce9.txt", "a" * 60 + "\n")
     text = await box.text("Grep", pattern="(a+)+b", output_mode="content")
     assert text == "a.txt:1:aab\n[The search was stopped after 1 s, in m\\xe9.txt; there may be more matches]"
-
-
-def _run(asked: Json, most: str = "unlimited") -> Json:
-    """Return the answer of the program in a process of its own, which may take only so much memory (KiB)."""
-    limited = ["sh", "-c", 'ulimit -d "$0"; exec "$@"', most]
-    done = subprocess.run([*limited, *search_command(asked)], stdout=subprocess.PIPE, check=True, timeout=120)
-    found: Json = json.loads(done.stdout)
-    return found
 
 
 def test_one_enormous_line_costs_no_program_its_size(box: Toolbox) -> None:
