@@ -125,7 +125,7 @@ class NestedInstructions:
         """Read the files in the directories between the session's and `path`. Return those that are new."""
         before = len(self._reader.found)
         directory = os.path.dirname(os.path.realpath(os.path.join(self._cwd, path)))
-        between = []
+        between: list[str] = []
         while directory.startswith(self._cwd + os.sep) and directory not in self._looked:
             if len(self._looked) + len(between) >= _MAX_DIRECTORIES:
                 return []

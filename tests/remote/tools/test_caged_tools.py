@@ -90,9 +90,9 @@ async def test_searches_run_in_that_cage(box: Toolbox, call: dict[str, Any], mon
     box.write("a.txt", "needle\n")
     start, cages = box.context.host.start, []
 
-    async def noted(*arguments: Any, cage: Any) -> Process:
-        cages.append(cage)
-        return await start(*arguments, cage=cage)
+    async def noted(*arguments: Any, **more: Any) -> Process:
+        cages.append(more["cage"])
+        return await start(*arguments, **more)
 
     monkeypatch.setattr(box.context.host, "start", noted)
     box.context = box.context.for_call(CallContext())
