@@ -39,6 +39,7 @@ async def test_output_is_what_the_command_wrote(box: Toolbox) -> None:
     assert await box.text("Bash", command="cat; [[ a == a ]] && echo ${BASH_VERSION%%.*} | grep -c .") == "1"
     assert await box.text("Bash", command="cat <<'E'\nhere\nE\n# a comment") == "here"
     assert not box.updates, "the same lines would cross the link a second time"
+    assert not list(box.outputs.glob("*.txt")), "a short output needs no file"
 
 
 async def test_a_failure_has_its_code_and_its_output(box: Toolbox) -> None:

@@ -17,16 +17,10 @@ from tests.support.machine.programs import shell_script
 from ccb.remote.system.host import Host
 from ccb.remote.tools import bash
 
-
-def _replaced(root: Path) -> None:
-    root.rmdir()
-    root.write_text("a file", encoding="utf-8")
-
-
 GONE: dict[str, Callable[[Path], object]] = {
     "removed": Path.rmdir,
     "renamed": lambda root: root.rename(root.with_name("t2")),
-    "a file now": _replaced,
+    "a file now": lambda root: (root.rmdir(), root.touch()),
 }
 
 

@@ -38,15 +38,6 @@ def test_what_the_model_gets_is_clean_text(data: bytes, text: str) -> None:
     assert clean(data) == text
 
 
-def test_a_short_output_stays_as_it_is_and_makes_no_file(spill: OutputFiles) -> None:
-    output = Output(spill, "bash")
-    output.add(b"one\n")
-    output.add(b"two\n")
-    assert output.text() == "one\ntwo\n"
-    assert output.path == ""
-    assert not Path(spill.directory).exists()
-
-
 def test_files_are_for_their_owner_only_and_not_overwritten_by_a_later_daemon(spill: OutputFiles) -> None:
     first = spill.keep(b"first", "../Odd name!/a.txt")
     second = OutputFiles(spill.directory).keep(b"second", "a.txt")
