@@ -41,9 +41,9 @@ def read_plugins(
         plugins.append(Plugin(name, path))
         for below, key in ((os.path.join("hooks", "hooks.json"), "hooks"), (".mcp.json", "mcpServers")):
             layer = read_settings(os.path.join(path, below), report, FLAG, path)
-            value = (layer.broken or layer.values.get(key)) if layer is not None else None
-            if layer is not None and (isinstance(value, dict) or (value and key == "hooks")):
-                layers.append(replace(layer, values={key: value}, broken=""))  # hooks that cannot be read: by name
+            value = None if layer is None else layer.broken or layer.values.get(key)
+            if layer and (isinstance(value, dict) or (value and key == "hooks")):  # broken hooks are refused by name
+                layers.append(replace(layer, values={key: value}, broken=""))
     return plugins, layers
 
 
@@ -88,17 +88,17 @@ def read_layer(path: str, source: str, plugin: str = "") -> tuple[Layer, list[st
         if not isinstance(values, dict):
             raise ValueError("it is not a JSON object")
     except json.JSONDecodeError as error:
-        return Layer(source, path, {}, True, broken=f"{path}, line {error.lineno}: {error.msg}"), []
+        broken = f"{path}, line {error.lineno}: {error.msg}"
     except UnicodeDecodeError:
-        return Layer(source, path, {}, True, broken=f"{path}: it is not UTF-8 text"), []
+        broken = f"{path}: it is not UTF-8 text"
     except (ValueError, RecursionError) as error:
-        return Layer(source, path, {}, True, broken=f"{path}: {error}"), []
-    lines, again = lines_in(text)
-    notes = [
-        f"{path}, line {line}: {name} stands here again: entries of both count, of single values the last"
-        for name, line in again.items()
-    ]
-    return Layer(source, path, values, True, lines), notes
+        broken = f"{path}: {error}"
+    else:
+        lines, again = lines_in(text)
+        effect = "stands here again: entries of both count, of single values the last"
+        notes = [f"{path}, line {line}: {name} {effect}" for name, line in again.items()]
+        return Layer(source, path, values, True, lines), notes
+    return Layer(source, path, {}, True, broken=broken), []
 
 
 def read_settings(path: str, report: Callable[[str], None], source: str = "", plugin: str = "") -> Layer | None:
