@@ -8,7 +8,6 @@ import os
 import re
 import subprocess
 import time
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -41,14 +40,6 @@ def _told(request: Json) -> Json:
     with_ripgrep, without = (_run({**request, **backend}) for backend in BACKENDS)
     assert with_ripgrep == without
     return without
-
-
-@pytest.fixture
-async def box(tmp_path: Path) -> AsyncIterator[Toolbox]:
-    async with open_toolbox(tmp_path) as toolbox:
-        yield toolbox
-        if (toolbox.root / "closed").exists():
-            (toolbox.root / "closed").chmod(0o755)
 
 
 def test_files_and_directories_that_cannot_be_read_are_counted(box: Toolbox) -> None:
@@ -116,6 +107,7 @@ async def test_the_model_reads_it_below_the_result(box: Toolbox, monkeypatch: py
     assert "closed: Permission denied" in await box.error("Grep", pattern="needle", path="closed")
     assert "shut.py: Permission denied" in await box.error("Grep", pattern="needle", path="shut.py")
     assert "closed: Permission denied" in await box.error("Glob", pattern="*", path="closed")
+    (box.root / "closed").chmod(0o755)
 
 
 async def test_a_pattern_that_explodes_in_one_file_loses_nothing_elsewhere_and_names_it(box: Toolbox) -> None:
