@@ -67,11 +67,11 @@ def answer(request: Json, limits: Limits | None = None) -> Json:
 def _notes(request: Json, limits: Limits) -> list[str]:
     """Return sentences for the model about what was not searched."""
     foreign = {os.path.relpath(path, request["root"]) for path in limits.foreign}
-    entries, files = _counted(len(limits.ignored), "it", "entries"), _counted(len(foreign), "it", "files")
+    entries, within = _counted(len(limits.ignored), "it", "entries"), _counted(len(foreign), "it", "files")
     unread = _counted(len(limits.unread), "1 file or directory", "files or directories")
     lines = _counted(limits.cut, "1 line over 16 MiB was", "lines over 16 MiB were")
     large = _counted(limits.large, "1 file over 32 MiB was", "files over 32 MiB were")
-    ascii_only = f"so that only ASCII text is found and shown in {files}: {_named(foreign)}"
+    ascii_only = f"so that only ASCII text is found and shown in {within}: {_named(foreign)}"
     unobeyed, odd = limits.start.unobeyed, "being unreadable, no regular file, or over 1 MiB or 10,000 lines"
     binary = "It is a binary file, and was not searched. Use a program in Bash, such as `strings`."
     notes = (
