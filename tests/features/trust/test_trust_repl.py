@@ -16,7 +16,7 @@ async def test_the_person_is_asked_once_and_the_answer_is_kept_on_the_laptop(her
     (project / ".claude/settings.json").write_text(json.dumps({"permissions": {"allow": ["Bash(touch *)", "("]}}))
     here.model.add(uses("Bash", command="touch made"), {"text": "All done."})
     async with here.on_terminal() as running:
-        await running.shows("line 1: permissions.allow.1")
+        await running.shows("permissions.allow.1")
         await running.shows("Trust the files of this project?")
         await running.shows("allow rule │ Bash(touch *)")
         await running.answer("1")
