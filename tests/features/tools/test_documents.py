@@ -19,7 +19,6 @@ from ccb.remote.tools.tool_contract import ToolRefused
 
 
 async def test_without_programs_a_large_image_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "bin").mkdir()
     shell_script(tmp_path / "bin" / "python3", "exit 1")  # it has no Pillow
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
     async with open_toolbox(tmp_path) as box:
@@ -30,9 +29,7 @@ async def test_without_programs_a_large_image_is_refused(tmp_path: Path, monkeyp
 async def test_programs_of_the_host_scale_images_and_cut_pages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     small = jpeg_of(100)
     (tmp_path / "small").write_bytes(small)
-    programs = tmp_path / "bin"
-    programs.mkdir()
-    shows = f"cat {tmp_path}/small"
+    programs, shows = tmp_path / "bin", f"cat {tmp_path}/small"
     shell_script(
         programs / "magick", f'[ "$1" = "jpeg:-[0]" ] && [ "$(head -c 2 | od -An -tx1)" = " ff d8" ] && {shows}'
     )

@@ -237,8 +237,7 @@ async def test_a_bare_repository_among_the_files_of_a_clone_configures_nothing(
     evil.mkdir(parents=True)
     git(evil.parent, "init")
     git(evil, "init", "--bare", ".")
-    (evil / "tree").mkdir()
-    (evil / "tree" / "a").write_text("1")
+    write(evil / "tree" / "a", "1")
     git(evil, "config", "core.bare", "false")
     git(evil, "config", "core.worktree", "tree")
     git(evil, "add", "a")
@@ -257,8 +256,7 @@ async def test_a_bare_repository_among_the_files_of_a_clone_configures_nothing(
 def test_links_to_what_is_no_text_of_that_kind_or_out_of_the_project_are_passed_over(tmp_path: Path) -> None:
     (tmp_path / "shared.md").write_text("shared")
     project = tmp_path / "project"
-    project.mkdir()
-    (project / "key").write_text("secret")
+    write(project / "key", "secret")
     (project / "inner.md").write_text("inner")
     os.symlink("key", project / "CLAUDE.md")
     os.symlink("inner.md", project / "AGENTS.md")

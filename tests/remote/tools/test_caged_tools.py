@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from tests.remote.tools.test_bash import in_background
-from tests.remote.tools_kit import Toolbox, open_toolbox
+from tests.remote.tools_kit import Toolbox, open_toolbox, write
 
 from ccb.remote.sandbox.cage_rules import workspace_rules
 from ccb.remote.sandbox.cage_server import CageMechanism, CageServer
@@ -99,8 +99,7 @@ async def test_searches_run_in_that_cage(box: Toolbox, call: dict[str, Any], mon
     name = call.pop("name")
     assert "a.txt" in await box.text(name, **call)
     outer = box.root.parent / "outer"
-    outer.mkdir()
-    (outer / "b.txt").write_text("needle\n")
+    write(outer / "b.txt", "needle\n")
     assert "b.txt" in await box.text(name, **call, path=str(outer)), "a granted directory outside is read as well"
     assert len(cages) == 2 and all(cage is not None and not cage.write for cage in cages)
 

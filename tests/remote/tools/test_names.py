@@ -40,8 +40,7 @@ def test_names_come_before_paths_and_short_ones_first(tmp_path: Path) -> None:
 
 
 def test_what_git_ignores_is_left_out_and_links_are_not_followed(tmp_path: Path) -> None:
-    (tmp_path / ".git/info").mkdir(parents=True)
-    (tmp_path / ".git/info/exclude").write_text("private/\n")
+    write(tmp_path / ".git/info/exclude", "private/\n")
     (tmp_path / "real").mkdir()
     (tmp_path / "link").symlink_to("real")
     (tmp_path / "loop").symlink_to(".")

@@ -162,8 +162,7 @@ def test_gitignore_means_what_it_means_to_git(
     subprocess.run(["git", "init", "-q", str(root)], check=True)
     for path in sorted(paths):
         if not any((root / parent).is_file() for parent in Path(path).parents) and not (root / path).is_dir():
-            (root / path).parent.mkdir(parents=True, exist_ok=True)
-            (root / path).write_text("x")
+            write(root / path, "x")
     (root / ".gitignore").write_bytes(("\n".join(rules) + "\n").encode())
     if (root / "a").is_dir():
         (root / "a" / ".gitignore").write_bytes(("\n".join(inner) + "\n").encode())
@@ -373,8 +372,7 @@ async def test_glob_gives_absolute_paths_newest_first(box: Toolbox) -> None:
 async def test_the_program_runs_from_the_bundle_even_when_that_is_gone(tmp_path: Path) -> None:
     bundle = tmp_path / "worker.bundle"
     bundle.write_bytes(bundle_of_the_sources())
-    (tmp_path / "tree").mkdir()
-    (tmp_path / "tree" / "a").write_text("needle\n")
+    write(tmp_path / "tree" / "a", "needle\n")
     script = f"""
 {imports_from(bundle)}
 import asyncio
