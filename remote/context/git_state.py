@@ -128,11 +128,14 @@ async def git_text(cwd: str, host: Host, cages: Cages) -> str:
     asked = [command for command in _GIT_COMMANDS if not why or command[0] in _GIT_STARTS_NOTHING]
     outputs = await asyncio.gather(*(git.run(*command) for command in asked))
     found = {command[0]: output for command, output in zip(asked, outputs) if output is not None}
-    branch, refs, status, commits, user = (found.get(command[0], "") for command in _GIT_COMMANDS)
+    if "status" not in found:
+        found["status"] = f"\n(git status was not asked: {why})" if why else "\n(git status did not answer)"
+    return _told(*(found.get(command[0], "") for command in _GIT_COMMANDS))
+
+
+def _told(branch: str, refs: str, status: str, commits: str, user: str) -> str:
     first, _, changes = status.partition("\n")  # the first line is about the branch
     unborn = first[len(_NO_COMMITS) :] if first.startswith(_NO_COMMITS) else ""
-    if "status" not in found:
-        changes = f"(git status was not asked: {why})" if why else "(git status did not answer)"
     named = (("Branch", branch or unborn), ("Main branch", _main_branch(refs)), ("User", user.strip()[:200]))
     lines = ["Git at the start of the session; it is not kept up to date:"]
     lines += [f"{name}: {value.strip()}" for name, value in named if value.strip()]

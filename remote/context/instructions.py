@@ -11,7 +11,6 @@ from pathlib import PurePath
 
 from ccb.tunnel.wire.dataclass import dataclass
 
-from ..system.deadline import in_thread
 from ..system.host import is_under
 from ..system.owners import is_ours, only_we_write
 from .reminders import Occasion
@@ -117,12 +116,9 @@ class NestedInstructions:
         self._looked: set[str] = {self._cwd}  # real paths of directories
         self._said = 0
 
-    async def work_on(self, path: str) -> list[InstructionFile]:
-        """Note that the model works with a file. Return the instruction files that are new."""
-        return await in_thread(self.touched, path)
-
     def touched(self, path: str) -> list[InstructionFile]:
-        """Read the files in the directories between the session's and `path`. Return those that are new."""
+        """Note that the model works with a file: read the instruction files between the session's directory and it.
+        Return those that are new."""
         before = len(self._reader.found)
         directory = os.path.dirname(os.path.realpath(os.path.join(self._cwd, path)))
         between: list[str] = []

@@ -318,17 +318,17 @@ def test_the_own_file_in_a_project_and_the_chosen_sources(tmp_path: Path) -> Non
     assert find_instructions(*where, []) == []
 
 
-async def test_files_below_are_found_when_the_model_works_there_and_said_once(tmp_path: Path) -> None:
+def test_files_below_are_found_when_the_model_works_there_and_said_once(tmp_path: Path) -> None:
     write(tmp_path / "CLAUDE.md", "top")
     write(tmp_path / "web/CLAUDE.md", "web @style.md")
     write(tmp_path / "web/style.md", "style")
     write(tmp_path / "web/src/AGENTS.md", "src")
     nested = NestedInstructions(str(tmp_path), "/nowhere", SCOPES)
     path = str(tmp_path / "web/src/a.py")
-    assert len(await nested.work_on(path)) == 3
+    assert len(nested.touched(path)) == 3
     said = list(nested.due(Occasion.TOOL_RESULTS))
     assert [text.splitlines()[-1] for text in said] == ["web @style.md", "style", "src"]
-    assert not await nested.work_on(path) and not list(nested.due(Occasion.PROMPT))
+    assert not nested.touched(path) and not list(nested.due(Occasion.PROMPT))
     nested.touched(str(tmp_path / "web/b.py"))
     nested.touched("/etc/hosts")
     nested.touched(str(tmp_path / "c.py"))
