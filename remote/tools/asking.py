@@ -16,24 +16,15 @@ from .tool_contract import Json, Tool, ToolContext, ToolDeclaration, ToolResult
 
 _log = logging.getLogger(__name__)
 
-_OPTION = object_of(
-    {"label": text("1 to 5 words", 1, 200), "description": text("What choosing it means", 1, 2000)},
-    "label",
-    "description",
-    closed=False,
-)
-_QUESTION = object_of(
-    {
-        "question": text("The whole question", 1, 2000),
-        "header": text("At most 12 characters", 1, 40),
-        "options": {"type": "array", "minItems": 2, "maxItems": 4, "items": _OPTION},
-        "multiSelect": flag("Several options may be chosen"),
-    },
-    "question",
-    "header",
-    "options",
-    closed=False,
-)
+_LABEL = {"label": text("1 to 5 words", 1, 200), "description": text("What choosing it means", 1, 2000)}
+_OPTION = object_of(_LABEL, "label", "description", closed=False)
+_ASKED = {
+    "question": text("The whole question", 1, 2000),
+    "header": text("At most 12 characters", 1, 40),
+    "options": {"type": "array", "minItems": 2, "maxItems": 4, "items": _OPTION},
+    "multiSelect": flag("Several options may be chosen"),
+}
+_QUESTION = object_of(_ASKED, "question", "header", "options", closed=False)
 _QUESTIONS = {"type": "array", "minItems": 1, "maxItems": 4, "items": _QUESTION, "description": "The questions"}
 _ANSWERS = {"type": "object", "description": "The user fills this in: leave it out"}
 _SCHEMA = object_of({"questions": _QUESTIONS, "answers": _ANSWERS}, "questions", closed=False)
