@@ -159,8 +159,7 @@ def _by_ripgrep(root: str, command: list[str], limits: Limits, *, reads: bool) -
     except OSError:
         return None
     complaints, ignored = dict(_COMPLAINT.findall(told)), _IGNORED.findall(told)
-    has_failed = code is not None and (code < 0 or (code > 1 and not out and not complaints))
-    if has_failed or (code is None and not out):
+    if _has_failed(out, code, bool(complaints)):
         return None
     if code is None:
         limits.end_listing()
@@ -172,6 +171,13 @@ def _by_ripgrep(root: str, command: list[str], limits: Limits, *, reads: bool) -
     found = [name.removeprefix(b"./") for name in out.split(b"\0")[:-1]]
     unread = _unread(root, complaints, limits)
     return list(map(os.fsdecode, [*found, *unread, *_TOO_LARGE.findall(told)] if reads else found))
+
+
+def _has_failed(out: bytes, code: int | None, complains: bool) -> bool:
+    """Return whether ripgrep does not work here: what it printed, whether it complained, and its exit code say so."""
+    if code is None:
+        return not out
+    return code < 0 or (code > 1 and not out and not complains)
 
 
 def _unread(root: str, complaints: dict[bytes, bytes], limits: Limits) -> list[bytes]:

@@ -86,9 +86,12 @@ def read_project(cwd: str, home: str, sources: frozenset[str]) -> Project:
     if len(switches) > _MAX_ITEMS:
         problems.append(f"{directories[0]}: more than {_MAX_ITEMS} things are switched on; none of them counts")
         return Project(directories, problems=tuple(problems))
+    return Project(directories, tuple(layers), _owned(switches), tuple(problems), agents)
+
+
+def _owned(switches: Sequence[Switch]) -> tuple[Switch, ...]:
     owners = {path: owner_of(path) for path in {each.path for each in switches}}
-    owned = tuple(replace(each, owner=owners[each.path]) for each in switches)
-    return Project(directories, tuple(layers), owned, tuple(problems), agents)
+    return tuple(replace(each, owner=owners[each.path]) for each in switches)
 
 
 def _settings_layers(
@@ -149,11 +152,12 @@ def _wrong_entries(permissions: Json, key: str) -> Iterator[tuple[str, str]]:
     if not isinstance(given, list):
         yield name, f"{name} is no list; {'it counts as one entry' if refuses and given else _NO_EFFECT}"
         permissions[key] = given = [given] if refuses and given else []
-    wrong = {at: why for at, why in enumerate(_no_rule(each, key) for each in given) if why}
-    for at, why in wrong.items():
-        yield f"{name}.{at}", f"{name}.{at}: {why}; {_ALL if refuses and given[at] else _NO_EFFECT}"
-    if wrong and not refuses:
-        permissions[key] = [each for at, each in enumerate(given) if at not in wrong]
+    for at, each in enumerate(given):
+        why = _no_rule(each, key)
+        if why:
+            yield f"{name}.{at}", f"{name}.{at}: {why}; {_ALL if refuses and each else _NO_EFFECT}"
+    if given and not refuses:
+        permissions[key] = [each for each in given if not _no_rule(each, key)]
 
 
 def _no_rule(given: object, key: str = _RULES[0]) -> str:

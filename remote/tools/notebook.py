@@ -161,7 +161,7 @@ def _edited(file: Current, tool_input: Json) -> tuple[bytes, Json]:
         cell = cells.pop(place)
     else:
         cell = cells[place]
-        _fill(cell, tool_input.get("cell_type") or cell.get("cell_type", "code"), tool_input["new_source"])
+        _fill(cell, {"cell_type": "code", **cell, **tool_input}["cell_type"], tool_input["new_source"])
     name = str(cell.get("id") or (wanted if mode != _INSERT else f"cell-{place}"))
     about = {"cell_id": name, "cell_type": str(cell.get("cell_type", "code")), "language": language}
     return _printed(book, text), about
