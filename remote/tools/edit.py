@@ -175,6 +175,9 @@ def _surroundings(text: str, place: tuple[int, int]) -> tuple[str, str, str]:
     return "".join(above.split()), "".join(text[start:end].split()), "".join(below.split())
 
 
+_WRITTEN = {"file_path": text("The absolute path to the file to write"), "content": text("The content of the file")}
+
+
 class Write(FileChangingTool):
     """Creates a file or replaces its whole content."""
 
@@ -185,11 +188,7 @@ class Write(FileChangingTool):
         "- A file that exists keeps its encoding, its byte order mark and its line endings (unless the content has "
         "CRLF).\n"
         "- Prefer Edit for changes to an existing file: it sends only what changes.",
-        object_of(
-            {"file_path": text("The absolute path to the file to write"), "content": text("The content of the file")},
-            "file_path",
-            "content",
-        ),
+        object_of(_WRITTEN, "file_path", "content"),
     )
 
     def validate(self, tool_input: Json, context: ToolContext) -> str | None:
