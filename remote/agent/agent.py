@@ -19,7 +19,7 @@ from ccb.tunnel.wire.ndjson import dump, to_bytes
 from ..context.reminders import DeferredNames
 from ..model import model_request
 from ..system.deadline import within
-from ..tools.todo import TodoReminder
+from ..tools.todo import todo_reminder
 from ..tools.tool_contract import Tool
 from .agent_config import AgentConfig, AgentDeps
 from .agent_histories import AgentLog, Ledger
@@ -46,7 +46,7 @@ class Agent:
         tools, listed = config.callable_tools(), self._listed_tools(config)
         self._state = AgentState(conversation, ledger, deps.models, model, tools, listed)
         self._turn: Turn | None = None
-        deps.reminders.follow(TodoReminder(lambda: self._config.context.todos))
+        deps.reminders.follow(lambda occasion: todo_reminder(self._config.context.todos, occasion))
         deps.reminders.follow(DeferredNames(lambda: list(self._config.deferred_tools())))
 
     @property

@@ -69,7 +69,6 @@ class PromptOpening:
         turn = HookTurn(config.models.names, judge, new_uuid(), config.models.reasoning.effort or "")
         for problem in self._hooks.begin_turn(turn, config.settings.hooks):
             self._warn(f"This hook is not used: {problem}")
-        commands.refresh()
         if len(prompts) == 1 and prompts[0].shell:
             return await self._run_shell(prompts[0])
         found = commands.find(prompts[0].blocks if len(prompts) == 1 and not prompts[0].verbatim else ())

@@ -24,7 +24,7 @@ from ..system.deadline import in_thread
 from ..tools.input_schema import issues
 from ..tools.output import limited
 from ..tools.todo import TodoWrite
-from ..tools.tool_contract import FileVersion, Preview, Tool, ToolContext, ToolResult, UpcomingChange, WebAccess
+from ..tools.tool_contract import FileVersion, Preview, Tool, ToolContext, ToolRefused, UpcomingChange, WebAccess
 from . import agent_hooks, agent_messages
 from . import tool_call as calls
 from .agent_config import AgentConfig
@@ -231,7 +231,7 @@ async def run_tool(context: TurnContext, call: ParsedCall) -> CallOutcome:
     )
     heartbeat = asyncio.ensure_future(beat())
     try:
-        result = await call.tool.run(call.input, context.config.context.for_call(mine))
+        result = await call.tool.call(call.input, context.config.context.for_call(mine))
         path = call.tool.traits.file_in(call.input)
         if path:
             await agent_hooks.works_on(context, unspelled(path))
@@ -285,10 +285,10 @@ async def permission(context: TurnContext, call: ParsedCall) -> ParsedCall:
         return await _answered(context, replace(call, allowed_by=DecidedBy.HOOK), decision, answer)
     preview: Preview | None = None
     if can_ask:
-        shown = await call.tool.preview(call.input, context.config.context)
-        if isinstance(shown, ToolResult):  # it would fail anyway
-            raise CallRefused(CallOutcome(shown))
-        preview = shown
+        try:
+            preview = await call.tool.preview(call.input, context.config.context)
+        except ToolRefused as refused:  # it would fail anyway
+            raise CallRefused(CallOutcome(refused.result)) from None
         answer = await _ask(context, call, decision, preview)
     elif judge is not None:
         answer = await ask_tool(judge, call.name, call.input, call.id, calls.call_context(context))
@@ -356,7 +356,7 @@ async def ask_tool(tool: Tool, name: str, tool_input: Json, tool_use_id: str, co
     """Return what `tool` answers about a call. Anything that is not a clear yes is a no."""
     question = {"tool_name": name, "input": tool_input, "tool_use_id": tool_use_id}
     mine = replace(context.call, tool_use_id=tool_use_id, for_person=True)
-    result = await tool.run(question, context.for_call(mine))
+    result = await tool.call(question, context.for_call(mine))
     text = result.content
     if not isinstance(text, str) or result.is_error:
         return ToolPermission(False, f"{tool.name} did not decide: {text}"[:2000])

@@ -46,7 +46,7 @@ from ..session_store.session_log import SessionLog
 from ..session_store.session_paths import home_directory
 from ..slash_commands.command_registry import CommandRegistry
 from ..subagents.sub_agents import SubAgents, after_a_cut, end_cut_agents, left_behind
-from ..tools.plan_mode import PlanReminders
+from ..tools.asking import PlanReminders
 from ..tools.tool_contract import ToolContext
 from ..tools.toolset import default_tools
 from .model_streams import ModelStreams

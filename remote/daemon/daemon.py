@@ -181,7 +181,7 @@ class Daemon:
     def _activity(self) -> Activity:
         if self.session is None:
             return Activity.NOT_BEGUN
-        if self.session.state != "idle" or self.context.shells.busy or self.context.tasks.running:
+        if self.session.state != "idle" or self.context.tasks.running:
             return Activity.BUSY
         return Activity.IDLE if self.session.inputs.any_prompt else Activity.UNPROMPTED
 

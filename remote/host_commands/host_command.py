@@ -16,7 +16,7 @@ from ..session_store.refusal import HostRefusal, bug_refusal, no_session, unusab
 from ..session_store.session_paths import home_directory, resolve_directory
 from ..session_store.session_registry import by_prefix, described, sessions
 from ..settings.project_switches import Switch, read_project, switches_of
-from ..settings.worker_settings import LOCAL, MANAGED, PROJECT, USER, Layer, read_settings, read_text
+from ..settings.worker_settings import LOCAL, MANAGED, PROJECT, USER, read_settings, read_text
 from .reports import Reports
 
 OLD_S = 30 * 86400.0
@@ -114,14 +114,13 @@ def _describe_project(path: str, reports: Reports) -> None:
     project = read_project(directory, home_directory() or os.path.expanduser("~"), _SOURCES)
     reports.report("project", {"directory": project.directories[0], "fingerprint": project.fingerprint})
     problems = list(project.problems)
-    values = read_settings(MANAGED_FILE, problems.append)
+    policy = read_settings(MANAGED_FILE, problems.append, MANAGED)
     for text in problems:
         reports.report("problem", {"text": text})
     local = {layer.path for layer in project.layers if layer.source == LOCAL}
     for switch in _with_lines(project.switches):
         reports.report("switch", {**switch, "source": LOCAL if switch["path"] in local else PROJECT})
-    policy = [] if values is None else switches_of(Layer(MANAGED, MANAGED_FILE, values, on_host=True))
-    for switch in _with_lines(policy):
+    for switch in _with_lines(switches_of(policy) if policy is not None and not policy.broken else ()):
         reports.report("policy", {**switch, "source": MANAGED})
 
 

@@ -9,7 +9,6 @@ import time
 from collections.abc import Iterable, Mapping
 from dataclasses import field
 from itertools import chain, repeat
-from typing import Callable
 
 from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.mcp_messages import WANTS_LOGIN
@@ -140,15 +139,12 @@ class _Server:
 
 
 class McpServers:
-    """`changed`, which does not raise, is called when a server has come, gone, or changed what it offers. A server that
-    cannot be connected is only missing, and `status` says why. Resources of the servers `above` can be read, too."""
+    """A server that cannot be connected is only missing, and `status` says why. Resources of the servers `above` can be
+    read, too."""
 
-    def __init__(
-        self, registry: Toolset, changed: Callable[[], None] = lambda: None, above: McpServers | None = None
-    ) -> None:
+    def __init__(self, registry: Toolset, above: McpServers | None = None) -> None:
         self._registry = registry
         self._above = above
-        self._changed = changed
         self._servers: dict[str, _Server] = {}
         self._closing: set[asyncio.Task[None]] = set()
         self._told: dict[str, str] = {}  # what the model knows of the instructions of each server
@@ -195,7 +191,6 @@ class McpServers:
         elif not enabled:
             self._drop(server)
             server.status = "disabled"
-            self._changed()
 
     def said(self, name: str, message: Json) -> None:
         """Take what a server says of its own accord: the progress of a call, or that its lists have changed."""
@@ -274,7 +269,6 @@ class McpServers:
         self._offer(server, {tool.name: tool for tool in tools})
         server.prompts = prompts
         server.task = None
-        self._changed()
 
     async def _try_again(self, server: _Server) -> None:
         for wait in chain(_WAITS_S, repeat(_WAITS_S[-1])):

@@ -152,9 +152,8 @@ class ClientSetup:
             from ..mcp.mcp_servers import McpServers
             from ..slash_commands.mcp_prompts import prompt_commands
 
-            commands = self._agent.commands
-            self._servers = servers = McpServers(self._agent.config.tools, commands.refresh)
-            commands.provide(lambda: prompt_commands(servers))
+            self._servers = servers = McpServers(self._agent.config.tools)
+            self._agent.commands.provide(lambda: prompt_commands(servers))
             self._agent.reminders.follow(servers.due)
             self._agent.config.announced.add("mcp_servers", servers.summary)
         return self._servers

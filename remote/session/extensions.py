@@ -128,11 +128,9 @@ class SessionExtensions:
 
             self._files = FileCommands(self._session_id, self._agent.config.tools)
             self._agent.reminders.follow(self._due)
-        if not await self._files.use(settings, homes, options.skills):
-            return []
+        problems = await self._files.use(settings, homes, options.skills)
         self._agent.config.permissions.lend(self._files.readable)
-        self._agent.commands.refresh()
-        return self._files.problems
+        return problems or []
 
     def _due(self, occasion: Occasion) -> Iterable[str]:
         context = self._agent.config.context

@@ -94,20 +94,16 @@ class SessionSettings:
         return known or (answer and bool(question.fingerprint))
 
     def _policy(self) -> list[Layer]:
-        file = worker_settings.read_settings_file(MANAGED_FILE)
-        if file is None:
+        layer, notes = worker_settings.read_layer(MANAGED_FILE, worker_settings.MANAGED) or (None, [])
+        if layer is None:
             return []
         from ..settings.project_switches import checked, unknown_keys
 
-        wrong = [file.problem] if file.values is None else checked(MANAGED_FILE, file.values, file.lines)
-        if wrong or file.values is None:
+        wrong = [layer.broken] if layer.broken else checked(layer)
+        if wrong:
             raise ValueError("the policy of this host cannot be used: %s" % wrong[0].partition("; ")[0])
-        named = unknown_keys(file.values, ("disableBypassPermissionsMode", "allowManagedHooksOnly"))
-        self._problems = [
-            *file.notes,
-            *(f"{worker_settings.at_line(MANAGED_FILE, file.lines, name)}: {why}" for name, why in named),
-        ]
-        return [Layer(worker_settings.MANAGED, MANAGED_FILE, file.values, True, file.lines)]
+        self._problems = [*notes, *unknown_keys(layer, ("disableBypassPermissionsMode", "allowManagedHooksOnly"))]
+        return [layer]
 
     def _put(self, project: Project | None) -> None:
         option = self._option

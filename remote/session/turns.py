@@ -197,7 +197,7 @@ class TaskNotices:
     def begin(self, journalled: JournalledTasks | None = None) -> None:
         """Watch from now on. Tell of the tasks that ended with an earlier worker."""
         known = journalled or JournalledTasks()
-        self._tasks.watched_by(self, known.count)
+        self._tasks.watched_by(self.started, self.ended, known.count)
         for task_id, (line, agent_id) in list(known.open.items()):
             copied = task_id in known.copied
             kind = "command" if line.task_type == TaskKind.SHELL.value else "agent"
@@ -213,10 +213,10 @@ class TaskNotices:
         self._due.append((records.MessageRecord(_started(task)), task.agent_id))
         self.flush()
 
-    def ended(self, task: Task, end: TaskEnd, *, closing: bool) -> None:
+    def ended(self, task: Task, end: TaskEnd) -> None:
         line = parse_message(_started(task))
         assert isinstance(line, TaskMessage)
-        self._end(line, end, task.agent_id, wakes=not closing)
+        self._end(line, end, task.agent_id, wakes=not self._tasks.closing)
         self.flush()
         self._inputs.wake()
 

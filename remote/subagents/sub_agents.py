@@ -108,7 +108,7 @@ class ChildPrompt(SessionPrompt):
         self._cwd = cwd
 
     async def system(self) -> list[Json]:
-        parts = [self._text.strip(), self._notes, await self._main.environment(self._cwd), self._main.for_sub_agents]
+        parts = [self._text.strip(), self._notes, *(await self._main.for_sub_agent(self._cwd))]
         block = {"type": "text", "text": "\n\n".join(part for part in parts if part)}
         return [{**block, "cache_control": {"type": "ephemeral"}}]
 

@@ -15,12 +15,10 @@ from ccb.tunnel.wire import tool_traits
 from ccb.tunnel.wire.dataclass import dataclass
 
 from ..system.deadline import in_stoppable_thread, in_thread
-from .file_access import refusal
 from .input_schema import object_of, text
-from .tool_contract import Json, Tool, ToolContext, ToolDeclaration, ToolResult
+from .tool_contract import Json, Tool, ToolContext, ToolDeclaration, ToolRefused, ToolResult
 
-CACHE_S = 900.0
-"""Seconds for which a page is kept."""
+CACHE_S = 900.0  # seconds for which a page is kept
 _CACHE_CHARS = 20_000_000
 _MAX_CHARS = 100_000  # of a page that the model is asked about
 _UNANSWERED_CHARS = 20_000  # of a page that the model could not be asked about
@@ -86,14 +84,14 @@ class WebFetch(Tool):
             try:
                 content = await _read(key[0], context)
             except (WebRefused, RequestFailed) as refused:
-                return refusal(f"The page could not be read: {refused}.")
+                raise ToolRefused(f"The page could not be read: {refused}.") from None
             self._kept.pop(key, None)
             if content.status < 400 and not content.is_none:
                 self._kept[key] = time.monotonic(), content
             while sum(len(each.text) for _, each in self._kept.values()) > _CACHE_CHARS:
                 self._kept.popitem(last=False)
         if content.status >= 400 and not content.is_none:
-            return refusal(f"{content.url} answered {content.status} {content.reason}.\n{content.text[:1000]}")
+            raise ToolRefused(f"{content.url} answered {content.status} {content.reason}.\n{content.text[:1000]}")
         text = content.text if content.is_none else await _answer(content, tool_input["prompt"], context)
         structured = {
             "bytes": content.size,
@@ -427,10 +425,10 @@ class WebSearch(Tool):
             text = f"The web could not be searched: {error}"
             if error.status in (400, 404, 422):
                 text += ". The provider of this model may have no web search; WebFetch reads single pages."
-            return refusal(text)
+            raise ToolRefused(text) from None
         found = [_found(block) for block in reply.blocks if block.get("type") == "web_search_tool_result"]
         if not found:
-            return refusal(
+            raise ToolRefused(
                 "No search was made: the provider of this model has no web search. WebFetch reads single pages."
             )
         return _results(query, found, reply.text.strip(), round(time.monotonic() - started, 3))

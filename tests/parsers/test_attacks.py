@@ -14,7 +14,8 @@ from tests.remote.tools_kit import open_toolbox
 from ccb.local.files.both_ends.copy_channel import CopyChannel
 from ccb.remote.tools import document_programs
 from ccb.remote.tools.input_schema import issues
-from ccb.remote.tools.text_changes import ChangeRefused, compared, structured_patch
+from ccb.remote.tools.text_changes import compared, structured_patch
+from ccb.remote.tools.tool_contract import ToolRefused
 from ccb.remote.tools.web import to_markdown
 from ccb.tunnel.wire.json_schema import tool_schema
 
@@ -82,7 +83,7 @@ def test_line_feeds_of_a_long_file_with_crlf_are_replaced() -> None:
     ],
 )
 def test_an_edit_that_is_too_large_is_refused(data: bytes, old: str, new: str, why: str) -> None:
-    with pytest.raises(ChangeRefused, match=why):
+    with pytest.raises(ToolRefused, match=why):
         replaced(data, old, new, True)
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.remote import tools_kit
 
 from ccb.remote.settings.worker_settings import WorkerSettings
 from ccb.remote.slash_commands.command_files import CommandFile, discover, expand, named_files
@@ -14,9 +15,7 @@ from ccb.remote.slash_commands.skills import listing
 
 
 def write(root: Path, name: str, text: str) -> None:
-    path = root / ".claude" / name
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text)
+    tools_kit.write(root / ".claude" / name, text)
 
 
 @pytest.fixture
@@ -58,14 +57,6 @@ def test_the_projects_files_come_first_and_only_if_trusted(roots: tuple[Path, Pa
     write(project, "commands/b.md", "theirs")
     assert {name: each.source for name, each in found(home, project)[0].items()} == {"a": "project", "b": "project"}
     assert {name: each.source for name, each in found(home, None)[0].items()} == {"a": "user"}
-
-
-def test_a_changed_file_is_noticed(roots: tuple[Path, Path]) -> None:
-    home, project = roots
-    write(project, "commands/a.md", "one")
-    files, _ = found(home, project)
-    write(project, "commands/a.md", "two !`id`")
-    assert files["a"].body() == ("two !`id`", False)
 
 
 @pytest.mark.parametrize(
