@@ -11,7 +11,7 @@ import os
 from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from dataclasses import field, replace
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Callable, Optional
+from typing import Any, Callable, Optional
 
 from ccb.tunnel.wire.control_protocol import HOOK_CALLBACK, Broker, HookCallback, Request, RequestFailed, new_uuid
 from ccb.tunnel.wire.dataclass import dataclass
@@ -25,11 +25,9 @@ from ..settings.worker_settings import Sourced
 from ..system.deadline import in_thread, within, within_while
 from ..system.host import Host, nearest_directory
 from . import hook_table as events
+from .hook_kinds import Judge, decide, make_env_file, run_command, send, take_env_file
 from .hook_outcome import NOTHING, HookOutcome, failed, merged, read_answer, read_output
-from .hook_table import Hook, HttpTarget, Json, read_hooks
-
-if TYPE_CHECKING:
-    from .hook_kinds import Judge
+from .hook_table import Hook, Json, read_hooks
 
 
 @dataclass(frozen=True)
@@ -224,11 +222,8 @@ class HookRunner:
 
     def _env_file(self, event: str, hooks: Iterable[Hook]) -> str:
         """Return a new file for the variables that commands set, "" where none may be set."""
-        if event not in events.SETS_VARIABLES or not self._session.directory or not any(hook.command for hook in hooks):
-            return ""
-        from .hook_kinds import make_env_file
-
-        return make_env_file(self._session.directory)
+        wanted = event in events.SETS_VARIABLES and any(hook.kind == "command" for hook in hooks)
+        return make_env_file(self._session.directory) if wanted and self._session.directory else ""
 
     async def _together(self, tasks: Mapping[asyncio.Task[HookOutcome], Hook], file: str, agent_id: str) -> HookOutcome:
         try:
@@ -293,8 +288,6 @@ class HookRunner:
             await self.run(events.CWD_CHANGED, {"old_cwd": old, "new_cwd": directory}, agent_id=agent_id)
 
     async def _take_variables(self, env_file: str) -> None:
-        from .hook_kinds import take_env_file
-
         try:
             self.variables.update(await take_env_file(self._session.host, env_file, self._session.cwd))
         except OSError as error:
@@ -362,7 +355,8 @@ class HookRunner:
         except NotKept:
             raise
         except RequestFailed as error:  # a callback or a model has answered, with an error
-            outcome = HookOutcome(errors=(str(error),)) if hook.callback else failed(hook.event, str(error))
+            is_callback = hook.kind == "callback"
+            outcome = HookOutcome(errors=(str(error),)) if is_callback else failed(hook.event, str(error))
         except Exception as error:  # noqa: BLE001 - a hook that cannot run does not open its gate
             _log.warning("a hook of %s failed: %s", hook.event, error)
             outcome = failed(hook.event, str(error) or type(error).__name__)
@@ -376,42 +370,36 @@ class HookRunner:
         session = self._session
         if hook.broken:
             return failed(hook.event, hook.broken)
-        if hook.command:
+        if hook.kind == "command":
             return await self._command(hook, match, payload, env_file)
-        if isinstance(hook.target, HttpTarget):
-            from .hook_kinds import send
-
-            answer = await send(hook.target, payload, hook.timeout_s, allow_private=session.allow_private())
+        if hook.kind == "http":
+            answer = await send(hook, payload, allow_private=session.allow_private())
             return read_output(hook.event, 0, answer, "")
         try:  # time without a connection does not count: the client and the model are asked through it
-            if hook.callback:
-                request = Request(HOOK_CALLBACK, HookCallback(hook.callback, payload, about or new_uuid()), hook.event)
+            if hook.kind == "callback":
+                request = Request(HOOK_CALLBACK, HookCallback(hook.what, payload, about or new_uuid()), hook.event)
                 asking = session.broker.request(request)
                 return read_answer(hook.event, await within_while(hook.timeout_s, session.connected, asking))
-            from .hook_kinds import decide
-
             if self._turn.judge is None:
                 raise RequestFailed("no model can be asked here")
             deciding = decide(hook, payload, self._turn.judge)
             return await within_while(hook.timeout_s, session.connected, deciding)
         except asyncio.TimeoutError:
-            if not hook.callback:
+            if hook.kind == "prompt":
                 raise RequestFailed(f"the model has not answered within {hook.timeout_s:g} s") from None
             text = f"no answer within {hook.timeout_s:g} s"
             outcome = failed(hook.event, text)
             return replace(outcome, reason=f"The hook gave {text}.") if outcome.blocked else outcome
 
     async def _command(self, hook: Hook, match: str, payload: Json, env_file: str) -> HookOutcome:
-        from .hook_kinds import run_command
-
         session = self._session
         facts = {"hook_id": new_uuid(), "hook_name": f"{hook.event}:{match}", "hook_event": hook.event}
         self._report("hook_started", facts)
         data = json.dumps(payload).encode() + b"\n"
         env = {**session.variables, **({"CLAUDE_ENV_FILE": env_file} if env_file else {})}
-        end = await run_command(session.host, hook.command, str(payload["cwd"]), data, hook.timeout_s, env, session.cwd)
+        end = await run_command(session.host, hook.what, str(payload["cwd"]), data, hook.timeout_s, env, session.cwd)
         if end.code is None:
-            outcome = failed(hook.event, f"stopped after {hook.timeout_s:g} s: {hook.command[:200]}")
+            outcome = failed(hook.event, f"stopped after {hook.timeout_s:g} s: {hook.what[:200]}")
         else:
             outcome = read_output(hook.event, end.code, end.stdout, end.stderr, whole=end.whole)
             if end.code not in (0, 2) and await in_thread(nearest_directory, session.cwd) != session.cwd:

@@ -72,37 +72,24 @@ _SHAPE = 'an entry is {"matcher": "…", "hooks": [{"type": "command", "command"
 
 
 @dataclass(frozen=True)
-class HttpTarget:
-    """The `url` that gets an event. `headers` go with it, with the values of the variables in `variables`."""
-
-    url: str
-    headers: Mapping[str, str] = field(default_factory=dict)
-    variables: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class PromptTarget:
-    """What a model is asked about an event. `model` is "" for a small one."""
-
-    prompt: str
-    model: str = ""
-
-
-@dataclass(frozen=True)
 class Hook:
-    """One hook of an event: the shell `command`, the `target` that gets it, or the `callback` id of the program that
-    drives (source `client`). `must_decide`: its failure blocks. `condition` is a permission rule for the calls it runs
-    for. `beside`: nothing waits for it. `broken` says why its settings cannot be used: at a gate it then refuses."""
+    """One hook of an event. `what` is the command of the shell, the address that gets the event (`kind` is `http`) with
+    these `headers` and the values of these `variables` in them, what a `model` is asked (`prompt`; "" is a small one),
+    or an id of the program that drives (`callback`). `must_decide`: its failure blocks. `condition` is a permission
+    rule for the calls it runs for. `beside`: nothing waits for it. `broken` says why its settings cannot be used: at a
+    gate it then refuses."""
 
     event: str
     matcher: str
-    command: str = ""
-    callback: str = ""
+    kind: str = "command"
+    what: str = ""
     timeout_s: float = COMMAND_TIMEOUT_S
     source: str = ""
     path: str = ""
     must_decide: bool = False
-    target: HttpTarget | PromptTarget | None = None
+    headers: Mapping[str, str] = field(default_factory=dict)
+    variables: tuple[str, ...] = ()
+    model: str = ""
     condition: str = ""
     beside: bool = False
     once: bool = False
@@ -112,15 +99,7 @@ class Hook:
     @property
     def does(self) -> str:
         """What the hook runs or asks: a command, an address, a question or a callback."""
-        target = self.target.url if isinstance(self.target, HttpTarget) else self.target and self.target.prompt
-        return self.broken or self.command or target or f"callback {self.callback}"
-
-    @property
-    def kind(self) -> str:
-        """`command`, `http`, `prompt` or `callback`."""
-        if self.target is not None:
-            return "http" if isinstance(self.target, HttpTarget) else "prompt"
-        return "callback" if self.callback else "command"
+        return self.broken or (f"callback {self.what}" if self.kind == "callback" else self.what)
 
     @property
     def key(self) -> str:
@@ -181,8 +160,9 @@ def client_hooks(value: object) -> tuple[Hook, ...]:
             if wrong:
                 raise ValueError(f"hooks.{event}: {wrong}")
             seconds = float(str(timeout)) if _is_positive(timeout) else CALLBACK_TIMEOUT_S
-            hook = Hook(event, matcher or "", "", "", seconds, "client", "", entry.get("onFailure") not in _GOES_ON)
-            found += [replace(hook, callback=str(each)) for each in ids]
+            must_decide = entry.get("onFailure") not in _GOES_ON
+            hook = Hook(event, matcher or "", "callback", "", seconds, "client", must_decide=must_decide)
+            found += [replace(hook, what=str(each)) for each in ids]
     return tuple(found[:_MAX_HOOKS])
 
 
@@ -228,17 +208,17 @@ def _read(event: str, matcher: object, hook: Json, layer: Layer, names: ModelNam
     what = hook.get(key)
     if not key or not isinstance(what, str) or not what or not _is_positive(timeout):
         return _SHAPE
-    target = _target(kind, what, hook, names)
-    if isinstance(target, str):
-        return target
+    headers = hook.get("headers", {}) if kind == "http" else {}
+    variables, model = hook.get("allowedEnvVars", []) if kind == "http" else [], str(hook.get("model") or "")
+    if not isinstance(headers, dict) or not isinstance(variables, list):
+        return "`headers` is an object and `allowedEnvVars` a list"
+    if kind == "prompt" and model and not names.may_be(model):
+        return "`model` is no name of a model"
     return Hook(
-        event,
-        str(matcher or ""),
-        what if kind == "command" else "",
-        timeout_s=float(timeout),
-        source=layer.source,
-        path=layer.path,
-        target=target,
+        *(event, str(matcher or ""), str(kind), what, float(timeout), layer.source, layer.path),
+        headers=dict(zip(map(str, headers), map(str, headers.values()))),
+        variables=tuple(map(str, variables)),
+        model=model,
         condition=str(condition or ""),
         beside=hook.get("async") is True,
         once=hook.get("once") is True,
@@ -246,26 +226,14 @@ def _read(event: str, matcher: object, hook: Json, layer: Layer, names: ModelNam
     )
 
 
-def _target(kind: object, what: str, hook: Json, names: ModelNames) -> HttpTarget | PromptTarget | str | None:
-    """Return what a hook sends its event to, None for a command, or what is wrong with it, as a text."""
-    headers, variables, model = hook.get("headers", {}), hook.get("allowedEnvVars", []), str(hook.get("model") or "")
-    if kind == "command":
-        return None
-    if kind == "prompt":
-        return PromptTarget(what, model) if not model or names.may_be(model) else "`model` is no name of a model"
-    if not isinstance(headers, dict) or not isinstance(variables, list):
-        return "`headers` is an object and `allowedEnvVars` a list"
-    return HttpTarget(what, dict(zip(map(str, headers), map(str, headers.values()))), tuple(map(str, variables)))
-
-
 def _condition_problem(event: str, condition: object) -> str:
-    from ..permissions.rules import RuleError, parse_rule
+    from ..permissions.rules import parse_rule
 
     if event not in ABOUT_TOOLS:
         return f"`if` is for the events about tools, not for {event}"
     try:
         parse_rule(condition if isinstance(condition, str) else "")
-    except RuleError as error:
+    except ValueError as error:
         return f"`if`: {error}"
     return ""
 

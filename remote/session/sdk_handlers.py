@@ -162,7 +162,7 @@ async def _resource(session: Session, given: Json) -> Json:
 
 def _hooks(session: Session, _: Json) -> Json:
     sources = session.settings.current.hooks
-    callbacks = [each for each in session.hooks.hooks if each.callback]
+    callbacks = [each for each in session.hooks.hooks if each.kind == "callback"]
     names = session.agent.config.models.names
     hooks = sorted([*read_hooks(sources, lambda _: None, names), *callbacks], key=lambda each: EVENTS.index(each.event))
     counts = {event: sum(each.event == event for each in hooks) for event in EVENTS}
