@@ -20,7 +20,7 @@ from . import rules as permission_rules
 from .matchers import AgentMatcher, Askable, DomainMatcher, PathMatcher, RuleMatcher, RuleState
 from .modes import ACCEPT_EDITS, BYPASS, DEFAULT, DONT_ASK, NO_CAGE, PLAN, Cages, Sandbox, check_mode, stricter
 from .paths import ROOT_MARK, PathPattern, PathScope, sensitive_patterns
-from .rules import Behavior, Decision, Rule, RuleError, RuleSet, UpdateError, parse_rule, parse_rules
+from .rules import Behavior, Decision, Rule, RuleSet, parse_rule, parse_rules
 
 if TYPE_CHECKING:
     from ccb.tunnel.wire.session_options import SessionOptions
@@ -100,7 +100,7 @@ class PermissionEngine:
         self._mode = mode
 
     def relaunch(self, launch: LaunchRules) -> None:
-        """Replace what came from the former command line. Raise RuleError or ModeError."""
+        """Replace what came from the former command line. Raise ValueError, as ModeError."""
         may_bypass = self._allow_bypass or launch.allow_bypass
         check_mode(launch.mode, may_bypass, self._is_root)
         allow, deny = parse_rules(launch.allowed), parse_rules(launch.disallowed)
@@ -111,14 +111,14 @@ class PermissionEngine:
         self._rules.replace(permission_rules.COMMAND_LINE, Behavior.DENY, deny)
 
     def use_settings(self, settings: WorkerSettings) -> None:
-        """Replace the rules from settings. Raise RuleError for one that allows and cannot be read; then nothing has
+        """Replace the rules from settings. Raise ValueError for one that allows and cannot be read; then nothing has
         changed. One that denies or asks covers all that it may have been about."""
         found: dict[tuple[str, Behavior], list[Rule]] = {key: [] for key in itertools.product(SOURCES, Behavior)}
         for behavior in Behavior:
             for each in settings.rules(behavior.value):
                 try:
                     rules = [read_rule(each)]
-                except RuleError as error:
+                except ValueError as error:
                     if behavior is Behavior.ALLOW:
                         raise
                     rules = permission_rules.broken_rules(each.value, str(error)) if each.value else []
@@ -136,7 +136,7 @@ class PermissionEngine:
             self._mode = DEFAULT if self._mode == BYPASS else self._mode
 
     def grant_for_turn(self, rules: Sequence[str]) -> None:
-        """Let these allow rules of a slash command hold until this is called again. Raise RuleError."""
+        """Let these allow rules of a slash command hold until this is called again. Raise ValueError."""
         self._rules.replace(permission_rules.COMMAND, Behavior.ALLOW, parse_rules(rules))
 
     def use_client(self, ask: Sequence[str], deny: Sequence[str]) -> None:
@@ -161,7 +161,7 @@ class PermissionEngine:
                 return bool(rules.about(Behavior.DENY, tool_name))
             found = matcher.matching_rule(Behavior.DENY, asked, tool_input, state)
             return bool(found or matcher.question_about_deny_rules(asked, tool_input, state))
-        except (RuleError, TypeError):  # an input that the matcher cannot read
+        except (ValueError, TypeError):  # an input that the matcher cannot read
             return True
 
     def lend(self, rules: Sequence[str], *, for_turn: bool = False) -> None:
@@ -170,7 +170,7 @@ class PermissionEngine:
         for rule in rules:
             try:
                 found.append(parse_rule(rule))
-            except RuleError as error:
+            except ValueError as error:
                 log.warning("a rule of a skill does not count: %s", error)
         if for_turn:
             self._rules.add(permission_rules.COMMAND, Behavior.ALLOW, found)
@@ -202,11 +202,11 @@ class PermissionEngine:
 
     def _apply(self, update: Mapping[str, Any]) -> None:
         if not isinstance(update, Mapping):
-            raise UpdateError("a permission update is not an object")
+            raise ValueError("a permission update is not an object")
         kind, destination = update.get("type"), update.get("destination", "session")
         changes = {"addRules": self._rules.add, "replaceRules": self._rules.replace, "removeRules": self._rules.remove}
         if not isinstance(kind, str) or not isinstance(destination, str):
-            raise UpdateError("a permission update has no type")
+            raise ValueError("a permission update has no type")
         if kind == "setMode":
             self.set_mode(str(update.get("mode", "")))
         elif kind in changes:
@@ -217,11 +217,11 @@ class PermissionEngine:
         elif kind in ("addDirectories", "removeDirectories"):
             self._change_directories(kind, permission_rules.listed_in(update, "directories"))
         else:
-            raise UpdateError(f"unknown permission update {kind!r}")
+            raise ValueError(f"unknown permission update {kind!r}")
 
     def _change_directories(self, kind: str, given: list[Any]) -> None:
         if not all(isinstance(each, str) and each for each in given):
-            raise UpdateError(f"{kind}: directories must be a list of paths")
+            raise ValueError(f"{kind}: directories must be a list of paths")
         added, named = self._places.roots[1:], PathScope.of(self._cwd, self._home, given).roots[1:]
         if kind == "addDirectories":
             self._work_in(list(dict.fromkeys([*added, *named])))
@@ -321,13 +321,13 @@ class NamedTool:
 
 
 def read_rule(given: Sourced) -> Rule:
-    """Return a rule of settings. Raise RuleError, which names its file. A path with one slash starts at the project."""
+    """Return a rule of settings. Raise ValueError, which names the file. A path with one slash starts at the project."""
     try:
         if not isinstance(given.value, str):
-            raise RuleError(f"{str(given.value)[:_MAX_SHOWN]!r} is no permission rule")
+            raise ValueError(f"{str(given.value)[:_MAX_SHOWN]!r} is no permission rule")
         rule = parse_rule(given.value)
-    except RuleError as error:
-        raise RuleError(f"{given.place}: {error}") from None
+    except ValueError as error:
+        raise ValueError(f"{given.place}: {error}") from None
     content, layer = rule.content or "", given.layer
     is_of_project = layer.source in OF_PROJECT and traits_of(rule.tool).rules is RuleKind.PATH
     if not is_of_project or not content.startswith("/") or content.startswith("//"):

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import re
-import stat
 import struct
 from collections.abc import Iterator, Sequence
 
 from ccb.tunnel.wire.dataclass import dataclass
 
+from ..sandbox.outliving import read_regular
 from ..system.host import is_under
 from ..system.owners import is_ours
 from .shell.read_only import GIT_READERS
@@ -258,7 +258,9 @@ class _Repository:
             return []
         try:
             files = [name for name in os.listdir(self._own) if name == "index" or name.startswith("sharedindex.")]
-            contents = [_data(os.path.join(self._own, name)) for name in files]
+            contents = [read_regular(os.path.join(self._own, name), _MAX_INDEX + 1) for name in files]
+            if any(len(data) > _MAX_INDEX for data in contents):
+                raise ValueError
             paths = [path for data in contents for path in _submodules(data, hash_bytes)]
         except (OSError, ValueError, IndexError, struct.error):
             raise UnsafeRepository(f"the index in {self._own} is unusual") from None
@@ -340,19 +342,9 @@ def _own_hooks(home: str) -> list[str]:
     return [path for path in found if not os.path.isabs(path)]
 
 
-def _data(path: str) -> bytes:
-    """Return the content of a regular file below the limit. Raise OSError."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    with open(descriptor, "rb") as file:
-        status = os.fstat(descriptor)
-        if not stat.S_ISREG(status.st_mode) or status.st_size > _MAX_INDEX:
-            raise OSError("not a file of a usual size")
-        return file.read(_MAX_INDEX)
-
-
 def _text(path: str) -> str | None:
     try:
-        data = _data(path)
+        data = read_regular(path, _MAX_CONFIG + 1)
     except OSError:
         return None
     return os.fsdecode(data) if len(data) <= _MAX_CONFIG else None

@@ -9,7 +9,7 @@ from typing import Protocol
 from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.frames import Json
 from ccb.tunnel.wire.spelling import spelled, unspelled
-from ccb.tunnel.wire.tool_traits import DEFAULT_AGENT, EDIT, READ, Effect, PathInput, ToolTraits
+from ccb.tunnel.wire.tool_traits import DEFAULT_AGENT, EDIT, READ, Effect, ToolTraits
 from ccb.tunnel.wire.web_fetch import WebRefused, read_url
 
 from ..sandbox.cage_rules import CageRules
@@ -120,11 +120,11 @@ class PathMatcher(RuleMatcher):
     def decide(self, tool: Askable, tool_input: Json, state: RuleState) -> Decision:
         places, writes = state.places, tool.traits.effect is Effect.WRITE
         real = state.pinned or self.real_path(tool, tool_input, places)
-        shown, where = spelled(real), _path_input(tool.traits)
+        shown, glob_key = spelled(real), tool.traits.path.glob_key if tool.traits.path else ""
         why = protection(real, places.home) if writes else None
         if why:
             return Decision(Behavior.ASK, f"{shown} is protected: {why}.", "other", shown)
-        if where.glob_key and ".." in str(tool_input.get(where.glob_key, "")).split("/"):
+        if glob_key and ".." in str(tool_input.get(glob_key, "")).split("/"):
             return Decision(Behavior.ASK, "The pattern leaves the directory it starts from.", "workingDir", shown)
         is_secret = is_sensitive(real, places.home)
         for rule in state.rules.about(Behavior.ALLOW, tool.name):
@@ -158,7 +158,8 @@ class PathMatcher(RuleMatcher):
 
 def _path(traits: ToolTraits, tool_input: Json) -> str:
     """Return the path that a call is about: the literal head of an absolute glob pattern, or the path in the input."""
-    where = _path_input(traits)
+    where = traits.path
+    assert where is not None, "rules about paths are for tools with one"
     pattern = tool_input.get(where.glob_key) if where.glob_key else None
     if isinstance(pattern, str) and pattern.startswith(("/", "~")):
         head = itertools.takewhile(lambda part: not any(char in part for char in "*?[{"), pattern.split("/"))
@@ -169,12 +170,6 @@ def _path(traits: ToolTraits, tool_input: Json) -> str:
     if not isinstance(value, str) or not value:
         raise TypeError("the path is not a text")
     return unspelled(value)
-
-
-def _path_input(traits: ToolTraits) -> PathInput:
-    if traits.path is None:
-        raise TypeError(f"{traits.name} does not declare which input is its path")
-    return traits.path
 
 
 _PREFIX = "domain:"

@@ -13,10 +13,10 @@ from ccb.tunnel.wire.dataclass import dataclass
 
 from ..sandbox.cage_rules import CageRules, acts_later_at, holds_home, read_only_rules, workspace_rules
 from ..sandbox.cage_server import Availability, CageMechanism
+from ..sandbox.outliving import read_regular
 from ..session_store.session_registry import worker_directories
 from ..system.host import is_under
 from ..system.owners import is_ours, repository_top
-from ..system.regular_files import NotAFile, open_regular
 from .paths import protection
 
 DEFAULT, ACCEPT_EDITS, PLAN, BYPASS = "default", "acceptEdits", "plan", "bypassPermissions"
@@ -81,8 +81,7 @@ def _named_in(paths: Iterable[str], home: str) -> list[str]:
     found = []
     for path in paths:
         try:
-            with open(path, "rb") as file:
-                text = os.fsdecode(file.read(_MAX_CONFIGURATION))
+            text = os.fsdecode(read_regular(path, _MAX_CONFIGURATION))
         except OSError:
             continue
         for name in _NAMES_A_FILE.findall(text):
@@ -113,9 +112,8 @@ def _linked(marker: str, session: str) -> list[str]:
 
 def _line(path: str) -> str:
     try:
-        with open_regular(path) as file:
-            return os.fsdecode(os.read(file, _MAX_BYTES)).partition("\n")[0]
-    except (OSError, NotAFile):
+        return os.fsdecode(read_regular(path, _MAX_BYTES)).partition("\n")[0]
+    except OSError:
         return ""
 
 

@@ -20,6 +20,8 @@ ROOT_MARK = "/./"
 """Stands between a directory and the pattern that starts in it. Links below the directory do not lead an allow rule out
 of it."""
 
+EVERYWHERE = "//**"  # the pattern of a rule without one
+
 _WILD = re.compile(r"[*?\[]")
 _IN_NAME, _DIRECTORIES = "[^/]*", "(?:[^/]+/)*"  # what `*` and `**/` match
 

@@ -10,7 +10,7 @@ from ccb.tunnel.wire.frames import Json
 from ccb.tunnel.wire.tool_traits import BASH, EDIT, READ
 
 from .paths import PathScope, is_too_wide
-from .rules import CommandPattern, Rule, RuleError, parse_rule
+from .rules import CommandPattern, Rule, parse_rule
 from .shell.harmless_options import HARMLESS
 from .shell.shell_words import Command, canonical
 
@@ -75,25 +75,22 @@ def directory_rule(tool: str, real: str, home: str) -> Rule | None:
     for the file alone, or None."""
     directory = _directory(real)
     if not is_too_wide(directory, home):
-        return _path_rule(tool, f"{directory}/**", directory)
+        return file_rule(tool, directory, "/**")
     return file_rule(tool, real) if real != directory else None
 
 
-def file_rule(tool: str, real: str) -> Rule | None:
-    return _path_rule(tool, real, real)
+def file_rule(tool: str, real: str, below: str = "") -> Rule | None:
+    """Return the rule for a real path, or for what is `below` it; None for a path that no rule can hold."""
+    if re.search(r"[*?\[\]()\n,]", real):
+        return None
+    try:
+        return parse_rule(f"{tool}(/{real}{below})")
+    except ValueError:
+        return None
 
 
 def _directory(real: str) -> str:
     return real if os.path.isdir(real) else os.path.dirname(real)
-
-
-def _path_rule(tool: str, pattern: str, path: str) -> Rule | None:
-    if re.search(r"[*?\[\]()\n,]", path):
-        return None
-    try:
-        return parse_rule(f"{tool}(/{pattern})")
-    except RuleError:
-        return None
 
 
 def for_path(writes: bool, real: str, places: PathScope, accepts_edits: bool) -> list[Json]:

@@ -22,8 +22,8 @@ from ccb.tunnel.wire.session_options import SessionOptions
 
 _NO_PARSER = """
 from ccb.remote.permissions.rules import Behavior, Decision
-from ccb.remote.permissions.command_matcher import BashPolicy
-BashPolicy.decide = lambda self, text: Decision(Behavior.ALLOW, "the parser lets everything through")
+from ccb.remote.permissions import command_matcher
+command_matcher.decide_line = lambda *_, **__: Decision(Behavior.ALLOW, "the parser lets everything through")
 """
 
 
