@@ -18,7 +18,7 @@ from ccb.tunnel.wire.journal_records import WorkerRecord, WorktreeRecord
 from ccb.tunnel.wire.ndjson import encode_frame
 from ccb.tunnel.wire.session_options import SessionOptions
 
-from ..sandbox.cage_directories import remove_left
+from ..sandbox.cage_directories import places_in, remove_unneeded
 from ..sandbox.cage_server import CageMechanism
 from ..session.rewind import finish_rewind
 from ..session.session import Session
@@ -219,7 +219,7 @@ class Daemon:
         directories = [self.context.cwd, *self.context.add_dirs]
         changed = list(self.session.log.points.latest) if self.session is not None else []
         self.context.host.cages()
-        remove_left(directories)
+        remove_unneeded(places_in(directories))
         remove_left_files([*directories, *map(os.path.dirname, reversed(changed))])
 
     async def run(self, listener: socket.socket, first: socket.socket) -> None:

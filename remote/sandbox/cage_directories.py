@@ -19,7 +19,7 @@ _MODE = 0o1700
 _MAX_LISTS = 20
 _MAX_TRIES = 200
 _PAUSE_S = 0.005
-_ESCAPES = (("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\"))  # of mountinfo, the backslash last
+_ESCAPE = re.compile(r"\\([0-7]{3})")  # of mountinfo
 
 
 class Placeholders:
@@ -58,23 +58,20 @@ class Placeholders:
 
     def sweep(self) -> None:
         """Remove the directories that no living process needs. One that something has filled stays."""
-        _remove_unneeded(self._held)
+        remove_unneeded(self._held)
         self._held = {path for path in self._held if _is_placeholder(path)}
 
 
-def remove_left(directories: Iterable[str]) -> None:
-    _remove_unneeded([os.path.join(directory, name) for directory in directories for name in AT_THE_TOP])
+def places_in(directories: Iterable[str]) -> list[str]:
+    """Return where placeholders may be in directories of sessions."""
+    return [os.path.join(directory, name) for directory in directories for name in AT_THE_TOP]
 
 
-def _remove_unneeded(paths: Iterable[str]) -> None:
+def remove_unneeded(paths: Iterable[str]) -> None:
     with unneeded(paths) as found:
         for path in found:
             with contextlib.suppress(OSError):
                 os.rmdir(path)
-
-
-def left_in(directories: Iterable[str]) -> contextlib.AbstractContextManager[list[str]]:
-    return unneeded([os.path.join(directory, name) for directory in directories for name in AT_THE_TOP])
 
 
 @contextlib.contextmanager
@@ -142,9 +139,7 @@ def all_mounts() -> Iterator[tuple[str, str, str]]:
 
 
 def _unescaped(path: str) -> str:
-    for escape, character in _ESCAPES if "\\" in path else ():
-        path = path.replace(escape, character)
-    return path
+    return _ESCAPE.sub(lambda found: chr(int(found[1], 8)), path)
 
 
 _PREFIX = "ccb-cage-"
