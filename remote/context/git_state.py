@@ -11,6 +11,7 @@ from dataclasses import replace
 from ccb.tunnel.wire.dataclass import dataclass
 
 from ..permissions.modes import Cages
+from ..sandbox.outliving import read_regular
 from ..system.deadline import in_thread
 from ..system.host import Host
 from ..system.owners import repository_top
@@ -36,8 +37,7 @@ def current_branch(cwd: str) -> str:
 
 def _first_line(path: str) -> str:
     try:
-        with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
-            return file.read(_MAX_BYTES).decode("utf-8", "replace").partition("\n")[0].strip()
+        return read_regular(path, _MAX_BYTES).decode("utf-8", "replace").partition("\n")[0].strip()
     except OSError:
         return ""
 

@@ -19,7 +19,6 @@ from ccb.tunnel.wire.ndjson import encode_frame
 from ccb.tunnel.wire.session_options import SessionOptions
 
 from ..sandbox.cage_directories import places_in, remove_unneeded
-from ..sandbox.cage_server import CageMechanism
 from ..session.rewind import finish_rewind
 from ..session.session import Session
 from ..session_store import sockets
@@ -301,7 +300,7 @@ class Daemon:
             return
         cages = self.context.host.known_cages()  # known from the first turn on: asking the kernel takes 50 ms
         facts = self._facts
-        if cages is not None and cages.mechanism is CageMechanism.NONE:
+        if cages is not None and not cages.mechanism:
             notes = facts["notes"]
             assert isinstance(notes, list)
             facts = {**facts, "notes": [*notes, f"commands run without a cage: {cages.why}"]}

@@ -321,7 +321,7 @@ class NamedTool:
 
 
 def read_rule(given: Sourced) -> Rule:
-    """Return a rule of settings. Raise ValueError, which names the file. A path with one slash starts at the project."""
+    """Return a rule of settings. Raise ValueError, which names the file. One slash starts at the project."""
     try:
         if not isinstance(given.value, str):
             raise ValueError(f"{str(given.value)[:_MAX_SHOWN]!r} is no permission rule")

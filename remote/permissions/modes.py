@@ -12,7 +12,7 @@ from typing import Callable
 from ccb.tunnel.wire.dataclass import dataclass
 
 from ..sandbox.cage_rules import CageRules, acts_later_at, holds_home, read_only_rules, workspace_rules
-from ..sandbox.cage_server import Availability, CageMechanism
+from ..sandbox.cage_server import Availability
 from ..sandbox.outliving import read_regular
 from ..session_store.session_registry import worker_directories
 from ..system.host import is_under
@@ -141,7 +141,7 @@ class Cages:
 
     def read_only(self, directories: Sequence[str], readable: Sequence[str] = ()) -> CageRules | None:
         """Return the cage for commands that only read in `directories`, in their repository and in `readable`."""
-        if self.probe().mechanism is CageMechanism.NONE:
+        if not self.probe().mechanism:
             return None
         rules = read_only_rules(directories, self.environ, self.home)
         return replace(rules, read=(*rules.read, *self._read_by_git(directories), *readable))
@@ -199,8 +199,7 @@ class Sandbox:
         """How far the reading of a line that would run without a cage is trusted."""
         if self.mode == OFF:
             return Trust.ANY
-        none = self.cages.probe().mechanism is CageMechanism.NONE
-        return Trust.LITERAL_LINES if none else Trust.LITERAL_COMMANDS
+        return Trust.LITERAL_COMMANDS if self.cages.probe().mechanism else Trust.LITERAL_LINES
 
     def workspace_cage(self, directories: Sequence[str]) -> CageRules | None:
         return self.cages.workspace(directories, self.allow_net) if self.mode == WORKSPACE else None
@@ -212,7 +211,7 @@ class Sandbox:
         if self.mode == OFF:
             return f"{NO_CAGE}: the sandbox is off"
         available = self.cages.probe()
-        return f"{NO_CAGE}: {available.why}" if available.mechanism is CageMechanism.NONE else "read-only cage"
+        return "read-only cage" if available.mechanism else f"{NO_CAGE}: {available.why}"
 
 
 def cage_text(cage: CageRules | None) -> str:

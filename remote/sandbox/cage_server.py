@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import array
 import contextlib
-import enum
 import errno
 import functools
 import importlib.util
@@ -81,17 +80,12 @@ class PathVanished(CageUnavailable):
     """A path was removed before it was protected. Look again: it cannot be left out, as the command could make it."""
 
 
-class CageMechanism(enum.Enum):
-    LANDLOCK = "Landlock"
-    NAMESPACES = "namespaces"
-    NONE = "none"
-
-
 @dataclass(frozen=True)
 class Availability:
-    """Which cages this machine offers. `abi` is the version of Landlock (0: none), `why` what keeps one away."""
+    """Which cages this machine offers. `mechanism` is Landlock, namespaces or "", `abi` the version of Landlock (0:
+    none), `why` what keeps one away."""
 
-    mechanism: CageMechanism
+    mechanism: str
     abi: int
     workspace: bool
     why: str = ""
@@ -122,7 +116,7 @@ class CageServer:
             return self.known
         with self._lock:
             if self._closed:
-                return Availability(CageMechanism.NONE, 0, False, "the session has ended")
+                return Availability("", 0, False, "the session has ended")
             temporary = self._directories.make()
             try:
                 answer = self._ask({"ask": "probe", "abi": self._most_abi, "temporary": os.fsencode(temporary)}, ())
@@ -131,8 +125,7 @@ class CageServer:
             finally:
                 self._directories.remove(temporary)
             abi, why = answer.get("abi", 0), str(answer.get("why") or answer.get("error") or "")
-            other = CageMechanism.NAMESPACES if answer.get("namespaces") else CageMechanism.NONE
-            mechanism = CageMechanism.LANDLOCK if abi else other
+            mechanism = "Landlock" if abi else "namespaces" if answer.get("namespaces") else ""
             self.known = Availability(mechanism, abi, bool(answer.get("workspace")), why)
             return self.known
 
@@ -155,7 +148,7 @@ class CageServer:
                 raise OSError(str(error)) from None
         available = self.availability()
         if rules.kind is CageKind.READ_ONLY:
-            if available.mechanism is CageMechanism.NONE:
+            if not available.mechanism:
                 raise CageUnavailable(f"there is no read-only cage on this host: {available.why}")
             return self._start_caged(request, redirect, rules)
         if not available.workspace:

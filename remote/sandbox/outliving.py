@@ -403,7 +403,7 @@ def _states(paths: Iterable[str]) -> dict[str, _State | None]:
 
 def read_regular(path: str, most: int) -> bytes:
     """Return the start of a regular file. Raise OSError, at once also for a pipe, which may never open."""
-    with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC), "rb") as file:
+    with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK | os.O_NOCTTY)) as file:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
             raise OSError(errno.EINVAL, "not a regular file", path)
         return file.read(most)

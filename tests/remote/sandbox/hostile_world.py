@@ -286,7 +286,7 @@ async def run_hostile_lines(directory: Path, abi: int, cage: str, nth: int) -> d
         host.close()
         damage = world.damage(workspace=cage == "workspace")
         return {
-            "mechanism": host.cages().mechanism.name,
+            "mechanism": host.cages().mechanism,
             "abi": host.cages().abi,
             "lines": sum(map(len, lists.values())),
             "found": [*runner.found, *damage, *(f"left: {pid}" for pid in left)] if rules is not None else [],

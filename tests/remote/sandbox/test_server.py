@@ -25,7 +25,7 @@ from tests.support.machine.programs import shell_script, with_sources
 
 from ccb.remote.sandbox import cage_server as server_module
 from ccb.remote.sandbox.cage_rules import CageRules, read_only_rules
-from ccb.remote.sandbox.cage_server import CageMechanism, CageServer, CageUnavailable
+from ccb.remote.sandbox.cage_server import CageServer, CageUnavailable
 from ccb.remote.sandbox.running import RunningCommand
 from ccb.remote.system.host import Host
 from ccb.remote.system.process import Process, marked
@@ -160,7 +160,7 @@ async def test_a_host_without_any_cage_runs_nothing(tmp_path: Path) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sys, "executable", "/no/such/python")
         available = server.availability()
-        assert (available.mechanism, available.abi, available.workspace) == (CageMechanism.NONE, 0, False)
+        assert (available.mechanism, available.abi, available.workspace) == ("", 0, False)
         assert "/no/such/python" in available.why
         with pytest.raises(CageUnavailable, match="no read-only cage"):
             server.start(["touch", "a"], str(tmp_path), os.environ, rules)
@@ -285,13 +285,13 @@ async def test_the_zygote_ends_with_its_worker() -> None:
 import os, sys
 from ccb.remote.sandbox.cage_server import CageServer
 server = CageServer()
-print(server.availability().mechanism.name, server._zygote.pid, flush=True)
+print(server.availability().mechanism or "none", server._zygote.pid, flush=True)
 os.kill(os.getpid(), 9)
 """
     argv = [sys.executable, "-c", program]
     done = subprocess.run(argv, check=False, capture_output=True, text=True, timeout=60, env=with_sources())
     mechanism, pid = done.stdout.split()
-    assert mechanism in CageMechanism.__members__
+    assert mechanism in ("Landlock", "namespaces", "none")
     await until(lambda: not is_alive(int(pid)))
 
 
@@ -303,13 +303,13 @@ def test_the_zygote_starts_from_the_bundle(tmp_path: Path) -> None:
 {imports_from(bundle)}
 from ccb.remote.system.host import Host
 host = Host()
-print(host.cages().mechanism.name, host.cages().why, __import__("ccb").__spec__.origin)
+print(host.cages().mechanism, host.cages().why, __import__("ccb").__spec__.origin)
 host.close()
 """
     done = subprocess.run([sys.executable, "-I", "-S", "-c", program], capture_output=True, text=True, check=True)
     with contextlib.closing(CageServer()) as server:
         expected = server.availability()
-    assert done.stdout.strip() == f"{expected.mechanism.name} {expected.why} <ccb>/ccb/__init__.py"
+    assert done.stdout.strip() == f"{expected.mechanism} {expected.why} <ccb>/ccb/__init__.py".strip()
 
 
 def test_a_python_that_was_replaced_meanwhile_compiles_the_zygote_itself(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ import pytest
 from tests.remote.permissions.fuzz.ground import SHELLS, Ground
 from tests.remote.permissions.fuzz.rounds import caged_round, denied_round, judged_round
 
-from ccb.remote.sandbox.cage_server import CageMechanism, CageServer
+from ccb.remote.sandbox.cage_server import CageServer
 
 pytestmark = pytest.mark.slow
 
@@ -54,7 +54,7 @@ def test_what_rules_deny_is_not_read_where_all_else_is_allowed() -> None:
 def test_no_line_does_harm_in_the_cage_even_if_all_are_let_through() -> None:
     cages = CageServer()
     try:
-        if cages.availability().mechanism is CageMechanism.NONE:
+        if not cages.availability().mechanism:
             pytest.skip(cages.availability().why)
         with closing(Ground(cages)) as ground:
             assert ground.output(0, SHELLS[0], "cat a.txt; ls src") == b"xb.py\nls\nsame\n", "commands run in the cage"
