@@ -33,10 +33,6 @@ def _object(value: object) -> Json | None:
     return value if isinstance(value, dict) else None
 
 
-def _objects(value: object) -> tuple[Json, ...]:
-    return tuple(each for each in value if isinstance(each, dict)) if isinstance(value, list) else ()
-
-
 def _text(value: object) -> str:
     if not isinstance(value, str):
         return ""
@@ -44,17 +40,12 @@ def _text(value: object) -> str:
     return text if len(text) <= _MAX_TEXT else f"{text[:_MAX_TEXT]}… (cut)"
 
 
-def _as_it_is(value: object) -> object:
-    return value
-
-
 def _text_if_any(value: object) -> str | None:
     return _text(value) or None
 
 
 _OWN: dict[str, tuple[Callable[[Any], Any], tuple[str, ...]]] = {
-    "updatedToolOutput": (_as_it_is, (events.POST_TOOL_USE,)),
-    "updatedMCPToolOutput": (_as_it_is, (events.POST_TOOL_USE,)),
+    **dict.fromkeys(("updatedToolOutput", "updatedMCPToolOutput"), (lambda value: value, (events.POST_TOOL_USE,))),
     "initialUserMessage": (_text_if_any, (events.SESSION_START,)),
     "sessionTitle": (_text_if_any, ()),
     "worktreePath": (_text_if_any, ()),
@@ -173,6 +164,7 @@ def read_answer(event: str, answer: Json) -> HookOutcome:
     own = as_dict(answer.get("hookSpecificOutput"))
     nested = as_dict(own.get("decision"))  # of PermissionRequest
     words = [own.get("permissionDecision"), nested.get("behavior"), answer.get("decision")]
+    updates = nested.get("updatedPermissions")
     why = _misread(event, answer, own, words)
     if why:
         return failed(event, why)
@@ -186,7 +178,7 @@ def read_answer(event: str, answer: Json) -> HookOutcome:
         stops=answer.get("continue") is False,
         stop_reason=_text(answer.get("stopReason")),
         updated_input=_object((nested or own).get("updatedInput")),
-        updates=_objects(nested.get("updatedPermissions")),
+        updates=tuple(each for each in updates if isinstance(each, dict)) if isinstance(updates, list) else (),
         interrupt=nested.get("interrupt") is True,
         own={name: value for name, value in told.items() if value is not None},
         unknown=tuple(sorted(str(each)[:_MAX_NAME] for each in own.keys() - known)),

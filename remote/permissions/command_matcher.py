@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -18,6 +19,7 @@ from .paths import EVERYWHERE, PathPattern, may_name_one, protection, sensitive_
 from .read_targets import is_pathless, operands_read, resolve, shell_directories
 from .rules import Behavior, CommandPattern, Decision, Rule, RuleSet
 from .shell import risky_options
+from .shell.harmless_options import HARMLESS
 from .shell.read_only import is_null, is_read_only_command, reads_only, reads_only_together, runs_git
 from .shell.shell_parser import is_plain, parse
 from .shell.shell_words import Command, NotUnderstood, Word, canonical, is_harmless_assignment, splits_into_files
@@ -206,14 +208,14 @@ class _LinePolicy:
         reason = _no_rule(command)
         if inner is None:
             return _Problem(reason)
-        rule = rule_suggestions.command_rule(inner)
+        rule = _command_rule(inner)
         pattern = CommandPattern(rule.content or "") if rule else None
         if pattern and not pattern.is_exact:
             uncovered = self._uncovered(inner.words, pattern.words) or uncovered
         if not uncovered:
             return _Problem(reason, rule)
         reason = f"{reason} A rule with a wildcard does not cover {shortened(uncovered)}."
-        return _Problem(reason, rule_suggestions.exact_command_rule(inner))
+        return _Problem(reason, _exact_command_rule(inner))
 
     def _may_read(self, command: Command) -> bool:
         if self._trust is not Trust.LITERAL_COMMANDS:
@@ -278,7 +280,7 @@ class _LinePolicy:
                 read_targets.check_directories(command, words, self._places, self._bases or [])
             return problem
         except NotUnderstood as reason:
-            rule = rule_suggestions.command_rule(inner) if inner else None
+            rule = _command_rule(inner) if inner else None
             return _Problem(f"`{shortened(command.raw)}` may read outside the working directories: {reason}.", rule)
 
     def _file_problem(self, word: Word, writes: bool) -> _Problem | None:
@@ -323,7 +325,7 @@ class _LinePolicy:
                 if problem:
                     return problem
             elif not word.is_literal or word.text not in _CREATION_OPTIONS:
-                return _Problem(_no_rule(command), rule_suggestions.command_rule(command))
+                return _Problem(_no_rule(command), _command_rule(command))
         return None
 
 
@@ -340,6 +342,38 @@ def _texts_for_rules(command: Command, inner: Command | None) -> dict[str, tuple
 
 def _no_rule(command: Command) -> str:
     return f"No rule allows `{shortened(command.raw or canonical(command.words))}`."
+
+
+_TARGETS = {
+    "make": "test check lint build all format types unit",
+    "mvn": "test compile verify package",
+    "gradle": "test build check",
+}
+"""What can be allowed of programs that have a list of harmless options, and also run all that a project defines."""
+_WITH_SCRIPT = frozenset((("npm", "run"), ("yarn", "run"), ("pnpm", "run")))
+_PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9:_.-]*")
+
+
+def _command_rule(command: Command) -> Rule | None:
+    """Return the rule for one simple command. It never allows all uses of an interpreter, a shell, sudo or rm."""
+    name = command.name
+    if not command.assignments and name in HARMLESS and name not in _TARGETS:
+        return Rule(BASH.name, f"{name} *")
+    if not command.assignments and len(command.words) > 1 and command.words[1].is_literal:
+        second = command.words[1].text
+        if f"{name} {second}" in HARMLESS or second in _TARGETS.get(name, "").split():
+            if (name, second) not in _WITH_SCRIPT:
+                return Rule(BASH.name, f"{name} {second} *")
+            if len(command.words) > 2 and command.words[2].is_literal and _PLAIN.fullmatch(command.words[2].text):
+                return Rule(BASH.name, f"{name} {second} {command.words[2].text} *")
+    return _exact_command_rule(command)
+
+
+def _exact_command_rule(command: Command) -> Rule | None:
+    """Return the rule for exactly this simple command, if a rule can express that."""
+    if command.fed or not all(word.is_literal for word in command.words):
+        return None
+    return rule_suggestions.exact_rule(canonical(command.words) if command.redirects else command.raw)
 
 
 def _suggestions(problems: Sequence[_Problem], whole: Rule | None) -> list[Json]:

@@ -20,6 +20,7 @@ from . import rules as permission_rules
 from .matchers import AgentMatcher, Askable, DomainMatcher, PathMatcher, RuleMatcher, RuleState
 from .modes import ACCEPT_EDITS, BYPASS, DEFAULT, DONT_ASK, NO_CAGE, PLAN, Cages, Sandbox, check_mode, stricter
 from .paths import ROOT_MARK, PathPattern, PathScope, sensitive_patterns
+from .rule_suggestions import add_rules, exact_rule
 from .rules import Behavior, Decision, Rule, RuleSet, parse_rule, parse_rules
 
 if TYPE_CHECKING:
@@ -296,8 +297,6 @@ class PermissionEngine:
         ways: list[Json] = [{"type": "setMode", "mode": mode, "destination": "session"} for mode in modes]
         wanted = tool_input.get("allowedPrompts")
         if wanted:
-            from .rule_suggestions import add_rules, exact_rule
-
             ways += add_rules(list(filter(None, (exact_rule(str(each.get("prompt"))) for each in wanted))))
         return ways
 

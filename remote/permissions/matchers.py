@@ -1,4 +1,4 @@
-"""How rules apply to a call. `rule_suggestions` reads command lines, so it is imported when a suggestion is made."""
+"""How rules apply to a call."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from ..sandbox.cage_rules import CageRules
 from ..system.host import is_under
 from .modes import ACCEPT_EDITS, Sandbox
 from .paths import PathPattern, PathScope, is_sensitive, protection
+from .rule_suggestions import add_rules, file_rule, for_path
 from .rules import Behavior, Decision, Rule, RuleSet
 
 LEAVE_SANDBOX = "dangerouslyDisableSandbox"
@@ -90,8 +91,6 @@ class RuleMatcher:
             return Decision(Behavior.ALLOW, f"The rule {allowing} allows this.", "rule")
         if tool.traits.effect is Effect.NONE:
             return Decision(Behavior.ALLOW, f"{tool.name} changes nothing outside the session.")
-        from .rule_suggestions import add_rules
-
         return Decision(Behavior.ASK, f"No rule allows {tool.name}.", suggestions=add_rules([Rule(tool.name)]))
 
 
@@ -132,8 +131,6 @@ class PathMatcher(RuleMatcher):
                 return Decision(Behavior.ALLOW, f"The rule {rule} allows this.", "rule")
         if not is_secret:
             return self._decide_by_place(tool, real, state)
-        from .rule_suggestions import add_rules, file_rule
-
         exact = file_rule(EDIT.name if writes else READ.name, real) if shown == real else None
         updates = add_rules([exact] if exact else [])
         return Decision(Behavior.ASK, f"{shown} usually holds secrets.", "other", shown, updates)
@@ -147,8 +144,6 @@ class PathMatcher(RuleMatcher):
             return Decision(Behavior.ALLOW, "It is read in a working directory.", "workingDir")
         if inside and accepts:
             return Decision(Behavior.ALLOW, "Edits in the working directories are accepted.", "mode")
-        from .rule_suggestions import for_path
-
         # a rule cannot hold a name that is no plain text
         updates = for_path(writes, real, places, accepts) if inside or shown == real else []
         if not inside:
@@ -191,8 +186,6 @@ class DomainMatcher(RuleMatcher):
         for rule in state.rules.about(Behavior.ALLOW, tool.name):
             if rule.content is None or fnmatchcase(host, _domain(rule) or "\n"):
                 return Decision(Behavior.ALLOW, f"The rule {rule} allows this.", "rule")
-        from .rule_suggestions import add_rules
-
         updates = add_rules([Rule(tool.name, f"{_PREFIX}{host}")])
         return Decision(Behavior.ASK, f"{tool.name} reads a page of {host}.", suggestions=updates)
 

@@ -205,25 +205,20 @@ _HOME_PLACES = (
     *(".config/fish", ".config/git", ".config/systemd", ".config/autostart", ".config/ccb"),
     *(".local/bin", "bin", ".aws", ".kube", ".docker"),
 )
-_KERNEL_PLACES = ("/dev", "/proc", "/sys")
 
 
 def protection(real: str, home: str) -> str | None:
     """Return why writing the path always needs a person's approval, or None: it starts programs, holds keys or
     instructs agents, and so acts later, outside of any cage."""
-    why = why_protected(real)
+    places = [
+        *((_place(home, place), f"~/{place} starts programs") for place in _HOME_PLACES),
+        *((os.path.realpath(place), f"ccb's worker starts from {place}") for place in worker_directories()),
+        *((place, f"{place} is not made of files") for place in ("/dev", "/proc", "/sys")),
+    ]
+    found = (why for place, why in places if is_under(real.casefold(), place.casefold()))
+    why = why_protected(real) or next(found, None)
     if why:
         return why
-    name = real.casefold()
-    for place in _HOME_PLACES:
-        if is_under(name, os.path.realpath(os.path.join(home, place)).casefold()):
-            return f"~/{place} starts programs"
-    for place in worker_directories():
-        if is_under(name, os.path.realpath(place).casefold()):
-            return f"ccb's worker starts from {place}"
-    for place in _KERNEL_PLACES:
-        if is_under(name, place):
-            return f"{place} is not made of files"
     above, name = os.path.split(real)
     while name and not os.path.lexists(os.path.join(above, ".git")):  # a repository may hold its work trees
         there = [each for each in NAMES_IN_REPOSITORY if each == name or os.path.lexists(os.path.join(above, each))]
@@ -260,7 +255,11 @@ _MAY_NAME_ONE = re.compile(
 def is_sensitive(real: str, home: str) -> bool:
     if _is_named_so(os.path.basename(real)):
         return True
-    return any(is_under(real, os.path.realpath(os.path.join(home, place))) for place in _SENSITIVE_HOME_PLACES)
+    return any(is_under(real, _place(home, place)) for place in _SENSITIVE_HOME_PLACES)
+
+
+def _place(home: str, place: str) -> str:
+    return os.path.realpath(os.path.join(home, place))
 
 
 def is_too_wide(directory: str, home: str) -> bool:
@@ -269,7 +268,7 @@ def is_too_wide(directory: str, home: str) -> bool:
         return True
     if any(f"/{place}/" in f"{directory}/" for place in _SENSITIVE_HOME_PLACES):
         return True
-    if any(is_under(os.path.realpath(os.path.join(home, place)), directory) for place in _SENSITIVE_HOME_PLACES):
+    if any(is_under(_place(home, place), directory) for place in _SENSITIVE_HOME_PLACES):
         return True
     if any(is_under(directory, place) or is_under(place, directory) for place in _SYSTEM_PLACES):
         return True

@@ -11,20 +11,9 @@ from ccb.tunnel.wire.tool_traits import BASH, EDIT, READ
 
 from .paths import PathScope, is_too_wide
 from .rules import CommandPattern, Rule, parse_rule
-from .shell.harmless_options import HARMLESS
-from .shell.shell_words import Command, canonical
 
 _MAX_COMMAND = 500
 _MAX_RULES = 5
-
-_TARGETS = {
-    "make": "test check lint build all format types unit",
-    "mvn": "test compile verify package",
-    "gradle": "test build check",
-}
-"""What can be allowed of programs that have a list of harmless options, and also run all that a project defines."""
-_WITH_SCRIPT = frozenset((("npm", "run"), ("yarn", "run"), ("pnpm", "run")))
-_PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9:_.-]*")
 
 
 def add_rules(rules: Sequence[Rule]) -> list[Json]:
@@ -38,28 +27,6 @@ def add_rules(rules: Sequence[Rule]) -> list[Json]:
 
 def accept_edits() -> Json:
     return {"type": "setMode", "mode": "acceptEdits", "destination": "session"}
-
-
-def command_rule(command: Command) -> Rule | None:
-    """Return the rule for one simple command. It never allows all uses of an interpreter, a shell, sudo or rm."""
-    name = command.name
-    if not command.assignments and name in HARMLESS and name not in _TARGETS:
-        return Rule(BASH.name, f"{name} *")
-    if not command.assignments and len(command.words) > 1 and command.words[1].is_literal:
-        second = command.words[1].text
-        if f"{name} {second}" in HARMLESS or second in _TARGETS.get(name, "").split():
-            if (name, second) not in _WITH_SCRIPT:
-                return Rule(BASH.name, f"{name} {second} *")
-            if len(command.words) > 2 and command.words[2].is_literal and _PLAIN.fullmatch(command.words[2].text):
-                return Rule(BASH.name, f"{name} {second} {command.words[2].text} *")
-    return exact_command_rule(command)
-
-
-def exact_command_rule(command: Command) -> Rule | None:
-    """Return the rule for exactly this simple command, if a rule can express that."""
-    if command.fed or not all(word.is_literal for word in command.words):
-        return None
-    return exact_rule(canonical(command.words) if command.redirects else command.raw)
 
 
 def exact_rule(text: str) -> Rule | None:

@@ -19,8 +19,8 @@ from .rules import Behavior, CommandPattern, Rule, RuleSet
 from .shell.read_only import is_null, reads_only
 from .shell.risky_options import risk
 from .shell.shell_parser import parse
-from .shell.shell_words import Command, NotUnderstood, Word, canonical, names, splits_into_files
-from .shell.wrappers import effective, everything_behind, hides_commands, hides_lines, lines_inside, started_by
+from .shell.shell_words import Command, NotUnderstood, Word, canonical, decides_what_runs, names, splits_into_files
+from .shell.wrappers import effective, everything_behind, hides_lines, lines_inside, started_by
 
 _MAX_HEADS = 8
 _SEPARATORS = re.compile(r"[;&|\n(){}`<>]|\$\(|\b(?:if|then|else|elif|do|while|until|in|time|coproc)\b|(?<!\S)!(?!\S)")
@@ -133,7 +133,7 @@ def why_unseen(text: str, about: Set[str], places: PathScope, start: str, *, by_
         bases = shell_directories(commands, places, [start])
         if bases is None or not all(map(_shows_what_it_starts, commands)):
             return "it is not clear what it runs, or where"
-        if "commands" in about and any(map(hides_commands, commands)):
+        if "commands" in about and any(decides_what_runs(each) or hides_lines(each) for each in commands):
             return "the text does not show what it runs"
         for command in commands if "commands" in about and not by_rules else ():
             argument = risk(command.words) if command.words else None

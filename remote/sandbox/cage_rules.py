@@ -75,7 +75,7 @@ def found_outside(name: str, env: Mapping[str, str], tops: Sequence[str]) -> str
     import shutil
 
     places = [place for place in env.get("PATH", os.defpath).split(os.pathsep) if os.path.isabs(place)]
-    outside = [each for each in places if not f"{os.path.realpath(each)}/".startswith(tuple(f"{top}/" for top in tops))]
+    outside = [each for each in places if not any(_is_in(os.path.realpath(each), top) for top in tops)]
     return shutil.which(name, path=os.pathsep.join(outside))
 
 
@@ -325,8 +325,7 @@ def workspace_rules(tops: Sequence[str], environ: Mapping[str, str], home: str, 
 def holds_home(directories: Sequence[str], home: str) -> bool:
     """Return whether one of the directories holds the home directory, where too much acts outside of a cage later."""
     real = os.path.realpath(home) if os.path.isabs(home) else ""
-    tops = (os.path.realpath(each).rstrip("/") + "/" for each in directories)
-    return bool(real) and any(f"{real}/".startswith(top) for top in tops)
+    return any(_is_in(real, os.path.realpath(each)) for each in directories)
 
 
 def acts_later_at(directory: str, environ: Mapping[str, str], home: str) -> str:

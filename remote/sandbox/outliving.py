@@ -36,21 +36,14 @@ def set_aside(top: str, path: str) -> tuple[str, str]:
                 new = f"{kept}{SET_ASIDE}-{secrets.token_hex(4)}"
         try:
             os.rename(name, new, src_dir_fd=held, dst_dir_fd=held)
-        except PermissionError:
-            with writable(held):
+        except PermissionError:  # by the mode of the directory, if it is this user's own
+            mode, itself = stat.S_IMODE(os.fstat(held).st_mode), f"/proc/self/fd/{held}"
+            os.chmod(itself, mode | stat.S_IRWXU)
+            try:
                 os.rename(name, new, src_dir_fd=held, dst_dir_fd=held)
+            finally:
+                os.chmod(itself, mode)
         return path, new
-
-
-@contextlib.contextmanager
-def writable(directory: int) -> Iterator[None]:
-    """Let this user change an open directory of its own, whatever its mode was."""
-    path, mode = f"/proc/self/fd/{directory}", stat.S_IMODE(os.fstat(directory).st_mode)
-    os.chmod(path, mode | stat.S_IRWXU)
-    try:
-        yield
-    finally:
-        os.chmod(path, mode)
 
 
 @contextlib.contextmanager

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from .shell_parser import parse
-from .shell_words import ANY, KEYWORDS, PLAIN_NAME, Command, NotUnderstood, Word, decides_what_runs, literal, names
+from .shell_words import ANY, KEYWORDS, PLAIN_NAME, Command, NotUnderstood, Word, literal, names
 
 FOUND = Word("{}", "\1", dynamic=True)  # stands for a file that find has found, as an argument of its own
 _ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
@@ -235,11 +235,6 @@ _EVALUATED = re.compile(r"\[[^\[]*(?:\$[({]|`)|^-\w*C")
 """What builtins evaluate, though it is quoted: the index in the name of an element, and the callback of mapfile."""
 _OWN_INPUT = re.compile(r"(?:^|/)(?:dev|proc)/|(?:^|/)(?:stdin|[0-9]+)$")
 _NAMES_A_SHELL = re.compile(r"\b(?:[a-z]{0,4}sh|eval)\b")
-
-
-def hides_commands(command: Command) -> bool:
-    """Return whether the text does not show what is finally run, also because it sets a variable such as PATH."""
-    return decides_what_runs(command) or hides_lines(command)
 
 
 def hides_lines(command: Command) -> bool:

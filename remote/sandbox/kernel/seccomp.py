@@ -85,10 +85,7 @@ class Filter:
 
     def deny_other_sockets(self, families: tuple[int, ...]) -> None:
         """Deny sockets of other families, and pairs that could be connected elsewhere (of datagrams)."""
-        if families:
-            self.deny_unless("socket", 0, families)
-        else:
-            self.deny("socket")
+        self.deny_unless("socket", 0, families)
         kinds = [*_load(1, 0xF), (_EQUAL, 2, 0, _STREAM), (_EQUAL, 1, 0, _SEQPACKET)]
         self._block("socketpair", [*_load(0), (_EQUAL, 0, len(kinds), _AF_UNIX), *kinds, _DENY])
 
