@@ -159,8 +159,7 @@ class HookRunner:
             self._session.remind(key, f"{name} hook additional context: {said}")
 
     def use_callbacks(self, hooks: Sequence[Hook]) -> Sequence[str]:
-        """Use the callbacks of the driving program (`client_hooks`). Return those of its events that ccb does not
-        have."""
+        """Use the callbacks of the driving program (`client_hooks`). Return its events that ccb does not have."""
         self._callbacks = tuple(hooks)
         self._look_at_files()
         return sorted({hook.event for hook in hooks} - {*events.EVENTS})
@@ -187,8 +186,7 @@ class HookRunner:
     async def run(
         self, event: str, payload: Json, match: str = "", *, about: str = "", agent_id: str = MAIN_AGENT
     ) -> HookOutcome:
-        """Run the hooks of an event. `match` is what matchers are compared with, `about` the id of the tool call. Raise
-        NotKept."""
+        """Run the hooks of an event. `match` is for matchers, `about` the id of the tool call. Raise NotKept."""
         session = self._session
         hooks = [each for each in self.matching(event, match, agent_id) if self._is_due(each, match, payload)]
         if not hooks:
@@ -336,8 +334,7 @@ class HookRunner:
             _log.warning("the SessionEnd hooks were stopped: no end within %g s", _END_S)
 
     async def end(self, reason: str) -> None:
-        """Run the SessionEnd hooks if a turn ever began in this worker, and stop those beside the turns. Does not
-        raise."""
+        """Run the SessionEnd hooks if a turn ever began here, and stop those beside the turns. Does not raise."""
         if self._due is None:
             self._callbacks = ()
             try:

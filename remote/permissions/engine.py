@@ -1,5 +1,4 @@
-"""The decision on a call: deny rules, ask rules, plan mode, bypass, protected files, allow rules, acceptEdits,
-defaults."""
+"""The decision on a call: deny and ask rules, plan mode, bypass, protected files, allow rules, modes, defaults."""
 
 from __future__ import annotations
 

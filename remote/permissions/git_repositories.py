@@ -20,14 +20,9 @@ from .shell.shell_words import names
 class Setting:
     """One setting. `name` is its section and key in lower case; `value` is as written, None for a key alone."""
 
-    section: str
+    name: str
     subsection: str
-    key: str
     value: str | None
-
-    @property
-    def name(self) -> str:
-        return f"{self.section}.{self.key}"
 
 
 class UnsafeRepository(Exception):
@@ -52,7 +47,7 @@ def _settings(path: str, text: str) -> Iterator[Setting]:
         if header:
             section, subsection = header[1].lower(), header[2] or ""
         elif key and section:
-            yield Setting(section, subsection, key[1].lower(), None if key[2] is None else key[2].strip())
+            yield Setting(f"{section}.{key[1].lower()}", subsection, None if key[2] is None else key[2].strip())
         else:
             raise UnsafeRepository(f"{path} is unusual: a line is unusual")
 
@@ -97,13 +92,14 @@ _OFF = ("false", "no", "off", "0")
 
 def _names_program(setting: Setting) -> bool:
     """Return whether a setting may make a reading sub-command run a program. Paths are for the caller to judge."""
-    if setting.section == "alias":
-        return setting.key in GIT_READERS or setting.subsection in GIT_READERS
+    section, _, key = setting.name.partition(".")
+    if section == "alias":
+        return key in GIT_READERS or setting.subsection in GIT_READERS
     if setting.name == "core.fsmonitor":
         return (setting.value or "").lower() not in _OFF
     if setting.name in ("core.worktree", "core.hookspath") or setting.name in FILES:
         return False
-    return setting.section not in _ALL_KEYS and setting.key not in _KEYS.get(setting.section, ())
+    return section not in _ALL_KEYS and key not in _KEYS.get(section, ())
 
 
 _GITLINK = 0o160000

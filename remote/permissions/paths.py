@@ -17,8 +17,7 @@ from ..session_store.session_registry import worker_directories
 from ..system.host import is_under
 
 ROOT_MARK = "/./"
-"""Stands between a directory and the pattern that starts in it. Links below the directory do not lead an allow rule out
-of it."""
+"""Stands between a directory and a pattern that starts in it. No link below it leads an allow rule out of it."""
 
 EVERYWHERE = "//**"  # the pattern of a rule without one
 
@@ -173,8 +172,7 @@ def _regex(glob: str, strict: bool) -> re.Pattern[str]:
 
 
 def _decided(pieces: list[str]) -> list[str]:
-    """Return pieces that match the same texts in linear time: a wildcard with another one behind it ends where that
-    which stands between them first fits."""
+    """Return pieces that match the same in linear time: a wildcard ends where what is before the next one first fits."""
     found = list(pieces)
     for wild, part, ends in ((_IN_NAME, "[^/]", ("/", _DIRECTORIES)), (_DIRECTORIES, "[^/]+/", ())):
         other = 0

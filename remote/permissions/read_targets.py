@@ -40,8 +40,7 @@ def is_pathless(command: Command) -> bool:
 
 
 def operands_read(command: Command) -> list[Word]:
-    """Return the words that may name files to read, including `cd` targets and input redirections. Raise NotUnderstood
-    if the command may read others."""
+    """Return the words that may name files to read, also for `cd` and `<`. Raise NotUnderstood if others may be."""
     inputs = [redirect.target for redirect in command.redirects if not redirect.writes]
     inner = effective(command)
     if inner is None:
@@ -283,8 +282,7 @@ def _is_wild(part: str) -> bool:
 
 
 def matches(word: Word, places: PathScope, bases: Sequence[str]) -> list[str]:
-    """Return the real paths that a word with wildcards matches, for rules that deny; none for wildcards that reach too
-    deep, which are asked about."""
+    """Return the real paths that a word with wildcards matches, for rules that deny; deep ones are asked about."""
     if has_deep_wildcards(word):
         return []
     text = re.sub(r"\[\^", "[!", word.text)

@@ -38,8 +38,7 @@ def exact_rule(text: str) -> Rule | None:
 
 
 def directory_rule(tool: str, real: str, home: str) -> Rule | None:
-    """Return the rule for everything in a directory, or that of a file. Where that would be too wide, return the rule
-    for the file alone, or None."""
+    """Return the rule for all in a directory, or in that of a file; if it is too wide, for the file alone, or None."""
     directory = _directory(real)
     if not is_too_wide(directory, home):
         return file_rule(tool, directory, "/**")

@@ -82,8 +82,7 @@ class PathVanished(CageUnavailable):
 
 @dataclass(frozen=True)
 class Availability:
-    """Which cages this machine offers. `mechanism` is Landlock, namespaces or "", `abi` the version of Landlock (0:
-    none), `why` what keeps one away."""
+    """Which cages hold here, by Landlock (version `abi`), namespaces or "" (`mechanism`); `why` one does not."""
 
     mechanism: str
     abi: int

@@ -111,8 +111,7 @@ class _Held(NamedTuple):
 
 
 class LaterActors:
-    """What acts later in one directory. `known` was there before, or accepted; `named` is what git names, `held` what
-    is mounted."""
+    """What acts later in a directory: `known` before or accepted, `named` by git, `held` as a mount."""
 
     def __init__(self, top: str) -> None:
         self.top = top

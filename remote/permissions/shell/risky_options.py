@@ -209,8 +209,7 @@ _OPERANDS = {
     "tsc": r"@.*",
     "vim": r"\+(?!\d*$).*",
 }
-"""Words that are not covered, as regular expressions; also of the programs in _LIKE. Those of a sub-command hold
-instead of those of its program."""
+"""Words that are not covered, also of the programs in _LIKE. Those of a sub-command replace those of its program."""
 _LIKE = {
     "podman": "docker",
     "gawk": "awk",

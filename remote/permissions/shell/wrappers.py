@@ -63,8 +63,7 @@ _TRANSPARENT: dict[str, dict[str, int]] = {
 
 
 def effective(command: Command) -> Command | None:
-    """Return the command without its transparent wrappers, None if their arguments are not understood. `env` alone and
-    `command -v` start nothing."""
+    """Return the command without its transparent wrappers, None if that is unclear. `env` alone starts nothing."""
     words, assignments = command.words, command.assignments
     for _ in range(_MAX_WRAPPERS):
         name = words[0].text if words else ""

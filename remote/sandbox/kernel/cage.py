@@ -124,9 +124,9 @@ class Mounts:
         targets = [path]
         if recursive:
             with open("/proc/self/mountinfo", "rb") as file:
-                points = [line.split(b" ")[4] for line in file]
-            inside = path.rstrip(b"/") + b"/"
-            targets += [_unescaped(point) for point in points if _unescaped(point).startswith(inside)]
+                escaped = [line.split(b" ")[4] for line in file]
+            points = [point.decode("unicode_escape").encode("latin-1") for point in escaped]  # \040 is a blank
+            targets += [point for point in points if point.startswith(path.rstrip(b"/") + b"/")]
         for target in targets:
             old = os.statvfs(target).f_flag
             kept = sum(flag for bit, flag in _FLAGS_OF_STATVFS if old & bit)
@@ -147,12 +147,6 @@ class Mounts:
         except OSError as error:
             error.filename = "mount of %s" % os.fsdecode(target)
             raise
-
-
-def _unescaped(point: bytes) -> bytes:
-    for code, character in ((b"\\040", b" "), (b"\\011", b"\t"), (b"\\012", b"\n"), (b"\\134", b"\\")):
-        point = point.replace(code, character)
-    return point
 
 
 _NEWNS, _NEWUSER, _NEWNET = 0x00020000, 0x10000000, 0x40000000
@@ -233,13 +227,11 @@ def _on_the_way(request: CageRequest) -> list[bytes]:
 
 
 def _show_only(mounts: Mounts, request: CageRequest) -> None:
-    places: dict[bytes, tuple[bool, bool]] = {}  # path: may programs be run from it, may it be written
-    for paths, kind in ((request.read, (False, False)), (request.execute, (True, False))):
-        for path in paths:
-            places[os.path.realpath(path)] = kind
-    for path in (*request.write, request.temporary, b"/dev/null"):
-        if path:
-            places[os.path.realpath(path)] = (False, True)
+    # by path: may programs be run from it, may it be written
+    places = {os.path.realpath(path): (False, False) for path in request.read}
+    places.update((os.path.realpath(path), (True, False)) for path in request.execute)
+    written = filter(None, (*request.write, request.temporary, b"/dev/null"))
+    places.update((os.path.realpath(path), (False, True)) for path in written)
     opened = []
     for path in sorted(places):
         try:

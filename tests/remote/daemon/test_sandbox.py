@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import shlex
@@ -29,11 +30,8 @@ command_matcher.decide_line = lambda *_, **__: Decision(Behavior.ALLOW, "the par
 
 @pytest.fixture(scope="module")
 def offered() -> Availability:
-    server = CageServer()
-    try:
+    with contextlib.closing(CageServer()) as server:
         return server.availability()
-    finally:
-        server.close()
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -68,11 +69,8 @@ def _run(place: Path, user: str, abi: int, cage: str, nth: int = 1) -> dict[str,
 
 
 def _newest() -> Availability:
-    server = CageServer()
-    try:
+    with contextlib.closing(CageServer()) as server:
         return server.availability()
-    finally:
-        server.close()
 
 
 @pytest.mark.parametrize(("user", "abi", "nth"), [("plain", 99, 1), ("root", 99, 5), ("plain", 4, 6), ("plain", 1, 6)])
