@@ -172,7 +172,7 @@ def _regex(glob: str, strict: bool) -> re.Pattern[str]:
 
 
 def _decided(pieces: list[str]) -> list[str]:
-    """Return pieces that match the same in linear time: a wildcard ends where what is before the next one first fits."""
+    """Return pieces that match the same in linear time: a wildcard ends where what follows first fits."""
     found = list(pieces)
     for wild, part, ends in ((_IN_NAME, "[^/]", ("/", _DIRECTORIES)), (_DIRECTORIES, "[^/]+/", ())):
         other = 0
