@@ -70,20 +70,24 @@ class PermissionEngine:
         self._rules = RuleSet()
         self.relaunch(launch)
 
+    def _now(self) -> PermissionEngine:
+        """Return what decides at present: this, or for a sub-agent its limits of today."""
+        return self
+
     @property
     def mode(self) -> str:
-        return self._mode
+        return self._now()._mode
 
     @property
     def cage_in_force(self) -> str:
         """The cage, in words, that holds the commands that run without a question."""
-        if self._mode == BYPASS:
+        if self.mode == BYPASS:
             return f"{NO_CAGE}: permissions are bypassed"
-        return self._sandbox.in_force(self._places.roots)
+        return self._now()._sandbox.in_force(self.directories)
 
     @property
     def directories(self) -> tuple[str, ...]:
-        return self._places.roots
+        return self._now()._places.roots
 
     def set_mode(self, mode: str) -> None:
         """Raise ModeError if the mode cannot be chosen."""
@@ -183,11 +187,11 @@ class PermissionEngine:
 
     def left_out(self, tool_name: str) -> list[str]:
         """Return which files a search must leave out, as `PathPattern.expressions` does."""
-        rules = self._state(self._places.cwd).path_rules(tool_name)
-        patterns = [PathPattern(rule.content or "") for rule in rules]
-        if traits_of(tool_name).searches_content and not self._rules.whole_tool(Behavior.ALLOW, tool_name):
+        state = self._now()._state("")
+        patterns = [PathPattern(rule.content or "") for rule in state.path_rules(tool_name)]
+        if traits_of(tool_name).searches_content and not state.rules.whole_tool(Behavior.ALLOW, tool_name):
             patterns += map(PathPattern, sensitive_patterns())
-        return [expression for pattern in patterns for expression in pattern.expressions(self._places)]
+        return [expression for pattern in patterns for expression in pattern.expressions(state.places)]
 
     def apply(self, updates: Sequence[Mapping[str, Any]]) -> list[str]:
         """Apply permission updates in the public shape. Skip invalid ones, and return a text about each of these."""
@@ -369,24 +373,18 @@ class ChildPermissions(PermissionEngine):
         self._own_cwd = cwd
         self._memory = ""
 
-    @property
-    def mode(self) -> str:
-        return stricter(self._own_mode or self._parent.mode, self._parent.mode)
-
-    @property
-    def cage_in_force(self) -> str:
-        return self._limited().cage_in_force
-
-    @property
-    def directories(self) -> tuple[str, ...]:
-        return self._limited().directories
+    def _now(self) -> PermissionEngine:
+        engine = copy.copy(self._parent)
+        engine._mode = stricter(self._own_mode or engine._mode, engine._mode)
+        engine._memory = self._memory
+        if self._own_cwd:
+            engine._cwd = self._own_cwd
+            engine._places = PathScope.of(engine._cwd, engine._home, engine._places.roots[1:])
+        return engine
 
     def visible(self, tool_name: str) -> bool:
         writes = traits_of(tool_name).effect is Effect.WRITE
         return self._parent.visible(tool_name) and not (writes and self._read_only)
-
-    def left_out(self, tool_name: str) -> list[str]:
-        return self._limited().left_out(tool_name)
 
     def grant_for_turn(self, rules: Sequence[str]) -> None:
         """Change nothing: the rules of the turn are the main agent's."""
@@ -401,16 +399,6 @@ class ChildPermissions(PermissionEngine):
     def decide(
         self, tool: Askable, tool_input: Json, *, can_ask: bool = False, shell_cwd: str = "", granted: bool = False
     ) -> Decision:
-        limited = self._limited()
-        if self._read_only and not limited.only_reads(tool, tool_input):
+        if self._read_only and not self.only_reads(tool, tool_input):
             return Decision(Behavior.DENY, "This agent only reads, and the call may change something.", "mode")
-        return limited.decide(tool, tool_input, can_ask=can_ask, shell_cwd=shell_cwd, granted=granted)
-
-    def _limited(self) -> PermissionEngine:
-        engine = copy.copy(self._parent)
-        engine._mode = self.mode
-        engine._memory = self._memory
-        if self._own_cwd:
-            engine._cwd = self._own_cwd
-            engine._places = PathScope.of(engine._cwd, engine._home, engine._places.roots[1:])
-        return engine
+        return self._now().decide(tool, tool_input, can_ask=can_ask, shell_cwd=shell_cwd, granted=granted)

@@ -116,15 +116,13 @@ TABLES = {
     "dotnet": "-p --property -o --output -s --source --configfile --packages --artifacts-path --settings -l --logger"
     " --results-directory --test-adapter-path -d --diag --interactive+ -c= -f= -v= -r=",
     "pip": "--python --pre+ -i --index-url --pypi-url --extra-index-url -f --find-links -t --target --prefix --root"
-    " --src"
-    " -b --log --log-file --proxy --cert --client-cert --trusted-host --cache-dir -r@ --requirement@ -c@ --constraint@"
-    " -e@ --editable@ -C --config-settings --global-option --build-option --install-option --report --path@ --group@"
-    " --keyring-provider --editor -d@ --dest@ -w@ --wheel-dir@ @",
+    " --src -b --log --log-file --proxy --cert --client-cert --trusted-host --cache-dir -r@ --requirement@ -c@"
+    " --constraint@ -e@ --editable@ -C --config-settings --global-option --build-option --install-option --report"
+    " --path@ --group@ --keyring-provider --editor -d@ --dest@ -w@ --wheel-dir@ @",
     "uv": "--config-file --directory@ --project@ --index --default-index --index-url -i --extra-index-url --find-links"
-    " -f --python -p --cache-dir -w --with --with-editable --with-requirements --mirror --install-dir"
-    " --out-dir@ --env-file@ --config-setting -C --target"
-    " --prefix --script --keyring-provider --allow-insecure-host --build-constraint@ --constraint@ --override@ -o"
-    " --output-file --extra+",
+    " -f --python -p --cache-dir -w --with --with-editable --with-requirements --mirror --install-dir --out-dir@"
+    " --env-file@ --config-setting -C --target --prefix --script --keyring-provider --allow-insecure-host"
+    " --build-constraint@ --constraint@ --override@ -o --output-file --extra+",
     "poetry": "-C@ --directory@ -P@ --project@ --source",
     "bundle": "--gemfile@ --path@ --cache-path@ --shebang --binstubs --standalone@ --target-rbconfig --source",
     "composer": "-d@ --working-dir@ --repository --repository-url",
@@ -154,9 +152,8 @@ TABLES = {
     " --trace-ascii --stderr -n --netrc --netrc-file --netrc-optional -E --cert --key --cacert --capath --proxy -x"
     " --preproxy --socks* --resolve --connect-to --unix-socket --abstract-unix-socket --interface --dns-* --engine"
     " --egd-file --random-file --libcurl --hsts --alt-svc --etag-save --etag-compare -Q --quote --prequote --postquote"
-    " --variable --url-query --expand-* --doh-url --proto-default --ech --ssl-sessions --proxy1.0"
-    " -P --ftp-port -H= -X= -A= -e= -m= -u= -y= -Y= -C= -r= -z= -t= -U="
-    " -w= -d=",
+    " --variable --url-query --expand-* --doh-url --proto-default --ech --ssl-sessions --proxy1.0 -P --ftp-port -H="
+    " -X= -A= -e= -m= -u= -y= -Y= -C= -r= -z= -t= -U= -w= -d=",
     "wget": "-O --output-document -o --output-file -a --append-output -P --directory-prefix -i --input-file --post-file"
     " --body-file --use-askpass --config -e --execute --load-cookies --save-cookies --certificate --private-key"
     " --ca-certificate --ca-directory --hsts-file --warc-* --rejected-log --egd-file --random-file --crl-file"
@@ -165,8 +162,7 @@ TABLES = {
     "tar": "-I --use-compress-program --to-command -F --info-script --new-volume-script --checkpoint-action"
     " --rsh-command --rmt-command -C@ --directory@ -P! --absolute-names! -T --files-from -g --listed-incremental"
     " --index-file -X@ --exclude-from@ --volno-file --to-stdout+ --exclude+ --file@ --list+ --one-top-level@"
-    " --keep-directory-symlink"
-    " --checkpoint+",
+    " --keep-directory-symlink --checkpoint+",
     "zip": "-T --test -TT --unzip-command -b --temp-path -O --output-file --log-file-path -lf",
     "unzip": "-d@",
     "sort": "-o --output --compress-program -T --temporary-directory --files0-from --random-source@ -k= -t= -S=",
