@@ -69,28 +69,24 @@ class CommandMatcher(RuleMatcher):
         elif whole:
             decision = Decision(Behavior.ALLOW, f"The rule {whole} allows this.", "rule")
         else:
-            decision = self._decide_by_rules(tool, tool_input, state)
-        if cage is not None or whole:
-            decision = self.question_about_deny_rules(tool, tool_input, state) or decision
-        if decision.behavior is not Behavior.ALLOW or whole:
-            return decision
-        if not may_name_one(command) or _allows_exactly(state.rules, command):
+            decision = _decide_by_rules(command, state, leaves=_leaves_sandbox(tool_input))
+        by_rules, exactly = cage is None and whole is None, _allows_exactly(state.rules, command)
+        if decision.behavior is Behavior.ALLOW and not (by_rules and exactly):
+            decision = self.question_about_deny_rules(tool, tool_input, state, by_rules=by_rules) or decision
+        if decision.behavior is not Behavior.ALLOW or whole or exactly or not may_name_one(command):
             return decision
         pattern = _sensitive_target(command, state)
-        if not pattern:
-            return decision
-        return _ask(f"It names a file that usually holds secrets ({pattern}).", rule_suggestions.exact_rule(command))
+        reason = f"It names a file that usually holds secrets ({pattern})."
+        return _ask(reason, rule_suggestions.exact_rule(command)) if pattern else decision
 
-    def _decide_by_rules(self, tool: Askable, tool_input: Json, state: RuleState) -> Decision:
-        command, leaves = _command(tool_input), _leaves_sandbox(tool_input)
-        decision = None if leaves else _decide_caged(command, state)
-        if decision is None:
-            decision = decide_line(command, state, state.accepts_edits, state.sandbox.trust_without_cage)
-        if leaves and decision.behavior is Behavior.ALLOW and is_read_only_command(command):  # only rules let it out
-            return Decision(Behavior.ASK, "It asks to run without the sandbox.", "other")
-        if decision.behavior is not Behavior.ALLOW or _allows_exactly(state.rules, command):
-            return decision
-        return self.question_about_deny_rules(tool, tool_input, state, by_rules=True) or decision
+
+def _decide_by_rules(command: str, state: RuleState, leaves: bool) -> Decision:
+    decision = None if leaves else _decide_caged(command, state)
+    if decision is None:
+        decision = decide_line(command, state, state.accepts_edits, state.sandbox.trust_without_cage)
+    if leaves and decision.behavior is Behavior.ALLOW and is_read_only_command(command):  # only rules let it out
+        return Decision(Behavior.ASK, "It asks to run without the sandbox.", "other")
+    return decision
 
 
 def _decide_caged(command: str, state: RuleState) -> Decision | None:
@@ -128,10 +124,9 @@ def _allows_exactly(rules: RuleSet, command: str) -> bool:
 
 def _sensitive_target(command: str, state: RuleState) -> str:
     rules = RuleSet()
-    for tool in (READ, EDIT):
-        rules.add("", Behavior.ASK, [Rule(tool.name, pattern) for pattern in sensitive_patterns()])
+    rules.add("", Behavior.ASK, [Rule(tool.name, each) for tool in (READ, EDIT) for each in sensitive_patterns()])
     found = forbidding_rule(command, rules, Behavior.ASK, state.places, state.start)
-    return found.content or "" if found is not None else ""
+    return (found and found.content) or ""
 
 
 def _leaves_sandbox(tool_input: Json) -> bool:

@@ -29,7 +29,7 @@ def set_aside(top: str, path: str) -> tuple[str, str]:
         path = os.path.join(path, REPOSITORY_HEAD)
     directory, name = os.path.split(path)
     kept = os.fsencode(name)[: _LONGEST_NAME - len(SET_ASIDE) - 9].decode("utf-8", "ignore") or "kept"
-    with _opened(top, os.path.relpath(directory, top)) as held:
+    with held_below(top, os.path.relpath(directory, top)) as held:
         new = f"{kept}{SET_ASIDE}"
         with contextlib.suppress(FileNotFoundError):
             while os.stat(new, dir_fd=held, follow_symlinks=False):  # no command knows which name comes next
@@ -47,12 +47,19 @@ def set_aside(top: str, path: str) -> tuple[str, str]:
 
 
 @contextlib.contextmanager
-def _opened(top: str, inner: str) -> Iterator[int]:
-    flags = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-    file = os.open(top, flags)
+def held_below(top: str, inner: str, *, make: bool = False, any_kind: bool = False) -> Iterator[int]:
+    """Hold open what is at a path below a directory, on the way to which no link is followed. `make` directories that
+    are missing. `any_kind`: it may be something else than a directory, as a link."""
+    flags = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
+    file = os.open(top, flags | os.O_DIRECTORY)
     try:
-        for part in inner.split("/") if inner != "." else ():
-            entered = os.open(part, flags, dir_fd=file)
+        parts = [part for part in inner.split("/") if part not in ("", ".")]
+        for number, part in enumerate(parts, 1):
+            if make:
+                with contextlib.suppress(FileExistsError):
+                    os.mkdir(part, dir_fd=file)
+            kind = 0 if any_kind and number == len(parts) else os.O_DIRECTORY
+            entered = os.open(part, flags | kind, dir_fd=file)
             os.close(file)
             file = entered
         yield file

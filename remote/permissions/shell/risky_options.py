@@ -91,7 +91,6 @@ _DOCKER = """-v --volume --volumes-from --mount --privileged! --device --device-
     --env-file@ --env+ --label+ --user+ --label-file@ --cidfile --iidfile --metadata-file -o --output --secret --ssh
     --build-context --builder --allow --cache-to --cache-from --push -f@ --file@ --project-directory@"""
 _AWK = "-f --file -E --exec -i --include -l --load -o --pretty-print -d --dump-variables -p --profile -D -W -v= -F="
-_APT = "-o --option -c --config-file"
 
 TABLES = {
     "nox": "-f@ --noxfile@ --default-venv-backend -db -fb --force-python -P --extra-python --report",
@@ -126,8 +125,7 @@ TABLES = {
     "poetry": "-C@ --directory@ -P@ --project@ --source",
     "bundle": "--gemfile@ --path@ --cache-path@ --shebang --binstubs --standalone@ --target-rbconfig --source",
     "composer": "-d@ --working-dir@ --repository --repository-url",
-    "apt": _APT,
-    "apt-get": _APT,
+    **dict.fromkeys(("apt", "apt-get"), "-o --option -c --config-file"),
     # Services and other hosts.
     "docker": _DOCKER,
     "podman": f"{_DOCKER} --hooks-dir --conmon --init-path --module --root --rootfs --authfile --url",
@@ -208,14 +206,9 @@ _OPERANDS = {
 """Words that are not covered, also of the programs in _LIKE. Those of a sub-command replace those of its program."""
 _LIKE = {
     "podman": "docker",
-    "gawk": "awk",
-    "mawk": "awk",
-    "nawk": "awk",
-    "yarn": "npm",
-    "pnpm": "npm",
-    "bun": "npm",
-    "vi": "vim",
-    "nvim": "vim",
+    **dict.fromkeys(("gawk", "mawk", "nawk"), "awk"),
+    **dict.fromkeys(("yarn", "pnpm", "bun"), "npm"),
+    **dict.fromkeys(("vi", "nvim"), "vim"),
 }
 
 _FINE = {

@@ -54,10 +54,8 @@ _TRANSPARENT: dict[str, dict[str, int]] = {
     "timeout": {"-k": 1, "-s": 1, "--foreground": 0, "--preserve-status": 0, "-v": 0},
     "nice": {"-n": 1},
     "stdbuf": {"-oL": 0, "-o0": 0, "-eL": 0, "-e0": 0, "-i0": 0},
-    "nohup": {},
     "time": {"-p": 0},
-    "command": {},
-    "env": {},
+    **{name: {} for name in ("nohup", "command", "env")},
 }
 """Wrappers that only run another command, with their known options and the number of values each option takes."""
 

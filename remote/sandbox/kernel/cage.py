@@ -64,9 +64,8 @@ _NOATIME, _NODIRATIME, _RELATIME = 1024, 2048, 1 << 21
 _DETACH = 2
 _HERE, _RECURSIVE, _EMPTY_PATH, _NO_FOLLOW = -100, 0x8000, 0x1000, 0x100
 _CLONE, _FROM_EMPTY_PATH = 1, 4
-_FLAGS_OF_STATVFS = (
-    *((1, _RDONLY), (2, _NOSUID), (4, _NODEV), (8, _NOEXEC), (1024, _NOATIME), (2048, _NODIRATIME), (4096, _RELATIME)),
-)
+_OF_STATVFS = _RDONLY | _NOSUID | _NODEV | _NOEXEC | _NOATIME | _NODIRATIME  # the same there
+_STATVFS_RELATIME = 4096
 
 
 class Mounts:
@@ -129,7 +128,7 @@ class Mounts:
             targets += [point for point in points if point.startswith(path.rstrip(b"/") + b"/")]
         for target in targets:
             old = os.statvfs(target).f_flag
-            kept = sum(flag for bit, flag in _FLAGS_OF_STATVFS if old & bit)
+            kept = old & _OF_STATVFS | (_RELATIME if old & _STATVFS_RELATIME else 0)
             self._mount(b"none", target, b"", _REMOUNT | _BIND | flags | kept)
 
     def become_root(self, path: bytes) -> None:
