@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.frames import Json
-from ccb.tunnel.wire.tool_traits import BASH, EDIT, GREP, READ
+from ccb.tunnel.wire.tool_traits import BASH, EDIT, GREP, READ, ToolTraits
 
 from ..sandbox.cage_rules import CageRules
 from . import read_targets, rule_suggestions
@@ -33,10 +33,10 @@ _CREATION_OPTIONS = ("-p", "--parents", "-v", "-c", "-a", "--")  # of mkdir and 
 class CommandMatcher(RuleMatcher):
     """Rules with a command pattern, such as `Bash(git *)`, for a tool whose input is a shell command."""
 
-    def matching_rule(self, behavior: Behavior, tool: Askable, tool_input: Json, state: RuleState) -> Rule | None:
+    def matching_rule(self, behavior: Behavior, traits: ToolTraits, tool_input: Json, state: RuleState) -> Rule | None:
         return forbidding_rule(_command(tool_input), state.rules, behavior, state.places, state.start)
 
-    def question_in_any_mode(self, tool: Askable, tool_input: Json, state: RuleState) -> Decision | None:
+    def question_in_any_mode(self, traits: ToolTraits, tool_input: Json, state: RuleState) -> Decision | None:
         rule = swept_rule(_command(tool_input), state.path_rules(READ.name), state.places, state.start)
         if rule is None:
             return None
@@ -44,9 +44,9 @@ class CommandMatcher(RuleMatcher):
         return Decision(Behavior.ASK, reason, "rule")
 
     def question_about_deny_rules(
-        self, tool: Askable, tool_input: Json, state: RuleState, *, by_rules: bool = False
+        self, traits: ToolTraits, tool_input: Json, state: RuleState, *, by_rules: bool = False
     ) -> Decision | None:
-        kinds, command = {"commands": tool.name, "reads": READ.name, "writes": EDIT.name}, _command(tool_input)
+        kinds, command = {"commands": traits.name, "reads": READ.name, "writes": EDIT.name}, _command(tool_input)
         about = {kind for kind, name in kinds.items() if state.rules.contents(Behavior.DENY, name)}
         why = why_unseen(command, about, state.places, state.start, by_rules=by_rules) if about else ""
         reason = f"Deny rules could not be checked against the command: {why}."
@@ -60,9 +60,9 @@ class CommandMatcher(RuleMatcher):
             return None
         return state.sandbox.workspace_cage(state.places.roots)
 
-    def decide(self, tool: Askable, tool_input: Json, state: RuleState) -> Decision:
+    def decide(self, traits: ToolTraits, tool_input: Json, state: RuleState) -> Decision:
         command = _command(tool_input)
-        whole = state.rules.whole_tool(Behavior.ALLOW, tool.name)
+        whole = state.rules.whole_tool(Behavior.ALLOW, traits.name)
         cage = None if state.mode == PLAN else self.cage_if_granted(tool_input, state)
         if cage is not None:
             decision = Decision(Behavior.ALLOW, "It runs in the workspace cage.", "mode", cage=cage)
@@ -72,7 +72,7 @@ class CommandMatcher(RuleMatcher):
             decision = _decide_by_rules(command, state, leaves=_leaves_sandbox(tool_input))
         by_rules, exactly = cage is None and whole is None, _allows_exactly(state.rules, command)
         if decision.behavior is Behavior.ALLOW and not (by_rules and exactly):
-            decision = self.question_about_deny_rules(tool, tool_input, state, by_rules=by_rules) or decision
+            decision = self.question_about_deny_rules(traits, tool_input, state, by_rules=by_rules) or decision
         if decision.behavior is not Behavior.ALLOW or whole or exactly or not may_name_one(command):
             return decision
         pattern = _sensitive_target(command, state)

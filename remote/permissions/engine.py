@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Callable
 
 from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.frames import Json
-from ccb.tunnel.wire.tool_traits import Effect, RuleKind, ToolTraits, View, traits_of
+from ccb.tunnel.wire.tool_traits import Effect, RuleKind, View, traits_of
 
 from ..settings.worker_settings import MANAGED, OF_PROJECT, SOURCES, Sourced, WorkerSettings
 from . import rules as permission_rules
@@ -157,14 +157,14 @@ class PermissionEngine:
 
     def covers(self, rule: str, tool_name: str, tool_input: Json) -> bool:
         """Return whether a rule is about a call, in doubt True."""
-        asked, rules = NamedTool(tool_name), RuleSet()
+        traits, rules = traits_of(tool_name), RuleSet()
         try:
             rules.add("", Behavior.DENY, [parse_rule(rule)])
-            matcher, state = _matcher(asked.traits.rules), replace(self._state(self._places.cwd), rules=rules)
+            matcher, state = _matcher(traits.rules), replace(self._state(self._places.cwd), rules=rules)
             if rules.whole_tool(Behavior.DENY, tool_name) or not rules.about(Behavior.DENY, tool_name):
                 return bool(rules.about(Behavior.DENY, tool_name))
-            found = matcher.matching_rule(Behavior.DENY, asked, tool_input, state)
-            return bool(found or matcher.question_about_deny_rules(asked, tool_input, state))
+            found = matcher.matching_rule(Behavior.DENY, traits, tool_input, state)
+            return bool(found or matcher.question_about_deny_rules(traits, tool_input, state))
         except (ValueError, TypeError):  # an input that the matcher cannot read
             return True
 
@@ -244,7 +244,7 @@ class PermissionEngine:
             state = self._state(os.path.realpath(shell_cwd) if shell_cwd else self._places.cwd)
             if state.sandbox.opens_workspace(self.directories):
                 # commands that run beside the call may change where its path leads
-                state = replace(state, pinned=matcher.real_path(tool, tool_input, self._places))
+                state = replace(state, pinned=matcher.real_path(tool.traits, tool_input, self._places))
             judged = replace(state, mode=BYPASS) if granted else state
             decision = replace(self._decide(matcher, tool, tool_input, can_ask, judged), pinned=state.pinned)
             if granted and decision.behavior is Behavior.ALLOW and self._mode != BYPASS:
@@ -255,7 +255,7 @@ class PermissionEngine:
                 return _denied_without_question(decision)
             return replace(decision, cage=matcher.cage_if_granted(tool_input, state))
         except Exception as error:  # any failure of a check leads to a question
-            log.exception("permission check of %s failed", tool.name)
+            log.exception("permission check of %s failed", tool.traits.name)
             failed = Decision(Behavior.ASK, f"The permission check failed ({type(error).__name__}: {error}).")
             return _denied_without_question(failed) if self._mode == DONT_ASK else failed
 
@@ -266,23 +266,24 @@ class PermissionEngine:
             return False
 
     def _decide(self, matcher: RuleMatcher, tool: Askable, given: Json, can_ask: bool, state: RuleState) -> Decision:
+        traits = tool.traits
         for behavior, verb, end in (
             (Behavior.DENY, "denies", "is denied"),
             (Behavior.ASK, "wants a question before", "asks"),
         ):
-            rule = self._rules.whole_tool(behavior, tool.name)
-            rule = rule or matcher.matching_rule(behavior, tool, given, state)
+            rule = self._rules.whole_tool(behavior, traits.name)
+            rule = rule or matcher.matching_rule(behavior, traits, given, state)
             if rule:
-                broken = f"{rule.broken}. Until that is corrected, every use of {tool.name} {end}."
+                broken = f"{rule.broken}. Until that is corrected, every use of {traits.name} {end}."
                 return Decision(behavior, broken if rule.broken else f"The rule {rule} {verb} this.", "rule")
-        if tool.traits.asks:
-            ways = self._ways_out_of_plan(given) if tool.traits.view is View.PLAN else []
+        if traits.asks:
+            ways = self._ways_out_of_plan(given) if traits.view is View.PLAN else []
             return Decision(Behavior.ASK, "", suggestions=ways)
         above, name = os.path.split(self._plan_file)
         plan = os.path.join(os.path.realpath(above), name)  # a link in its place is not the plan
-        if name and matcher.real_path(tool, given, self._places) == plan:
+        if name and matcher.real_path(traits, given, self._places) == plan:
             return Decision(Behavior.ALLOW, "It is the plan of this session.")
-        question = matcher.question_in_any_mode(tool, given, state)
+        question = matcher.question_in_any_mode(traits, given, state)
         if question:
             return question
         if self._mode == PLAN and not matcher.only_reads(tool, given):
@@ -290,9 +291,9 @@ class PermissionEngine:
                 return Decision(Behavior.ASK, "Plan mode: this call would change something.", "mode")
             return Decision(Behavior.DENY, _PLAN_DENIAL, "mode")
         if state.mode == BYPASS:
-            question = matcher.question_about_deny_rules(tool, given, state)
+            question = matcher.question_about_deny_rules(traits, given, state)
             return question or Decision(Behavior.ALLOW, "Permissions are bypassed.", "mode")
-        return matcher.decide(tool, given, state)
+        return matcher.decide(traits, given, state)
 
     def _ways_out_of_plan(self, tool_input: Json) -> list[Json]:
         """Return the modes that the person may choose with a plan, and the rule for the commands that it asks for."""
@@ -305,21 +306,6 @@ class PermissionEngine:
 
     def _state(self, start: str) -> RuleState:
         return RuleState(self._rules, self._places, self._mode, start, self._sandbox, memory=self._memory)
-
-
-@dataclass(frozen=True)
-class NamedTool:
-    """A tool of which only the name is known, and perhaps that it reads."""
-
-    name: str
-    reads: bool = False
-
-    @property
-    def traits(self) -> ToolTraits:
-        return traits_of(self.name)
-
-    def is_read_only(self, tool_input: Json) -> bool:
-        return self.reads
 
 
 def read_rule(given: Sourced) -> Rule:

@@ -127,7 +127,7 @@ class LaterActors:
         self.named: set[str] = set()
         self.held: dict[str, _Held] = {}
         self._directories: dict[str, _Directory] = {}
-        self._settings = GitSettings()
+        self._settings: dict[str, _Settings] = {}
 
     def accept(self, found: set[str]) -> None:
         """Take what is there now for known, of which `found` acts later for sure."""
@@ -181,9 +181,9 @@ class LaterActors:
         named: set[str] = set()
         for path in found:
             if os.path.basename(path) == ".git":
-                named.update(self._settings.named_by(repository_way(path)[-1], os.path.dirname(path), ask))
+                named.update(named_by(repository_way(path)[-1], os.path.dirname(path), ask, self._settings))
             elif os.path.isdir(path) and not acts_later(os.path.basename(path)):
-                named.update(self._settings.named_by(path, path, ask))
+                named.update(named_by(path, path, ask, self._settings))
         return {path for path in named if is_below(path, tops)}
 
     def linked(self) -> _Links:
@@ -355,23 +355,18 @@ _Settings = tuple[dict[str, Optional[_State]], dict[str, bool]]
 """The files that git has read, with their states, and what it has said: is this a path for sure, or only if there?"""
 
 
-class GitSettings:
-    """Asks git for the settings of repositories, again when a file of theirs has changed."""
-
-    def __init__(self) -> None:
-        self._kept: dict[str, _Settings] = {}
-
-    def named_by(self, repository: str, worktree: str, ask: Ask) -> list[str]:
-        """Return the paths that act through this repository, by its configuration, the person's and hooks."""
-        if not os.path.lexists(f"{repository}/HEAD"):
-            return []  # git takes it for no repository
-        states, named = self._kept.get(worktree, ({}, {}))
-        if not states or states != _states(states):
-            states, named = self._kept[worktree] = _asked(repository, worktree, ask)
-        found = [path for path, is_path in named.items() if is_path or os.path.isfile(path)]
-        # the links that hooks are or lead over, and what stands at their ends
-        found += (step for link in _links_in(f"{repository}/hooks", 1) for step in way(link))
-        return [path for path in dict.fromkeys(found) if not path.startswith(f"{repository}/")]  # that is protected
+def named_by(repository: str, worktree: str, ask: Ask, kept: dict[str, _Settings]) -> list[str]:
+    """Return the paths that act through this repository, by its configuration, the person's and hooks. Git is asked
+    again when a file has changed that it has read for what is `kept` of each work tree."""
+    if not os.path.lexists(f"{repository}/HEAD"):
+        return []  # git takes it for no repository
+    states, named = kept.get(worktree, ({}, {}))
+    if not states or states != _states(states):
+        states, named = kept[worktree] = _asked(repository, worktree, ask)
+    found = [path for path, is_path in named.items() if is_path or os.path.isfile(path)]
+    # the links that hooks are or lead over, and what stands at their ends
+    found += (step for link in _links_in(f"{repository}/hooks", 1) for step in way(link))
+    return [path for path in dict.fromkeys(found) if not path.startswith(f"{repository}/")]  # that is protected
 
 
 def _asked(repository: str, worktree: str, ask: Ask) -> _Settings:
