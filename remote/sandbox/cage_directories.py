@@ -27,34 +27,31 @@ class Placeholders:
 
     def __init__(self) -> None:
         self._held: set[str] = set()
-        self._locks: list[int] = []
 
     @property
     def held(self) -> Set[str]:
         """The directories that are there because of this or another session; a file may have taken the place of one."""
         return {path for path in self._held if _is_placeholder(path)}
 
-    def make(self, paths: Sequence[str]) -> list[str]:
-        """Make what this user could. Return the paths that exist now. `started` must follow. Raise OSError."""
-        for path in paths:
-            for _ in range(_MAX_TRIES):  # another session may be about to remove it
-                if not os.path.lexists(path) and os.access(os.path.dirname(path), os.W_OK):
-                    with contextlib.suppress(FileExistsError):
-                        os.mkdir(path, 0o700)
-                        os.chmod(path, _MODE)
-                if not _is_placeholder(path):
-                    break
-                lock = _locked(path, fcntl.LOCK_SH)
-                if lock >= 0:
-                    self._locks.append(lock)
-                    self._held.add(path)
-                    break
-                time.sleep(_PAUSE_S)
-        return [path for path in paths if os.path.lexists(path)]
-
-    def started(self) -> None:
-        while self._locks:
-            os.close(self._locks.pop())
+    @contextlib.contextmanager
+    def made(self, paths: Sequence[str]) -> Iterator[list[str]]:
+        """Make what this user could, and keep it until the context ends. Return the paths that exist. Raise OSError."""
+        with contextlib.ExitStack() as locks:
+            for path in paths:
+                for _ in range(_MAX_TRIES):  # another session may be about to remove it
+                    if not os.path.lexists(path) and os.access(os.path.dirname(path), os.W_OK):
+                        with contextlib.suppress(FileExistsError):
+                            os.mkdir(path, 0o700)
+                            os.chmod(path, _MODE)
+                    if not _is_placeholder(path):
+                        break
+                    lock = _locked(path, fcntl.LOCK_SH)
+                    if lock >= 0:
+                        locks.callback(os.close, lock)
+                        self._held.add(path)
+                        break
+                    time.sleep(_PAUSE_S)
+            yield [path for path in paths if os.path.lexists(path)]
 
     def sweep(self) -> None:
         """Remove the directories that no living process needs. One that something has filled stays."""
@@ -77,15 +74,15 @@ def remove_unneeded(paths: Iterable[str]) -> None:
 @contextlib.contextmanager
 def unneeded(paths: Iterable[str]) -> Iterator[list[str]]:
     """Return which of the paths are placeholders that no process needs, until the context ends."""
-    locks = {path: _locked(path, fcntl.LOCK_EX) for path in paths if _is_placeholder(path)}
-    try:
-        free = [path for path, lock in locks.items() if lock >= 0]
+    with contextlib.ExitStack() as locks:
+        free = []
+        for path in filter(_is_placeholder, paths):
+            lock = _locked(path, fcntl.LOCK_EX)
+            if lock >= 0:
+                locks.callback(os.close, lock)
+                free.append(path)
         mounted = mounted_anywhere() if free else set()
         yield [path for path in free if path not in mounted]
-    finally:
-        for lock in locks.values():
-            if lock >= 0:
-                os.close(lock)
 
 
 def _locked(path: str, how: int, needs_lock: bool = False) -> int:

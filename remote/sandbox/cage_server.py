@@ -242,14 +242,12 @@ class CageServer:
             paths, linked = self._guard.begin(rules.write, alone, ask, rules.protected)
         except TooLarge as error:
             raise CageUnavailable(f"there is no workspace cage here: {error}") from None
-        try:
-            protected = tuple(self._placeholders.make([*paths, *rules.protected]))
-            child = self._start_caged(request, redirect, replace(rules, protected=protected, linked=tuple(linked)))
-            self._unchecked.add(child)
-            self._living.add(child)
-            return child
-        finally:
-            self._placeholders.started()
+        with self._placeholders.made([*paths, *rules.protected]) as protected:
+            own = replace(rules, protected=tuple(protected), linked=tuple(linked))
+            child = self._start_caged(request, redirect, own)
+        self._unchecked.add(child)
+        self._living.add(child)
+        return child
 
     def _lives(self) -> bool:
         """Return whether anything of such a command lives, by its supervisor or by the mark among its mounts."""
