@@ -114,18 +114,15 @@ def read_output(event: str, code: int, stdout: str, stderr: str, *, whole: bool 
     read = read_printed(text)
     if code != 0:
         denies = could_not_decide(code, beside) or names_refusal(f"{text}\n{beside}")
-        return _ended_badly(event, code, _text(stderr or stdout), denies or (event in _STRICT and read.has_broken_json))
+        first = _text(stderr or stdout).partition("\n")[0]
+        why = f"exit code {code}: {first}" if first else f"exit code {code}"
+        refuses = denies or (event in _STRICT and read.has_broken_json)
+        return failed(event, why) if refuses else HookOutcome(errors=(why,))
     outcome = merged([read_answer(event, each) for each in read.answers])
     if outcome.errors or outcome.blocked:
         return outcome
     why = _unread(event, read, (text, beside), outcome, whole)
     return merged([outcome, failed(event, why)]) if why else _with_text(event, outcome, read.rest)
-
-
-def _ended_badly(event: str, code: int, said: str, refuses: bool) -> HookOutcome:
-    first = said.partition("\n")[0]
-    why = f"exit code {code}: {first}" if first else f"exit code {code}"
-    return failed(event, why) if refuses else HookOutcome(errors=(why,))
 
 
 def _unread(
