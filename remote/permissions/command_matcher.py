@@ -97,7 +97,7 @@ def _decide_caged(command: str, state: RuleState) -> Decision | None:
     readable = state.rules.only(Behavior.ALLOW, READ.name)
     if decide_line(command, replace(state, rules=readable), edits=False).behavior is Behavior.ALLOW:
         patterns = [PathPattern(rule.content or "") for rule in readable.contents(Behavior.ALLOW, READ.name)]
-        opened = [path for pattern in patterns for path in pattern.opened(places) if path != "/"]
+        opened = [path for pattern in patterns for path, _ in pattern.anchored(places) if path != "/"]
         opened = ["/"] if readable.whole_tool(Behavior.ALLOW, READ.name) else opened
         cage = sandbox.cages.read_only(places.roots, opened)
         return Decision(Behavior.ALLOW, "It only reads, in the read-only cage.", cage=cage) if cage else None

@@ -71,7 +71,7 @@ class PathPattern:
 
     def allows(self, real: str, places: PathScope) -> bool:
         """Return whether an allow rule covers the real path. A wildcard at the end does not reach into directories."""
-        return any(_matches(base, glob, real, strict=True) for base, glob in _anchored(self.text, places, wide=False))
+        return any(_matches(base, glob, real, strict=True) for base, glob in self.anchored(places))
 
     def opens(self, real: str, places: PathScope, is_secret: bool) -> bool:
         """Return whether an allow rule covers the path. One that covers whatever is in the home directory is about none
@@ -85,50 +85,43 @@ class PathPattern:
         """Return whether a deny rule covers the path. The path as given and the real path count, letter case is
         ignored, and everything below a match is covered too."""
         names = {expand(path, base or places.cwd, places.home), places.real(path, base)}
-        anchored = _anchored(self.text, places, wide=True)
+        anchored = self.anchored(places, wide=True)
         return any(_matches(root, glob, name, strict=False) for root, glob in anchored for name in names)
 
     def expressions(self, places: PathScope) -> list[str]:
         """Return regular expressions (for fullmatch) of the absolute paths, in lower case, that `forbids` forbids."""
         found: list[str] = []
-        for root, glob in _anchored(self.text, places, wide=True):
+        for root, glob in self.anchored(places, wide=True):
             base = re.escape(root.casefold().rstrip("/"))
             found.append(f"{base}/(?:{_regex(glob.casefold(), strict=False).pattern})" if glob else f"{base}(?:/.*)?")
         return list(dict.fromkeys(found))
 
-    def opened(self, places: PathScope) -> list[str]:
-        return [base for base, _ in _anchored(self.text, places, wide=False)]
-
-    def starts(self, places: PathScope) -> list[tuple[str, bool]]:
-        """Return where to search for what the pattern forbids, each with whether it is forbidden as a whole."""
-        return [(root, not glob) for root, glob in _anchored(self.text, places, wide=True)]
-
-
-def _anchored(text: str, places: PathScope, wide: bool) -> list[tuple[str, str]]:
-    """Return the pattern as (real directory, pattern below it). The literal head is resolved like any path, but a link
-    in the project does not extend a relative allow rule to files outside the project."""
-    within = ""  # where a link does not lead out of
-    if text.startswith("//"):
-        root, has_mark, glob = text[2:].partition(ROOT_MARK)
-        within = os.path.realpath("/" + root) if has_mark else ""
-        starts = [(within, "/" + glob) if has_mark else ("/", text[2:])]
-    elif text == "~" or text.startswith("~/"):
-        starts = [(places.home, text[2:] or "**")]
-    else:
-        within = "" if text.startswith("..") else places.cwd
-        starts = [(places.cwd, text[2:] if text.startswith("./") else text)]
-        if wide and text.startswith("/"):
-            starts.append(("/", text[1:]))
-    found: list[tuple[str, str]] = []
-    for start, glob in starts:
-        head, tail = _split_literal_head(glob)
-        real = os.path.realpath(os.path.join(start, head))
-        if wide:
-            found.append((os.path.normpath(os.path.join(start, head)), tail))
-        elif within and not is_under(real, within):
-            continue
-        found.append((real, tail))
-    return found
+    def anchored(self, places: PathScope, *, wide: bool = False) -> list[tuple[str, str]]:
+        """Return the pattern as (real directory, pattern below it, "" for all of it). The literal head is resolved like
+        any path, but a link in the project does not extend a relative allow rule to files outside the project. `wide`:
+        as rules that deny take it."""
+        text, within = self.text, ""  # where a link does not lead out of
+        if text.startswith("//"):
+            root, has_mark, glob = text[2:].partition(ROOT_MARK)
+            within = os.path.realpath("/" + root) if has_mark else ""
+            starts = [(within, "/" + glob) if has_mark else ("/", text[2:])]
+        elif text == "~" or text.startswith("~/"):
+            starts = [(places.home, text[2:] or "**")]
+        else:
+            within = "" if text.startswith("..") else places.cwd
+            starts = [(places.cwd, text[2:] if text.startswith("./") else text)]
+            if wide and text.startswith("/"):
+                starts.append(("/", text[1:]))
+        found: list[tuple[str, str]] = []
+        for start, glob in starts:
+            head, tail = _split_literal_head(glob)
+            real = os.path.realpath(os.path.join(start, head))
+            if wide:
+                found.append((os.path.normpath(os.path.join(start, head)), tail))
+            elif within and not is_under(real, within):
+                continue
+            found.append((real, tail))
+        return found
 
 
 def _split_literal_head(glob: str) -> tuple[str, str]:

@@ -247,11 +247,11 @@ def _reads_through(command: Command) -> bool:
 
 def _holds(root: str, pattern: PathPattern, places: PathScope, deadline: float) -> bool:
     below = root.casefold()
-    for start, is_whole in pattern.starts(places):
+    for start, glob in pattern.anchored(places, wide=True):
         if is_under(start.casefold(), below):
-            if os.path.lexists(start) and (is_whole or _finds(start, pattern, places, deadline)):
+            if os.path.lexists(start) and (not glob or _finds(start, pattern, places, deadline)):
                 return True
-        elif is_under(below, start.casefold()) and not is_whole and _finds(root, pattern, places, deadline):
+        elif is_under(below, start.casefold()) and glob and _finds(root, pattern, places, deadline):
             return True
     return False
 

@@ -73,14 +73,11 @@ class Mounts:
 
     def __init__(self, kernel: Kernel) -> None:
         self._kernel = kernel
-        self._mount(b"none", b"/", b"", _REC | _PRIVATE)  # keeps every further change from other namespaces
+        self.mount(b"none", b"/", b"", _REC | _PRIVATE)  # keeps every further change from other namespaces
 
     def mount_new(self, kind: bytes, target: bytes, data: bytes) -> None:
         if os.path.isdir(target):
-            self._mount(kind, target, kind, _NOSUID | _NOEXEC | (_NODEV if kind == b"tmpfs" else 0), data)
-
-    def bind(self, source: bytes, target: bytes) -> None:
-        self._mount(source, target, b"", _BIND | _REC)
+            self.mount(kind, target, kind, _NOSUID | _NOEXEC | (_NODEV if kind == b"tmpfs" else 0), data)
 
     def copy(self, path: bytes, read_only: bool = False) -> int:
         """Return a descriptor of a copy of the mounts at a path, which nobody sees yet. A link is shown itself."""
@@ -129,7 +126,7 @@ class Mounts:
         for target in targets:
             old = os.statvfs(target).f_flag
             kept = old & _OF_STATVFS | (_RELATIME if old & _STATVFS_RELATIME else 0)
-            self._mount(b"none", target, b"", _REMOUNT | _BIND | flags | kept)
+            self.mount(b"none", target, b"", _REMOUNT | _BIND | flags | kept)
 
     def become_root(self, path: bytes) -> None:
         os.chdir(path)
@@ -138,7 +135,7 @@ class Mounts:
         self._kernel.call("umount2", ctypes.addressof(here), _DETACH)
         os.chdir("/")
 
-    def _mount(self, source: bytes, target: bytes, kind: bytes, flags: int, data: bytes = b"") -> None:
+    def mount(self, source: bytes, target: bytes, kind: bytes, flags: int, data: bytes = b"") -> None:
         texts = [ctypes.create_string_buffer(each) for each in (source, target, kind, data)]
         addresses = [ctypes.addressof(each) for each in texts]
         try:
@@ -249,7 +246,7 @@ def _show_only(mounts: Mounts, request: CageRequest) -> None:
             if not is_directory:
                 os.close(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
         try:
-            mounts.bind(b"/proc/self/fd/%d" % file, target)
+            mounts.mount(b"/proc/self/fd/%d" % file, target, b"", _BIND | _REC)
         except FileNotFoundError:
             continue  # another process has replaced the file since it was opened, as adding a user does
         finally:
