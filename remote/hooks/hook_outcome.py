@@ -33,6 +33,10 @@ def _object(value: object) -> Json | None:
     return value if isinstance(value, dict) else None
 
 
+def _objects(value: object) -> tuple[Json, ...]:
+    return tuple(each for each in value if isinstance(each, dict)) if isinstance(value, list) else ()
+
+
 def _text(value: object) -> str:
     if not isinstance(value, str):
         return ""
@@ -114,15 +118,18 @@ def read_output(event: str, code: int, stdout: str, stderr: str, *, whole: bool 
     read = read_printed(text)
     if code != 0:
         denies = could_not_decide(code, beside) or names_refusal(f"{text}\n{beside}")
-        first = _text(stderr or stdout).partition("\n")[0]
-        why = f"exit code {code}: {first}" if first else f"exit code {code}"
-        refuses = denies or (event in _STRICT and read.has_broken_json)
-        return failed(event, why) if refuses else HookOutcome(errors=(why,))
+        return _ended_badly(event, code, _text(stderr or stdout), denies or (event in _STRICT and read.has_broken_json))
     outcome = merged([read_answer(event, each) for each in read.answers])
     if outcome.errors or outcome.blocked:
         return outcome
     why = _unread(event, read, (text, beside), outcome, whole)
     return merged([outcome, failed(event, why)]) if why else _with_text(event, outcome, read.rest)
+
+
+def _ended_badly(event: str, code: int, said: str, refuses: bool) -> HookOutcome:
+    first = said.partition("\n")[0]
+    why = f"exit code {code}: {first}" if first else f"exit code {code}"
+    return failed(event, why) if refuses else HookOutcome(errors=(why,))
 
 
 def _unread(
@@ -161,7 +168,7 @@ def read_answer(event: str, answer: Json) -> HookOutcome:
     own = as_dict(answer.get("hookSpecificOutput"))
     nested = as_dict(own.get("decision"))  # of PermissionRequest
     words = [own.get("permissionDecision"), nested.get("behavior"), answer.get("decision")]
-    updates = nested.get("updatedPermissions")
+
     why = _misread(event, answer, own, words)
     if why:
         return failed(event, why)
@@ -175,7 +182,7 @@ def read_answer(event: str, answer: Json) -> HookOutcome:
         stops=answer.get("continue") is False,
         stop_reason=_text(answer.get("stopReason")),
         updated_input=_object((nested or own).get("updatedInput")),
-        updates=tuple(each for each in updates if isinstance(each, dict)) if isinstance(updates, list) else (),
+        updates=_objects(nested.get("updatedPermissions")),
         interrupt=nested.get("interrupt") is True,
         own={name: value for name, value in told.items() if value is not None},
         unknown=tuple(sorted(str(each)[:_MAX_NAME] for each in own.keys() - known)),

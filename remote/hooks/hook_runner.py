@@ -119,7 +119,8 @@ class HookRunner:
         self._turn = turn
         self.problems = []
         hooks = read_hooks(sources, self.problems.append, turn.names)
-        self._configured = tuple(each for each in hooks if (each.event, each.source) != (events.NOTIFICATION, "user"))
+        left_out = events.NOTIFICATION, "user"
+        self._configured = tuple(each for each in hooks if (each.event, each.layer.source) != left_out)
         self._look_at_files()
         return [text for text in self.problems if self._is_news(text)]
 
@@ -203,8 +204,7 @@ class HookRunner:
         waited = [hook for hook in hooks if not hook.beside]
         if not waited:
             return NOTHING
-        sets_variables = event in events.SETS_VARIABLES and any(hook.kind == "command" for hook in waited)
-        env_file = make_env_file(session.directory) if sets_variables and session.directory else ""
+        env_file = self._env_file(event, waited)
         running = {asyncio.ensure_future(self._one(hook, match, whole, about, env_file)): hook for hook in waited}
         outcome = await self._together(running, env_file, agent_id)
         if "watchPaths" in outcome.own:
@@ -218,6 +218,11 @@ class HookRunner:
             return False
         given = payload.get("tool_input") or {}
         return not hook.condition or self._session.permissions.covers(hook.condition, name, given)
+
+    def _env_file(self, event: str, hooks: Iterable[Hook]) -> str:
+        """Return a new file for the variables that commands set, "" where none may be set."""
+        wanted = event in events.SETS_VARIABLES and any(hook.kind == "command" for hook in hooks)
+        return make_env_file(self._session.directory) if wanted and self._session.directory else ""
 
     async def _together(self, tasks: Mapping[asyncio.Task[HookOutcome], Hook], file: str, agent_id: str) -> HookOutcome:
         try:

@@ -71,6 +71,9 @@ _GOES_ON = (None, "continue")
 _SHAPE = 'an entry is {"matcher": "…", "hooks": [{"type": "command", "command": "…", "timeout": seconds}]}'
 
 
+CLIENT = Layer("client", "", {})
+
+
 @dataclass(frozen=True)
 class Hook:
     """One hook of an event. `what` is the command of the shell, the address that gets the event (`kind` is `http`) with
@@ -84,8 +87,7 @@ class Hook:
     kind: str = "command"
     what: str = ""
     timeout_s: float = COMMAND_TIMEOUT_S
-    source: str = ""
-    path: str = ""
+    layer: Layer = CLIENT
     must_decide: bool = False
     headers: Mapping[str, str] = field(default_factory=dict)
     variables: tuple[str, ...] = ()
@@ -142,7 +144,7 @@ def read_hooks(
             report(f"{where}: {read}" + ("; until that is corrected, it refuses" if gates else ""))
             if gates:
                 known = "" if _matcher_problem(matcher, event) else str(matcher or "")
-                found.append(Hook(event, known, source=layer.source, path=layer.path, broken=f"{where}: {read}"))
+                found.append(Hook(event, known, layer=layer, broken=f"{where}: {read}"))
             if full:
                 return tuple(found)
     return tuple(found)
@@ -161,7 +163,7 @@ def client_hooks(value: object) -> tuple[Hook, ...]:
                 raise ValueError(f"hooks.{event}: {wrong}")
             seconds = float(str(timeout)) if _is_positive(timeout) else CALLBACK_TIMEOUT_S
             must_decide = entry.get("onFailure") not in _GOES_ON
-            hook = Hook(event, matcher or "", "callback", "", seconds, "client", must_decide=must_decide)
+            hook = Hook(event, matcher or "", "callback", "", seconds, must_decide=must_decide)
             found += [replace(hook, what=str(each)) for each in ids]
     return tuple(found[:_MAX_HOOKS])
 
@@ -199,31 +201,39 @@ def _read(event: str, matcher: object, hook: Json, layer: Layer, names: ModelNam
     """Return the hook, or what is wrong with it."""
     kind, condition = hook.get("type", "command"), hook.get("if")
     timeout = hook.get("timeout", PROMPT_TIMEOUT_S if kind == "prompt" else COMMAND_TIMEOUT_S)
+    what = hook.get(_TARGETS.get(str(kind), ""))
     wrong = _matcher_problem(matcher, event) or (condition and _condition_problem(event, condition))
+    wrong = wrong or _problem_of_kind(kind, what, timeout, hook, names)
     if wrong:
         return str(wrong)
-    if kind == "agent":
-        return "hooks of the type agent do not run in ccb: use a prompt or a command"
-    key = _TARGETS.get(str(kind), "")
-    what = hook.get(key)
-    if not key or not isinstance(what, str) or not what or not _is_positive(timeout):
-        return _SHAPE
-    headers = hook.get("headers", {}) if kind == "http" else {}
-    variables, model = hook.get("allowedEnvVars", []) if kind == "http" else [], str(hook.get("model") or "")
-    if not isinstance(headers, dict) or not isinstance(variables, list):
-        return "`headers` is an object and `allowedEnvVars` a list"
-    if kind == "prompt" and model and not names.may_be(model):
-        return "`model` is no name of a model"
+    headers, variables = (hook.get("headers", {}), hook.get("allowedEnvVars", [])) if kind == "http" else ({}, [])
     return Hook(
-        *(event, str(matcher or ""), str(kind), what, float(timeout), layer.source, layer.path),
+        event,
+        str(matcher or ""),
+        str(kind),
+        what,
+        float(timeout),
+        layer,
         headers=dict(zip(map(str, headers), map(str, headers.values()))),
         variables=tuple(map(str, variables)),
-        model=model,
+        model=str(hook.get("model") or ""),
         condition=str(condition or ""),
         beside=hook.get("async") is True,
         once=hook.get("once") is True,
         status=" ".join(str(hook.get("statusMessage") or "").split())[:_MAX_STATUS],
     )
+
+
+def _problem_of_kind(kind: object, what: object, timeout: object, hook: Json, names: ModelNames) -> str:
+    if kind == "agent":
+        return "hooks of the type agent do not run in ccb: use a prompt or a command"
+    if str(kind) not in _TARGETS or not isinstance(what, str) or not what or not _is_positive(timeout):
+        return _SHAPE
+    are_read = isinstance(hook.get("headers", {}), dict) and isinstance(hook.get("allowedEnvVars", []), list)
+    if kind == "http" and not are_read:
+        return "`headers` is an object and `allowedEnvVars` a list"
+    model = str(hook.get("model") or "")
+    return "`model` is no name of a model" if kind == "prompt" and model and not names.may_be(model) else ""
 
 
 def _condition_problem(event: str, condition: object) -> str:

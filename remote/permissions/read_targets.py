@@ -68,10 +68,8 @@ def _operands_of_find(command: Command) -> list[Word]:
     if started is None:
         raise NotUnderstood(_STARTS_UNCLEAR)
     reads = [not is_pathless(part) for part in started]
-    for inner in map(effective, itertools.compress(started, reads)):
-        if inner is None or started_by(inner) != []:
-            raise NotUnderstood(_STARTS_UNCLEAR)
-        found += _operands(inner.name, [_AS_FOUND if word == FOUND else word for word in inner.words[1:]])
+    for part in itertools.compress(started, reads):
+        found += _operands_of_started(part)
     if any(reads):
         try:
             check_plain_files(texts[start:], reads)
@@ -80,6 +78,13 @@ def _operands_of_find(command: Command) -> list[Word]:
         if "-H" in texts:
             raise NotUnderstood(_HANDS_LINKS)
     return found
+
+
+def _operands_of_started(command: Command) -> list[Word]:
+    inner = effective(command)
+    if inner is None or started_by(inner) != []:
+        raise NotUnderstood(_STARTS_UNCLEAR)
+    return _operands(inner.name, [_AS_FOUND if word == FOUND else word for word in inner.words[1:]])
 
 
 def _refuse_hidden_reads(name: str, words: Sequence[Word]) -> None:

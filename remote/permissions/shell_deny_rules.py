@@ -141,14 +141,8 @@ def why_unseen(text: str, about: Set[str], places: PathScope, start: str, *, by_
                 return f"{shortened(argument)} may run another program"
         for command in commands:
             _check_files(command, commands, places, bases, about)
-            if about != {"commands"} and hides_lines(command):
-                return "the text does not show what it runs"
-            for line in lines_inside(command) if about != {"commands"} else ():
-                inside = shell_directories(line, places, bases)
-                if inside is None:
-                    return "it is not clear where it runs"
-                for part in line:
-                    _check_files(part, line, places, inside, about)
+            if about != {"commands"}:
+                _check_lines_inside(command, places, bases, about)
     except NotUnderstood as reason:
         return str(reason)
     return ""
@@ -158,6 +152,17 @@ def _shows_what_it_starts(command: Command) -> bool:
     inner = effective(command)
     started = None if inner is None else started_by(inner)
     return started is not None and None not in map(effective, started)
+
+
+def _check_lines_inside(command: Command, places: PathScope, bases: Sequence[str], about: Set[str]) -> None:
+    if hides_lines(command):
+        raise NotUnderstood("the text does not show what it runs")
+    for line in lines_inside(command):
+        inside = shell_directories(line, places, bases)
+        if inside is None:
+            raise NotUnderstood("it is not clear where it runs")
+        for part in line:
+            _check_files(part, line, places, inside, about)
 
 
 def _check_files(

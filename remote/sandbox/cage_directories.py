@@ -104,11 +104,10 @@ def _locked(path: str, how: int, needs_lock: bool = False) -> int:
 
 
 def _is_placeholder(path: str) -> bool:
-    try:
+    with contextlib.suppress(OSError):
         info = os.lstat(path)
-    except OSError:
-        return False
-    return stat.S_ISDIR(info.st_mode) and stat.S_IMODE(info.st_mode) == _MODE and info.st_uid == os.geteuid()
+        return stat.S_ISDIR(info.st_mode) and stat.S_IMODE(info.st_mode) == _MODE and info.st_uid == os.geteuid()
+    return False
 
 
 def mounted_anywhere() -> set[str]:

@@ -41,9 +41,7 @@ def stopped(output: str, code: int, rules: CageRules, cwd: str = "", command: st
     for line in output.splitlines():
         if code and not rules.network and any(each in line for each in _NETWORK):
             return f"stopped by the sandbox: network: {_shown(line)}"
-        if line.strip() in command or (not code and command and not _may_come_from(command, line)):
-            continue
-        words = next((each for each in (*_FILES, *_CALLS, *_NODE) if each in line), "")
+        words = _error_words(line, code, command)
         if words and _is_of_cage(line.strip(), words, rules, cwd) in (True, None if code else True):
             linked = words != _FILES[0] and any(_is_linked(cwd, name) for name in _names(line.strip(), words))
             return f"stopped by the sandbox: {_shown(line)}{_LINKED if linked else ''}"
@@ -59,6 +57,12 @@ def _is_linked(cwd: str, name: str) -> bool:
         with os.scandir(path) as entries:
             return any(each.is_file() and each.stat().st_nlink > 1 for each in itertools.islice(entries, _MAX_ENTRIES))
     return False
+
+
+def _error_words(line: str, code: int, command: str) -> str:
+    if line.strip() in command or (not code and command and not _may_come_from(command, line)):
+        return ""
+    return next((each for each in (*_FILES, *_CALLS, *_NODE) if each in line), "")
 
 
 def _may_come_from(command: str, line: str) -> bool:
