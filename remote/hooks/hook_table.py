@@ -201,7 +201,7 @@ def _read(event: str, matcher: object, hook: Json, layer: Layer, names: ModelNam
     """Return the hook, or what is wrong with it."""
     kind, condition = hook.get("type", "command"), hook.get("if")
     timeout = hook.get("timeout", PROMPT_TIMEOUT_S if kind == "prompt" else COMMAND_TIMEOUT_S)
-    what = hook.get(_TARGETS.get(str(kind), ""))
+    what: Any = hook.get(_TARGETS.get(str(kind), ""))
     wrong = _matcher_problem(matcher, event) or (condition and _condition_problem(event, condition))
     wrong = wrong or _problem_of_kind(kind, what, timeout, hook, names)
     if wrong:

@@ -98,14 +98,6 @@ class Filter:
             self._block("ioctl", [*_load(1, 0xFF00), (_EQUAL, 0, len(rest), letter << 8), *rest])
         self.deny_if("ioctl", 1, requests)
 
-    def deny_truncation_by_readers(self) -> None:
-        """Deny what empties a file that is only read, which Landlock sees from ABI 3 on if asked to."""
-        self.deny("truncate", error=_EACCES)
-        self.deny("openat2", error=_ENOSYS)
-        both = _O_TRUNC | _O_ACCMODE
-        for name, argument in (("open", 1), ("openat", 2)):
-            self.deny_if(name, argument, (_O_TRUNC, both), both)
-
     def code(self) -> bytes:
         return b"".join(struct.pack("=HBBI", *step) for step in [*self._code, _ALLOWED])
 
@@ -134,7 +126,7 @@ def filter_code(machine: str, abi: int, workspace: bool) -> bytes:
     other parts limit, and change modes, but give no file a set-id bit, which would act outside of the cage later."""
     made = Filter(machine)
     made.deny(*_NEVER.split())
-    made.deny("clone3", error=_ENOSYS)
+    made.deny("clone3", "openat2", error=_ENOSYS)
     made.deny_bits("clone", 0, _NAMESPACES_AND_PARENT)
     for name in _OF_OTHERS.split():
         made.deny_unless(name, 0, (0,))
@@ -147,14 +139,15 @@ def filter_code(machine: str, abi: int, workspace: bool) -> bytes:
         made.deny(*_SIGNALS)
         made.deny_unless("kill", 0, (0,))
         made.deny_if("fcntl", 1, (_F_SETOWN, _F_SETSIG, _F_SETOWN_EX))
-    if abi < 3 or not workspace:
-        made.deny_truncation_by_readers()
+    if abi < 3 or not workspace:  # what empties a file that is only read: Landlock sees it from then on if asked to
+        made.deny("truncate", error=_EACCES)
+        for name, argument in (("open", 1), ("openat", 2)):
+            made.deny_if(name, argument, (_O_TRUNC, _O_TRUNC | _O_ACCMODE), _O_TRUNC | _O_ACCMODE)
     if not workspace:
         made.deny_other_sockets(())
         made.deny(*_ATTRIBUTES.split())
         return made.code()
     made.deny_other_sockets((_AF_INET, _AF_INET6, _AF_NETLINK))
-    made.deny("openat2", error=_ENOSYS)
     for name, argument in (*_MODES, *_CHANGED_MODES):
         made.deny_bits(name, argument, _SET_ID_BITS)
     return made.code()
