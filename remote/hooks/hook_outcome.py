@@ -98,8 +98,7 @@ class HookOutcome:
         return self.reason or self.stop_reason or "no reason given"
 
 
-NOTHING = HookOutcome()
-"""The outcome of an event without hooks."""
+NOTHING = HookOutcome()  # of an event without hooks
 
 
 def failed(event: str, why: str) -> HookOutcome:

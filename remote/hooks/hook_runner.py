@@ -80,8 +80,7 @@ _MAX_TOLD = 100  # warnings about hooks and their answers
 _EVERY_S = 1.0  # between two looks at the files that are watched
 _MAX_FILES = 100
 
-State = Optional[tuple[int, int, int]]
-"""The time, size and inode of a file, None without one."""
+State = Optional[tuple[int, int, int]]  # the time, size and inode of a file
 
 
 class HookRunner:
@@ -90,10 +89,8 @@ class HookRunner:
     else `resume`. `ran` are the keys of the hooks that have run and run only once."""
 
     def __init__(self, session: HookContext, setup: str = "", source: str = "startup", ran: Iterable[str] = ()) -> None:
-        self.variables: dict[str, str] = {}
-        """What SessionStart hooks have set for the commands of the session."""
-        self.problems: list[str] = []
-        """What is wrong with the configured hooks, in words."""
+        self.variables: dict[str, str] = {}  # what hooks have set for the commands of the session
+        self.problems: list[str] = []  # what is wrong with the configured hooks
         self._session = session
         self._due: tuple[str, str] | None = setup, source  # until the SessionStart hooks of this worker run
         self._ran = set(ran)

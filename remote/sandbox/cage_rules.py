@@ -75,7 +75,7 @@ def found_outside(name: str, env: Mapping[str, str], tops: Sequence[str]) -> str
     import shutil
 
     places = [place for place in env.get("PATH", os.defpath).split(os.pathsep) if os.path.isabs(place)]
-    outside = [each for each in places if not any(_is_in(os.path.realpath(each), top) for top in tops)]
+    outside = [each for each in places if not f"{os.path.realpath(each)}/".startswith(tuple(f"{top}/" for top in tops))]
     return shutil.which(name, path=os.pathsep.join(outside))
 
 
