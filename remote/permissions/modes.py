@@ -80,11 +80,7 @@ def repository_around(directory: str, home: str) -> list[str]:
 def _named_in(paths: Iterable[str], home: str) -> list[str]:
     found = []
     for path in paths:
-        try:
-            text = os.fsdecode(read_regular(path, _MAX_CONFIGURATION))
-        except OSError:
-            continue
-        for name in _NAMES_A_FILE.findall(text):
+        for name in _NAMES_A_FILE.findall(_text(path, _MAX_CONFIGURATION)):
             name = name.strip()
             named = home + name[1:] if name.startswith("~/") else os.path.join(os.path.dirname(path), name)
             if "\0" not in named and os.path.isfile(named):
@@ -95,7 +91,7 @@ def _named_in(paths: Iterable[str], home: str) -> list[str]:
 def _linked(marker: str, session: str) -> list[str]:
     """Return the repository that a `.git` file names outside of the session's directory, if it is this user's own and
     git made it for this file: nobody who can only write in the session's directory can fake that."""
-    named = _line(marker)
+    named = _text(marker, _MAX_BYTES).partition("\n")[0]
     if not named.startswith("gitdir: ") or "\0" in named:
         return []
     inner = os.path.realpath(os.path.join(os.path.dirname(marker), named[len("gitdir: ") :]))
@@ -103,16 +99,17 @@ def _linked(marker: str, session: str) -> list[str]:
         return []
     common = os.path.dirname(os.path.dirname(inner))
     if os.path.basename(os.path.dirname(inner)) == "worktrees" and os.path.basename(common) == ".git":
-        confirmed = os.path.realpath(_line(os.path.join(inner, "gitdir"))) == os.path.realpath(marker)
+        leads_back_to = _text(os.path.join(inner, "gitdir"), _MAX_BYTES).partition("\n")[0]
+        confirmed = os.path.realpath(leads_back_to) == os.path.realpath(marker)
         return [common] if confirmed and is_ours(common) else []
     outer = repository_top(os.path.dirname(os.path.dirname(marker)))
     modules = os.path.realpath(os.path.join(outer, ".git", "modules")) if outer else ""
     return [inner] if modules and is_under(inner, modules) and not is_under(outer, session) else []
 
 
-def _line(path: str) -> str:
+def _text(path: str, most: int) -> str:
     try:
-        return os.fsdecode(read_regular(path, _MAX_BYTES)).partition("\n")[0]
+        return os.fsdecode(read_regular(path, most))
     except OSError:
         return ""
 
