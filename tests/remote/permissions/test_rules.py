@@ -124,16 +124,18 @@ def test_a_deny_pattern_sees_the_name_the_target_and_any_case(places: PathScope,
     assert PathPattern("src/*").forbids("src/deep/er", places), "what is below a denied directory is denied"
 
 
-@pytest.mark.parametrize(
-    "path",
-    [
-        *(".git/hooks/x", "sub/.GIT/config", "~/.ssh/config", "~/.bashrc", ".mcp.json", ".claude/settings.local.json"),
-        *("CLAUDE.md", "sub/AGENTS.md", ".cursor/rules/a.mdc", ".vscode/tasks.json", ".envrc", ".githooks/pre-commit"),
-        *(".claude/rules/a.md", ".cursorrules", ".git", ".nvim.lua", ".yarnrc.yml"),
-    ],
+_PROTECTED = (
+    *(".git/hooks/x", "sub/.GIT/config", "~/.ssh/config", "~/.bashrc", ".mcp.json", ".claude/settings.local.json"),
+    *("CLAUDE.md", "sub/AGENTS.md", ".cursor/rules/a.mdc", ".vscode/tasks.json", ".envrc", ".githooks/pre-commit"),
+    *(".claude/rules/a.md", ".cursorrules", ".git", ".nvim.lua", ".yarnrc.yml"),
 )
-def test_files_that_start_programs_or_hold_keys_are_protected(places: PathScope, path: str) -> None:
-    assert protection(places.real(path), places.home)
+_ORDINARY = ("src/a.py", ".gitignore", ".github/workflows/x.yml", ".claude/notes.md", "bin/x")
+
+
+def test_files_that_start_programs_or_hold_keys_are_protected_and_ordinary_files_are_not(places: PathScope) -> None:
+    why = {path: protection(places.real(path), places.home) for path in (*_PROTECTED, *_ORDINARY)}
+    assert [path for path in _PROTECTED if not why[path]] == []
+    assert [path for path in _ORDINARY if why[path] is not None] == []
 
 
 def test_what_the_next_worker_runs_is_protected(places: PathScope, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -141,11 +143,6 @@ def test_what_the_next_worker_runs_is_protected(places: PathScope, monkeypatch: 
     assert protection(places.real("~/Cache/ccb/worker/bundle.code"), places.home)
     assert protection(places.real(f"/tmp/ccb-{os.getuid()}/worker"), places.home)
     assert protection(places.real("~/Cache/ccb/other"), places.home) is None
-
-
-@pytest.mark.parametrize("path", ["src/a.py", ".gitignore", ".github/workflows/x.yml", ".claude/notes.md", "bin/x"])
-def test_ordinary_files_are_not(places: PathScope, path: str) -> None:
-    assert protection(places.real(path), places.home) is None
 
 
 def test_a_path_with_one_slash_in_settings_of_a_project_starts_where_they_are(tmp_path: Path) -> None:
