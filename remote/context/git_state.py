@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from ..permissions.modes import Cages
+from ..sandbox.outliving import read_regular
 from ..system.deadline import in_thread
 from ..system.host import Host
 from ..system.owners import repository_top
@@ -34,8 +35,7 @@ def current_branch(cwd: str) -> str:
 
 def _first_line(path: str) -> str:
     try:
-        with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
-            return file.read(_MAX_BYTES).decode("utf-8", "replace").partition("\n")[0].strip()
+        return read_regular(path, _MAX_BYTES).decode("utf-8", "replace").partition("\n")[0].strip()
     except OSError:
         return ""
 

@@ -18,8 +18,7 @@ from ccb.tunnel.wire.journal_records import WorkerRecord, WorktreeRecord
 from ccb.tunnel.wire.ndjson import encode_frame
 from ccb.tunnel.wire.session_options import SessionOptions
 
-from ..sandbox.cage_directories import remove_left
-from ..sandbox.cage_server import CageMechanism
+from ..sandbox.cage_directories import places_in, remove_unneeded
 from ..session.rewind import finish_rewind
 from ..session.session import Session
 from ..session_store import sockets
@@ -219,7 +218,7 @@ class Daemon:
         directories = [self.context.cwd, *self.context.add_dirs]
         changed = list(self.session.log.points.latest) if self.session is not None else []
         self.context.host.cages()
-        remove_left(directories)
+        remove_unneeded(places_in(directories))
         remove_left_files([*directories, *map(os.path.dirname, reversed(changed))])
 
     async def run(self, listener: socket.socket, first: socket.socket) -> None:
@@ -301,7 +300,7 @@ class Daemon:
             return
         cages = self.context.host.known_cages()  # known from the first turn on: asking the kernel takes 50 ms
         facts = self._facts
-        if cages is not None and cages.mechanism is CageMechanism.NONE:
+        if cages is not None and not cages.mechanism:
             notes = facts["notes"]
             assert isinstance(notes, list)
             facts = {**facts, "notes": [*notes, f"commands run without a cage: {cages.why}"]}

@@ -24,7 +24,7 @@ from typing import NamedTuple
 
 from ..daemon import logout as logind
 from ..sandbox.cage_rules import read_only_rules
-from ..sandbox.cage_server import CageMechanism, CageServer
+from ..sandbox.cage_server import CageServer
 from ..session_store import session_paths
 from ..session_store.session_paths import home_directory
 from ..session_store.session_registry import is_ours, runtime_directories, sessions, worker_directories
@@ -98,11 +98,11 @@ def _answer(line: bytes, reports: Reports) -> bool:
 def sandbox() -> list[HostFinding]:
     with contextlib.closing(CageServer()) as server:
         available = server.availability()
-    if available.mechanism is CageMechanism.NONE:
+    if not available.mechanism:
         found = "no cage: %s; only lines of plain words run without a question" % available.why
         fix = "Use a kernel with Landlock (Linux 5.13 or newer), or let this user make user namespaces."
         return [HostFinding("sandbox", WARN, found, fix)]
-    how = "Landlock ABI %d" % available.abi if available.mechanism is CageMechanism.LANDLOCK else "namespaces"
+    how = "Landlock ABI %d" % available.abi if available.abi else available.mechanism
     if available.workspace:
         return [HostFinding("sandbox", OK, "read-only and workspace cage (%s)" % how)]
     return [HostFinding("sandbox", INFO, "read-only cage (%s); no workspace cage: %s" % (how, available.why))]
@@ -225,7 +225,7 @@ def said_by(argv: list[str], seconds: float = 5.0) -> str:
     whole = [shutil.which("sh") or "/bin/sh", "-c", LIMITED + 'exec "$@" 2>/dev/null', "sh", *argv]
     environ, kept, code = dict(os.environ), b"", -1
     with contextlib.closing(CageServer()) as server:
-        caged = server.availability().mechanism is not CageMechanism.NONE
+        caged = server.availability().mechanism
         rules = read_only_rules((), environ, home_directory()) if caged else None
         try:
             process = server.start(whole, "/", environ, rules)

@@ -12,7 +12,7 @@ import stat
 import time
 from collections.abc import Iterable, Sequence
 
-from ..sandbox.cage_directories import left_directories, left_in, open_up
+from ..sandbox.cage_directories import left_directories, open_up, places_in, unneeded
 from ..session_store import process_identity
 from ..session_store import session_registry as registry
 from ..session_store.session_paths import MADE
@@ -111,7 +111,7 @@ def session_places() -> list[str]:
 
 def _left_directories(remover: stopping.Remover, places: Iterable[str]) -> None:
     """Remove what the cages of dead workers have left."""
-    with left_in(places) as paths:
+    with unneeded(places_in(places)) as paths:
         for path in paths:
             remover.directory(path, _LEFT, empty_only=True)
     for path in left_directories():

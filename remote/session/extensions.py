@@ -195,7 +195,7 @@ def _listing(runner: HookRunner) -> str:
         for hook in of_event:
             does = " ".join(hook.does.split())
             matcher = f"{hook.matcher}: " if hook.matcher else ""
-            where = hook.source + (f", {hook.path}" if hook.path else "")
+            where = hook.layer.source + (f", {hook.layer.path}" if hook.layer.path else "")
             more = [f"if {hook.condition}" if hook.condition else "", "async" * hook.beside, "once" * hook.once]
             facts = "; ".join(filter(None, [where, *more, f"at most {hook.timeout_s:g} s"]))
             lines.append(f"  {matcher}{does[:_MAX_CHARS]}  ({facts})")

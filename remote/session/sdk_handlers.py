@@ -162,7 +162,7 @@ async def _resource(session: Session, given: Json) -> Json:
 
 def _hooks(session: Session, _: Json) -> Json:
     sources = session.settings.current.hooks
-    callbacks = [each for each in session.hooks.hooks if each.callback]
+    callbacks = [each for each in session.hooks.hooks if each.kind == "callback"]
     names = session.agent.config.models.names
     hooks = sorted([*read_hooks(sources, lambda _: None, names), *callbacks], key=lambda each: EVENTS.index(each.event))
     counts = {event: sum(each.event == event for each in hooks) for event in EVENTS}
@@ -179,7 +179,7 @@ def _hooks(session: Session, _: Json) -> Json:
             "managedOnly": False,
             "pluginOnly": False,
             "allDisabled": False,
-            "policyHookCount": sum(each.source == "managed" for each in hooks),
+            "policyHookCount": sum(each.layer.source == "managed" for each in hooks),
         },
     }
 
@@ -196,8 +196,8 @@ def _listed(hook: Hook) -> Json:
     return {
         "event": hook.event,
         "matcher": hook.matcher,
-        "source": _SOURCES.get(hook.source, f"{hook.source}Settings"),
-        "sourceLabel": hook.path or hook.source,
+        "source": _SOURCES.get(hook.layer.source, f"{hook.layer.source}Settings"),
+        "sourceLabel": hook.layer.path or hook.layer.source,
         "type": kind,
         "displayText": hook.status or text,
         "commandText": text,

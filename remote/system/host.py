@@ -15,6 +15,7 @@ from ccb.tunnel.wire.dataclass import dataclass
 
 from ..sandbox.cage_rules import CageRules
 from ..sandbox.cage_server import Availability, CageServer
+from ..sandbox.outliving import held_below
 from .deadline import to_its_end, within
 from .process import MARK, Process, child_environment, new_mark, started
 from .regular_files import ABSENT, FileInfo, FileKind, info_of, open_regular, replace_file, restore_file
@@ -248,20 +249,7 @@ Files = Union[Host, PinnedHost]
 @contextlib.contextmanager
 def _opened(path: str, *, make: bool = False) -> Iterator[str]:
     """Return a path to what was opened at a real path, not over links. `make`: a directory, made if missing."""
-    file = os.open("/", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        parts = [part for part in path.split("/") if part]
-        for at, part in enumerate(parts):
-            inner = at < len(parts) - 1 or make
-            flags = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC | (os.O_DIRECTORY if inner else 0)
-            if make:
-                with contextlib.suppress(FileExistsError):
-                    os.mkdir(part, dir_fd=file)
-            entered = os.open(part, flags, dir_fd=file)
-            os.close(file)
-            file = entered
+    with held_below("/", path, make=make, any_kind=not make) as file:
         if stat.S_ISLNK(os.fstat(file).st_mode):
             raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), path)
         yield f"/proc/self/fd/{file}"
-    finally:
-        os.close(file)

@@ -230,7 +230,7 @@ class OpenPermissions(PermissionEngine):
     def decide(
         self, tool: Askable, tool_input: Json, *, can_ask: bool = False, shell_cwd: str = "", granted: bool = False
     ) -> Decision:
-        return self.decisions.get(tool.name, Decision(Behavior.ALLOW, "allowed"))
+        return self.decisions.get(tool.traits.name, Decision(Behavior.ALLOW, "allowed"))
 
     def visible(self, tool_name: str) -> bool:
         return tool_name not in self.hidden

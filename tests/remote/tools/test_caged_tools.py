@@ -15,7 +15,7 @@ from tests.remote.tools.test_bash import in_background
 from tests.remote.tools_kit import Toolbox, open_toolbox, write
 
 from ccb.remote.sandbox.cage_rules import workspace_rules
-from ccb.remote.sandbox.cage_server import CageMechanism, CageServer
+from ccb.remote.sandbox.cage_server import CageServer
 from ccb.remote.system.host import Host
 from ccb.remote.system.process import Process
 from ccb.remote.tools.output import OutputFiles
@@ -28,7 +28,7 @@ _HOW = "To ask the user to run it without the sandbox, call Bash again with dang
 async def box(tmp_path: Path) -> AsyncIterator[Toolbox]:
     """A session whose commands run in the read-only cage."""
     async with open_toolbox(tmp_path) as toolbox:
-        if toolbox.context.host.cages().mechanism is CageMechanism.NONE:
+        if not toolbox.context.host.cages().mechanism:
             pytest.skip(toolbox.context.host.cages().why)
         cage = toolbox.context.cages.read_only([str(toolbox.root)])
         toolbox.context = toolbox.context.for_call(CallContext(cage=cage))
