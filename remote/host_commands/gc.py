@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterable, Sequence
 
 from ..sandbox.cage_directories import left_directories, left_in, open_up
+from ..sandbox.running import name_of
 from ..session_store import process_identity
 from ..session_store import session_registry as registry
 from ..session_store.session_paths import MADE
@@ -61,7 +62,7 @@ def collect(reports: Reports, bundles: Sequence[str], *, dry_run: bool, older_th
 
 def clean_host(reports: Reports, bundles: Sequence[str], *, dry_run: bool) -> None:
     """Remove everything; the `bundles` that this process runs from last."""
-    targets, places = stopping.all_targets(), session_places()
+    targets, places = [each for each in stopping.all_sessions() if each.alive], session_places()
     if dry_run:
         for target in targets:
             reports.stopped(target.session, target.pid, "")
@@ -125,7 +126,7 @@ def _stop_lost_daemons(reports: Reports, dry_run: bool) -> None:
     tops = registry.state_directories()
     for pid in stopping.own_processes():
         with contextlib.suppress(OSError):
-            if not _is_daemon(pid):
+            if name_of(pid) != "ccb":
                 continue
             for fd in os.listdir("/proc/%d/fd" % pid):
                 folder, _, name = os.readlink("/proc/%d/fd/%s" % (pid, fd)).rpartition("/")
@@ -145,7 +146,7 @@ def end_leftovers(reports: Reports, dry_run: bool) -> None:
     for entry in registry.sessions():
         if "state" in entry.summary and "pid" not in entry.summary:
             continue  # its daemon ended normally and left no process
-        mark = stopping.mark_of(entry.directory, entry.summary)
+        mark = stopping.mark_of(entry)
         if entry.alive:
             alive.add(mark)
         elif mark in marked and not entry.elsewhere:
@@ -154,7 +155,7 @@ def end_leftovers(reports: Reports, dry_run: bool) -> None:
     for mark, session in dead.items():
         if mark in alive:
             continue
-        names = [(pid, stopping.name_of(pid)) for pid in marked[mark]]  # read the names before the processes end
+        names = [(pid, name_of(pid)) for pid in marked[mark]]  # read the names before the processes end
         if not dry_run:
             asyncio.run(stop_marked(mark))
         for pid, name in names:
@@ -166,12 +167,8 @@ def _marks_of_memory_sessions(marked: Iterable[str]) -> dict[str, str]:
     """Return the marks of ended sessions in memory, their ids; none while a daemon in another network may have them."""
     owners = registry.live_sessions()
     asked = {owner.get("pid") for owner in owners.values()}
-    known = all(pid in asked for pid in stopping.own_processes() if _is_daemon(pid))
+    known = all(pid in asked for pid in stopping.own_processes() if name_of(pid) == "ccb")
     return {mark: mark for mark in marked if known and len(mark) == 36 and mark not in owners}
-
-
-def _is_daemon(pid: int) -> bool:
-    return stopping.name_of(pid) == "ccb" and bool(process_identity.start_time(pid))  # a zombie has no start time
 
 
 def _old_session(remover: stopping.Remover, entry: registry.SessionEntry, older_than_s: float) -> None:

@@ -61,6 +61,11 @@ class SessionEntry:
         return process_identity.is_alive(self.summary)
 
     @property
+    def pid(self) -> int:
+        """The process of its worker; 0 when none lives."""
+        return _count(self.summary.get("pid")) if self.alive else 0
+
+    @property
     def elsewhere(self) -> str:
         """The name of another host that may run its daemon because it shares the home; "" for none."""
         return process_identity.elsewhere(self.summary)
@@ -242,7 +247,6 @@ def described(entry: SessionEntry) -> Json:
     title = str(given.get("title") or "") if given.get("over") == (summary.get("title") or "") else ""
     created = summary.get("created")
     live = summary if alive else {"state": "ended"}
-    pid = _count(live.get("pid"))
     size, used = _count(summary.get("bytes")), entry.updated
     with contextlib.suppress(OSError):
         info = os.stat(entry.journal)
@@ -260,8 +264,8 @@ def described(entry: SessionEntry) -> Json:
         "driver": str(live.get("driver") or ""),
         "driver_away": bool(live.get("driver")) and live.get("away") is True,
         "viewers": _count(live.get("viewers")),
-        "pid": pid,
-        "rss": resident(pid),
+        "pid": entry.pid,
+        "rss": resident(entry.pid),
         "bytes": size,
         "host": entry.elsewhere,
         "storage": "" if entry.directory else "memory",
