@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import errno
 import json
@@ -14,7 +15,6 @@ import re
 import resource
 import select
 import shutil
-import signal
 import stat
 import struct
 import sys
@@ -28,6 +28,7 @@ from ..sandbox.cage_server import CageMechanism, CageServer
 from ..session_store import session_paths
 from ..session_store.session_paths import home_directory
 from ..session_store.session_registry import is_ours, runtime_directories, sessions, worker_directories
+from ..system.host import Host
 from ..system.process import LIMITED
 from .reports import BLOCK, INFO, OK, WARN, HostFinding, Reports, size_text, text_of
 from .stopping import own_processes
@@ -223,27 +224,14 @@ def _number(limit: int) -> str:
 def said_by(argv: list[str], seconds: float = 5.0) -> str:
     """Return the first line that a program prints, read-only in a cage; "" when it fails or takes too long."""
     whole = [shutil.which("sh") or "/bin/sh", "-c", LIMITED + 'exec "$@" 2>/dev/null', "sh", *argv]
-    environ, kept, code = dict(os.environ), b"", -1
-    with contextlib.closing(CageServer()) as server:
-        caged = server.availability().mechanism is not CageMechanism.NONE
-        rules = read_only_rules((), environ, home_directory()) if caged else None
+    with contextlib.closing(Host()) as host:
+        caged = host.cages().mechanism is not CageMechanism.NONE
+        rules = read_only_rules((), os.environ, home_directory()) if caged else None
         try:
-            process = server.start(whole, "/", environ, rules)
+            code, printed = asyncio.run(host.output(whole, seconds, _MAX_BYTES, cage=rules))
         except OSError:
             return ""
-        output, deadline = process.stdout.fileno(), time.monotonic() + seconds
-        try:
-            while select.select([output], [], [], max(0.0, deadline - time.monotonic()))[0]:
-                data = os.read(output, 65536)
-                if not data:
-                    code = 0
-                    break
-                kept = (kept + data)[:_MAX_BYTES]
-        finally:
-            process.send(signal.SIGKILL)
-            code = process.wait() or code
-            process.close()
-    return kept.decode("utf-8", "replace").strip().partition("\n")[0].strip() if code == 0 else ""
+    return printed.decode("utf-8", "replace").strip().partition("\n")[0].strip() if code == 0 else ""
 
 
 _GET_QUOTA = 0x800007 << 8  # QCMD(Q_GETQUOTA, USRQUOTA)
@@ -436,15 +424,8 @@ _WAYS_OUT = {
 
 def _write_problem(path: str, size: int = 4096) -> tuple[str, str]:
     """Return why a file cannot be written there, and what to do about it; ("", "") when it can."""
-    probe = os.path.join(path, ".ccb-doctor-%d" % os.getpid())
     try:
-        fd = os.open(probe, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
-        try:
-            if os.write(fd, b"x" * size) < size:
-                os.write(fd, b"x" * size)  # the second write raises the reason
-        finally:
-            os.close(fd)
-            os.unlink(probe)
+        session_paths.try_to_write(path, size)
     except OSError as error:
         way_out = _WAYS_OUT.get(error.errno or 0, "Make it writable for this user")
         text = "not writable: %s" % (error.strerror or error)
