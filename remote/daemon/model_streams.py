@@ -54,12 +54,13 @@ class StreamLink:
             await self.bulk(frame)
 
 
-class _Arriving:
-    """What has arrived of a response. `window`: bytes the laptop may send; `ungranted`: read since the last credit."""
+class Response:
+    """What has arrived for a call. `window`: bytes the laptop may send; `ungranted`: read since the last credit."""
 
-    def __init__(self) -> None:
+    def __init__(self, call: _Call) -> None:
+        self._call = call
         self.status = 0
-        self.headers: dict[str, str] = {}
+        self.headers: Mapping[str, str] = {}
         self.has_head = asyncio.Event()
         self.chunks: deque[bytes] = deque()
         self.received = 0
@@ -106,6 +107,25 @@ class _Arriving:
         self.chunks.append(chunk)
         self.news.set()
 
+    async def body(self) -> AsyncIterator[bytes]:
+        """Yield the chunks of the body as they arrive. Raise ModelLinkError when the response breaks off."""
+        while True:
+            while self.chunks:
+                chunk = self.chunks.popleft()
+                self.ungranted += len(chunk)
+                link = self._call.link
+                if self.ungranted >= _GRANT_AT and link is not None:
+                    link.urgent(Credit(link.epoch, self._call.stream, self.ungranted))
+                    self.window += self.ungranted
+                    self.ungranted = 0
+                yield chunk
+            if self.complete:
+                if self.error:
+                    raise ModelLinkError(self.error)
+                return
+            self.news.clear()
+            await self.news.wait()
+
 
 class _Call:
     """A model call, and the stream that carries it now. The laptop resumes the response to one with the same `id`."""
@@ -114,7 +134,7 @@ class _Call:
         self.id = call_id
         self.request = method, path, headers
         self.body = body
-        self.response = _Arriving()
+        self.response = Response(self)
         self.link: StreamLink | None = None
         self.stream = 0
         self.client = ""  # the name of the client that reads it; "" when none does, or it will not come back
@@ -126,33 +146,6 @@ class _Call:
         self.sent_at = 0.0  # monotonic: when the last piece of the body went out
         self.credit = 0
         self.credit_news = asyncio.Event()
-
-
-class Response:
-    def __init__(self, call: _Call) -> None:
-        self._call = call
-        self.status = call.response.status
-        self.headers: Mapping[str, str] = call.response.headers
-
-    async def body(self) -> AsyncIterator[bytes]:
-        """Yield the chunks of the body as they arrive. Raise ModelLinkError when the response breaks off."""
-        response = self._call.response
-        while True:
-            while response.chunks:
-                chunk = response.chunks.popleft()
-                response.ungranted += len(chunk)
-                link = self._call.link
-                if response.ungranted >= _GRANT_AT and link is not None:
-                    link.urgent(Credit(link.epoch, self._call.stream, response.ungranted))
-                    response.window += response.ungranted
-                    response.ungranted = 0
-                yield chunk
-            if response.complete:
-                if response.error:
-                    raise ModelLinkError(response.error)
-                return
-            response.news.clear()
-            await response.news.wait()
 
 
 class ModelStreams:
@@ -177,7 +170,7 @@ class ModelStreams:
             await call.response.has_head.wait()
             if not call.response.status:
                 raise ModelLinkError(call.response.error)
-            yield Response(call)
+            yield call.response
         finally:
             await self._end(call)
 
