@@ -67,17 +67,11 @@ class AttachedClient:
 
     async def run(self, take: Callable[[AttachedClient, frames.Frame], Awaitable[None]]) -> None:
         """Serve until the client leaves, falls silent or is closed."""
-        loop = asyncio.get_running_loop()
-        work = (self._read(take), self._write(), self._watch(), self._send_pages())
-        tasks = [loop.create_task(each) for each in work]
         try:
-            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            for error in await first_of(self._read(take), self._write(), self._watch(), self._send_pages()):
+                if not isinstance(error, ConnectionError):
+                    log.error("client %s: %r", self.name, error)
         finally:
-            for task in tasks:
-                task.cancel()
-            for result in await asyncio.gather(*tasks, return_exceptions=True):
-                if isinstance(result, Exception) and not isinstance(result, (ConnectionError, BrokenPipeError)):
-                    log.error("client %s: %r", self.name, result)
             self.outbox.close()
             self._writer.transport.abort()  # free the unsent bytes of a peer that reads nothing
 
