@@ -12,7 +12,6 @@ import time
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Callable
 
-from ccb import __version__
 from ccb.tunnel.wire.frames import Json, Refused
 from ccb.tunnel.wire.journal_records import WorkerRecord, WorktreeRecord
 from ccb.tunnel.wire.ndjson import encode_frame
@@ -27,13 +26,14 @@ from ..session_store.journal import Journal, JournalError
 from ..session_store.journal_summary import JournalSummary
 from ..session_store.process_identity import own_identity
 from ..session_store.session_files import DriverLease, log_to
+from ..session_store.session_log import SessionLog
 from ..session_store.session_paths import SessionPaths, private_directory
 from ..session_store.session_registry import SummaryFile, created_at, earlier_directories
 from ..session_store.sockets import stranger
 from ..system.deadline import Threads, within
 from ..system.process import stop_marked
 from ..tools.toolset import close_context, make_context
-from .assembly import SessionHost, begin_session, resume_session
+from .assembly import begin_session, resume_session
 from .clients import GRACE_S, IDLE_S, Activity, AttachedClients, Lifetime
 from .copy_writer import CopyWriter
 from .hello import ENDING, WORKTREES, hello_frame, read_lease
@@ -155,12 +155,11 @@ class Daemon:
         """Return the facts about this worker for the journal: its identity, and the mark of the processes it starts."""
         return {"pid": os.getpid(), "bundle": self._facts["bundle"], "mark": self.context.host.session}
 
-    def _session_host(self) -> SessionHost:
-        session, outboxes = str(self._facts["session"]), self.clients.outboxes
-        return SessionHost(session, self.journal, outboxes, self.changed, self._calls, self.context, __version__)
+    def _new_log(self) -> SessionLog:
+        return SessionLog(str(self._facts["session"]), self.journal, self.clients.outboxes, self.changed)
 
     def _resume(self) -> None:
-        session, self._left_behind = resume_session(self._session_host())
+        session, self._left_behind = resume_session(self._new_log(), self._calls, self.context)
         session.log.emit(WorkerRecord(**self._worker(), cwd=self.context.cwd))
         self._summary.update(created=session.log.summary.created or self._summary.fields["created"])
         self.clients.session = session
@@ -168,7 +167,8 @@ class Daemon:
         self.changed()
 
     def _begin(self, options: SessionOptions) -> Session:
-        session = begin_session(self._session_host(), options, {"cwd": self._facts["cwd"], **self._worker()})
+        facts = {"cwd": self._facts["cwd"], **self._worker()}
+        session = begin_session(self._new_log(), self._calls, self.context, options, facts)
         if self.tree is not None:
             session.log.emit(self.tree)
         self._begun.set()
