@@ -196,8 +196,9 @@ def _find_or_start(start: _Start) -> socket.socket:
     daemon = _in_memory(params, named, start.deadline) if named else None
     if daemon is not None:
         return daemon
-    session, state, params = chosen_session(params)
+    session = named
     try:
+        session, state, params = chosen_session(params)
         daemon = _in_memory(params, session, start.deadline) if session != named else None
         if daemon is not None:
             return daemon
@@ -228,20 +229,12 @@ def chosen_session(params: Params) -> tuple[str, str, Params]:
         entry = _found(str(params.get("fork_of") or session), params)
     if not forking:
         return entry.session, entry.directory, {**params, "create": False}
-    return session, "", _copied(entry, session, params)
-
-
-def _copied(entry: SessionEntry, session: str, params: Params) -> Params:
-    if not entry.directory:
-        text = "the session %s is in memory only on the host and cannot be copied" % entry.session
-        raise HostRefusal("no_storage", text, {})
-    _check_id(session)
     _copy(entry, session, fresh=bool(params.get("fresh")))
     cwd, named = params.get("cwd") or entry.cwd, bool(params.get("named"))
     last = str(entry.summary.get("directory") or "")
     if not named and os.path.isdir(last):  # the journal of a copy begins with the first one
         cwd, named = last, True
-    return {**params, "create": False, "fresh": False, "cwd": cwd, "named": named}
+    return session, "", {**params, "create": False, "fresh": False, "cwd": cwd, "named": named}
 
 
 def is_fork(params: Params) -> bool:
@@ -284,11 +277,11 @@ def _found(wanted: str, params: Params) -> SessionEntry:
 def _copy(entry: SessionEntry, session: str, *, fresh: bool) -> None:
     from .session_store.fork import fork, unused_copy_of
 
-    try:
-        made = not session_paths.state_exists(session) and fork(entry, session)
-    except session_paths.NoPlace as error:
-        raise HostRefusal("no_storage", "no directory on the host is writable", {"tried": error.notes}) from None
-    if made:
+    if not entry.directory:
+        text = "the session %s is in memory only on the host and cannot be copied" % entry.session
+        raise HostRefusal("no_storage", text, {})
+    _check_id(session)
+    if not session_paths.state_exists(session) and fork(entry, session):
         return
     # An earlier connection, now lost, may have made the copy. The copy may be the latest session of its directory now.
     source = "" if fresh else unused_copy_of(session)

@@ -461,10 +461,7 @@ class Lifetime:
         """Return when the daemon should end because no client needs the session any more."""
         while True:
             self._changed.clear()
-            if self._clients:
-                await self._changed.wait()
-                continue
-            left = self._due() - time.monotonic()
+            left = _LOOK_S if self._clients else self._due() - time.monotonic()
             if left <= 0:
                 log.info("no client for %.0f s: the worker ends", time.monotonic() - self._alone_since)
                 return

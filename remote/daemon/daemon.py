@@ -76,10 +76,7 @@ def _refuse(client: socket.socket, frame: Refused) -> None:
 async def _serve(launch: DaemonLaunch, first: socket.socket) -> int:
     loop = asyncio.get_running_loop()
     loop.set_default_executor(Threads())
-    copy = CopyWriter(launch.text("bundle_path"), str(launch.facts["bundle"]), launch.text("no_copy"))
-    grace_s, idle_s = launch.seconds("grace_s", GRACE_S), launch.seconds("idle_s", IDLE_S)
-    daemon = Daemon(launch.where, launch.facts, copy, grace_s, idle_s)
-    daemon.tree = launch.tree if isinstance(launch.tree, WorktreeRecord) else None
+    daemon = Daemon(launch)
     loop.add_signal_handler(signal.SIGINT, daemon.stop)  # sent by `ccb stop`
     loop.add_signal_handler(signal.SIGTERM, daemon.leave)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDING)  # before the first thread, which hands its mask to its commands
@@ -99,21 +96,14 @@ class Daemon:
     """Owns the session, its journal, its clients and what its tools started. `facts` go into every hello. A session in
     memory is lost with its daemon, which stays for `grace_s` also when it is idle."""
 
-    def __init__(
-        self,
-        where: SessionPaths,
-        facts: dict[str, object],
-        copy: CopyWriter,
-        grace_s: float = GRACE_S,
-        idle_s: float = IDLE_S,
-    ) -> None:
+    def __init__(self, launch: DaemonLaunch) -> None:
+        where, facts = self._where, self._facts = launch.where, launch.facts
         self.journal = Journal(where.file("journal.jsonl"), fresh=True)
-        self.tree: WorktreeRecord | None = None  # the worktree that was made for the session
-        self._where = where
-        self._facts = facts
+        self._tree = launch.tree  # the worktree that was made for the session
         self._lease = DriverLease(where.file("epoch"), *read_lease(where.state))
+        grace_s, idle_s = launch.seconds("grace_s", GRACE_S), launch.seconds("idle_s", IDLE_S)
         self._lifetime = Lifetime(grace_s, idle_s if where.state else grace_s, self._activity)
-        self._copy = copy
+        self._copy = CopyWriter(launch.text("bundle_path"), str(facts["bundle"]), launch.text("no_copy"))
         self._calls = ModelStreams()
         self._begun = asyncio.Event()
         self._stopping = asyncio.Event()
@@ -169,8 +159,8 @@ class Daemon:
     def _begin(self, options: SessionOptions) -> Session:
         facts = {"cwd": self._facts["cwd"], **self._worker()}
         session = begin_session(self._new_log(), self._calls, self.context, options, facts)
-        if self.tree is not None:
-            session.log.emit(self.tree)
+        if isinstance(self._tree, WorktreeRecord):
+            session.log.emit(self._tree)
         self._begun.set()
         return session
 

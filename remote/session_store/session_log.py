@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict, deque
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from typing import Any, Callable
 
 from ccb.tunnel.wire import journal_records as records
@@ -115,30 +115,15 @@ _TEXTS = {"text_delta": "text", "input_json_delta": "partial_json", "thinking_de
 _MAX_TOOLS = 64
 
 
-class _StreamedAnswer:
-    """The answer that the model of one agent is streaming: its objects, each with the texts of joined deltas."""
-
-    def __init__(self, start: Json, message_id: object) -> None:
-        self.message_id = message_id
-        self._parts: list[tuple[Json, list[str]]] = [(start, [])]
-
-    def add(self, body: Json) -> None:
-        """Take the next object. Deltas of one kind in a row become one."""
-        kind, index, text = _delta(body)
-        if kind and (kind, index) == _delta(self._parts[-1][0])[:2]:
-            self._parts[-1][1].append(text)
-        else:
-            self._parts.append((body, [text]))
-
-    def bodies(self) -> Iterator[Json]:
-        """Yield the answer so far, in as few objects as possible."""
-        for body, texts in self._parts:
-            if not texts[1:]:
-                yield body
-                continue
-            kind, index, _ = _delta(body)
-            delta = {"type": kind, _TEXTS[kind]: "".join(texts)}
-            yield {**body, "event": {"type": "content_block_delta", "index": index, "delta": delta}}
+def _join(answer: list[Json], body: Json) -> None:
+    """Add the next object to the answer that a model is streaming. Deltas of one kind in a row become one."""
+    kind, index, text = _delta(body)
+    last_kind, last_index, before = _delta(answer[-1])
+    if kind and (kind, index) == (last_kind, last_index):
+        delta = {"type": kind, _TEXTS[kind]: before + text}
+        answer[-1] = {**answer[-1], "event": {"type": "content_block_delta", "index": index, "delta": delta}}
+    else:
+        answer.append(body)
 
 
 def _delta(body: Json) -> tuple[str, object, str]:
@@ -153,7 +138,7 @@ class UnfinishedWork(Projection):
     """Holds what was shown as progress and has not reached the journal, for a client that attaches meanwhile."""
 
     def __init__(self) -> None:
-        self._answers: OrderedDict[str, _StreamedAnswer] = OrderedDict()  # by agent id
+        self._answers: dict[str, list[Json]] = {}  # by agent id: the objects of the answer so far
         self._tools: OrderedDict[str, tuple[messages.ToolProgressMessage, str]] = (
             OrderedDict()
         )  # by slot: output, agent id
@@ -171,7 +156,7 @@ class UnfinishedWork(Projection):
                 self._tools.popitem(last=False)
 
     def bodies(self) -> list[tuple[str, Json]]:
-        streamed = [("", body) for answer in self._answers.values() for body in answer.bodies()]
+        streamed = [("", body) for answer in self._answers.values() for body in answer]
         return streamed + [(key, line.body) for key, (line, _) in self._tools.items()]
 
     @on(messages.ResultMessage, records.AgentResultRecord)
@@ -188,7 +173,7 @@ class UnfinishedWork(Projection):
     @on(records.WithdrawnRecord)
     def _withdrawn(self, withdrawn: records.WithdrawnRecord, record: Record) -> None:
         answer = self._answers.get(record.agent_id)
-        if answer is not None and answer.message_id == withdrawn.message_id:
+        if answer and as_dict(answer[0]["event"].get("message")).get("id") == withdrawn.message_id:
             del self._answers[record.agent_id]
 
     def _drop_tools(self, done: Callable[[messages.ToolProgressMessage, str], bool]) -> None:
@@ -198,12 +183,11 @@ class UnfinishedWork(Projection):
     def _stream(self, agent_id: str, line: messages.StreamEventMessage) -> None:
         kind = line.event.get("type")
         if kind == "message_start":
-            message = as_dict(line.event.get("message"))
-            self._answers[agent_id] = _StreamedAnswer(line.body, message.get("id"))
+            self._answers[agent_id] = [line.body]
         elif kind == "message_stop":
             self._answers.pop(agent_id, None)
         elif agent_id in self._answers and "index" in line.event:
-            self._answers[agent_id].add(line.body)
+            _join(self._answers[agent_id], line.body)
 
 
 _MAX_PROMPTS = 64
@@ -231,7 +215,6 @@ class SnapshotProjection(Projection):
 
     def __init__(self) -> None:
         self._prompts: deque[_TrackedPrompt] = deque(maxlen=_MAX_PROMPTS)
-        self._live: list[_TrackedPrompt] = []  # those of them that may not have ended
         self._result: Json | None = None
         self._todos: deque[tuple[int, list[Any]]] = deque(maxlen=_MAX_LISTS)  # with the numbers of their events
         self._tasks: dict[str, tuple[int, Json]] = {}  # those that run, each with the number of its event
@@ -264,15 +247,12 @@ class SnapshotProjection(Projection):
         if isinstance(line, messages.UserMessage) and not (
             line.uuid and line.uuid in [each.uuid for each in self._prompts]
         ):
-            prompt = _TrackedPrompt(record.seq, content.id, line)
-            self._prompts.append(prompt)
-            live = [each for each in self._live if each.ended == _NEVER]
-            self._live = [*live[1 - _MAX_PROMPTS :], prompt]
+            self._prompts.append(_TrackedPrompt(record.seq, content.id, line))
 
     @on(records.PromptRecord, records.TakenRecord)
     def _taken(self, content: records.PromptRecord | records.TakenRecord, record: Record) -> None:
         taken = [content.input_id] if isinstance(content, records.TakenRecord) else content.input_ids
-        for prompt in self._live:
+        for prompt in self._prompts:
             if prompt.input_id in taken:
                 prompt.taken = min(prompt.taken, record.seq)
 
@@ -300,7 +280,7 @@ class SnapshotProjection(Projection):
 
     @on(records.TurnEndRecord)
     def _turn_end(self, _: records.TurnEndRecord, record: Record) -> None:
-        for prompt in self._live:
+        for prompt in self._prompts:
             if prompt.taken < record.seq < prompt.ended:
                 prompt.ended = record.seq
 

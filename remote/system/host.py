@@ -7,7 +7,6 @@ import contextlib
 import errno
 import os
 import stat
-import threading
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Callable, TypeVar, Union
 
@@ -46,7 +45,6 @@ class Host:
     ) -> None:
         self.session = session or new_mark()
         self._untrusted = [real for real in map(os.path.realpath, untrusted) if real != "/"]
-        self._replacing = threading.Lock()
         self._environ = os.environ if environ is None else environ
         self._cages = cages or CageServer()
 
@@ -54,9 +52,9 @@ class Host:
         """Return `path` with every link resolved; its last parts need not exist."""
         return os.path.realpath(path)
 
-    async def stat(self, path: str, follow: bool = True) -> FileInfo | None:
+    async def stat(self, path: str) -> FileInfo | None:
         """Return the state of a path; None when it does not exist."""
-        return await _in_thread(_stat, path, follow)
+        return await _in_thread(_stat, path)
 
     async def read(self, path: str, offset: int, limit: int) -> bytes:
         """Return up to `limit` bytes from `offset`, fewer only at the end. Raise NotAFile."""
@@ -74,7 +72,7 @@ class Host:
 
         def write() -> FileInfo:
             with self._cages.writing(os.path.join(os.path.realpath(os.path.dirname(real)), os.path.basename(real))):
-                return replace_file(self._replacing, real, data, expected, unkept)
+                return replace_file(real, data, expected, unkept)
 
         return await _in_thread(write)
 
@@ -84,7 +82,7 @@ class Host:
 
         def write() -> None:
             with self._cages.writing(path):
-                restore_file(self._replacing, path, data, expected, mode)
+                restore_file(path, data, expected, mode)
 
         await _in_thread(write)
 
@@ -169,9 +167,9 @@ async def _in_thread(function: Callable[..., T], *args: object) -> T:
     return await to_its_end(asyncio.get_running_loop().run_in_executor(None, function, *args))
 
 
-def _stat(path: str, follow: bool) -> FileInfo | None:
+def _stat(path: str) -> FileInfo | None:
     try:
-        return info_of(os.stat(path, follow_symlinks=follow))
+        return info_of(os.stat(path))
     except (FileNotFoundError, NotADirectoryError):
         return None
 

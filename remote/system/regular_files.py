@@ -95,17 +95,17 @@ _LOCK_WAIT = 1.0  # seconds
 _CLOSED = (errno.EACCES, errno.EPERM, errno.EROFS)
 
 
-def replace_file(lock: threading.Lock, path: str, data: bytes, expected: str, unkept: str = "") -> FileInfo:
+def replace_file(path: str, data: bytes, expected: str, unkept: str = "") -> FileInfo:
     if expected == ABSENT:
         return _create(path, data)
     old = _to_change(path)
     if old.st_nlink <= 1:  # 0: the file system does not count
         with contextlib.suppress(_OtherFile):
-            return _by_rename(lock, path, data, expected, old)
+            return _by_rename(path, data, expected, old)
     if unkept:
         why = f"it has to be written in place, and its present content could not be kept before ({unkept}): use Bash"
         raise OSError(errno.ENOTSUP, why, path)
-    return _in_place(lock, path, data, expected)
+    return _in_place(path, data, expected)
 
 
 class _OtherFile(Exception):
@@ -129,7 +129,7 @@ def _create(path: str, data: bytes) -> FileInfo:
     return info
 
 
-def _by_rename(lock: threading.Lock, path: str, data: bytes, expected: str, old: os.stat_result) -> FileInfo:
+def _by_rename(path: str, data: bytes, expected: str, old: os.stat_result) -> FileInfo:
     directory = os.path.dirname(path)
     if _is_mounted(path, old):
         raise _OtherFile
@@ -144,7 +144,7 @@ def _by_rename(lock: threading.Lock, path: str, data: bytes, expected: str, old:
         _copy_attributes(path, old, file)
         os.fsync(file)
         info = info_of(os.fstat(file))
-        with lock, _locked(directory):
+        with _locked(directory):
             if _digest(path) != expected:
                 raise FileChanged(f"{path} has changed")
             try:
@@ -157,9 +157,9 @@ def _by_rename(lock: threading.Lock, path: str, data: bytes, expected: str, old:
     return info
 
 
-def _in_place(lock: threading.Lock, path: str, data: bytes, expected: str) -> FileInfo:
+def _in_place(path: str, data: bytes, expected: str) -> FileInfo:
     """Write over the file. When that fails, the old content is put back; when it is cut off, it is a mixture."""
-    with lock, _locked(os.path.dirname(path)), _opened(path) as file:
+    with _locked(os.path.dirname(path)), _opened(path) as file:
         _lock(file)  # its other names may be in other directories
         old = b"".join(iter(lambda: os.read(file, _BLOCK), b""))
         if digest_of(old) != expected:
@@ -182,36 +182,35 @@ def _write_over(file: int, data: bytes, size: int) -> None:
     os.fsync(file)
 
 
-def restore_file(lock: threading.Lock, path: str, data: bytes | None, expected: str, mode: int) -> None:
+def restore_file(path: str, data: bytes | None, expected: str, mode: int) -> None:
     if os.path.realpath(path) != path:
         raise FileChanged(f"{path} is reached over a link now")
     if _digest(path) == (ABSENT if data is None else digest_of(data)):
         return
     if data is not None:
-        replace_file(lock, path, data, expected)
+        replace_file(path, data, expected)
         if expected == ABSENT and mode:
             os.chmod(path, mode)
         return
-    with lock, _locked(os.path.dirname(path)):
+    with _locked(os.path.dirname(path)):
         if _digest(path) != expected:
             raise FileChanged(f"{path} has changed")
         os.unlink(path)
     sync_directory(os.path.dirname(path))
 
 
+_CHANGING = threading.Lock()  # for this process, as not every file system has locks
+
+
 @contextlib.contextmanager
 def _locked(directory: str) -> Iterator[None]:
     """Lock the directory, as far as it can be: the digest is checked again right before the change."""
-    try:
-        file = os.open(directory, os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:
+    with _CHANGING, contextlib.ExitStack() as stack:
+        with contextlib.suppress(OSError):
+            file = os.open(directory, os.O_RDONLY | os.O_CLOEXEC)
+            stack.callback(os.close, file)
+            _lock(file)
         yield
-        return
-    try:
-        _lock(file)
-        yield
-    finally:
-        os.close(file)
 
 
 def _lock(file: int) -> None:
