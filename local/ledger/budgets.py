@@ -312,7 +312,7 @@ _OLDEST_S = 24 * 3600.0  # seconds after which a reservation counts no more, who
 
 
 _OPEN = (
-    "FROM reservations AS each WHERE id > :settled AND at > :oldest "
+    "FROM reservations AS each WHERE at > :oldest "
     "AND NOT EXISTS (SELECT 1 FROM settlements WHERE reservation = each.id)"
 )
 
@@ -325,7 +325,6 @@ class Reservations:
         self._directory = directory
         self._owner = f"{os.getpid()}-{uuid.uuid4().hex}"
         self._lock: int | None = None
-        self._settled = 0  # the rows up to this one
 
     def add(self, place: CallPlace, usd: float, tokens: int) -> int:
         if self._lock is None:
@@ -344,14 +343,11 @@ class Reservations:
 
     def open(self, *, since: float = 0.0, session: str | None = None, host: str | None = None) -> Spent:
         """Return what is set aside for the calls that began at `since` or later, of one session or host if given."""
-        values = {"settled": self._settled, "now": time.time(), "oldest": time.time() - _OLDEST_S}
+        values = {"now": time.time(), "oldest": time.time() - _OLDEST_S}
         for (owner,) in self._of_open("SELECT DISTINCT owner", values):
             if owner != self._owner and not self._lives(owner):
                 gone = {**values, "owner": owner}
                 self._of_open("INSERT INTO settlements SELECT id, :now", gone, "AND owner = :owner")
-        ((newest,),) = self._ledger.run("SELECT MAX(id) FROM reservations", ())
-        ((first,),) = self._of_open("SELECT MIN(id)", values)
-        self._settled = int(newest or 0) if first is None else first - 1
         where = "AND at >= :since"
         where += " AND session = :session" if session is not None else ""
         where += " AND host = :host" if host is not None else ""

@@ -9,10 +9,12 @@ import json
 import logging
 import os
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, Self
+from typing import TYPE_CHECKING, Literal
 
 from ccb.tunnel.errors import UsageError
 from ccb.tunnel.openssh.kept_connections import private
@@ -60,49 +62,47 @@ def ask(path: Path, do: Do) -> ProxyState | None:
     return None
 
 
-class ControlServer:
-    """Answers `ccb proxy` while its context is open. Where no socket can be made, a session goes on without."""
-
-    def __init__(self, environ: Mapping[str, str], state: Callable[[], ProxyState], revoke: Callable[[], None]) -> None:
-        self._directory = socket_directory(environ)
-        self._state = state
-        self._revoke = revoke
-        self._path: Path | None = None
-        self._server: asyncio.Server | None = None
-
-    async def __aenter__(self) -> Self:
-        path = self._directory / f"{os.getpid()}-{id(self):x}.sock"
-        if not private(self._directory, make=True):
-            log.warning("%s is not private: `ccb proxy` cannot reach this session", self._directory)
-            return self
+@asynccontextmanager
+async def control_server(
+    environ: Mapping[str, str], state: Callable[[], ProxyState], revoke: Callable[[], None]
+) -> AsyncIterator[None]:
+    """Answer `ccb proxy` meanwhile. Where no socket can be made, a session goes on without."""
+    path = socket_directory(environ) / f"{os.getpid()}-{os.urandom(4).hex()}.sock"
+    server = None
+    if not private(path.parent, make=True):
+        log.warning("%s is not private: `ccb proxy` cannot reach this session", path.parent)
+    else:
         try:
-            self._server = await asyncio.start_unix_server(self._serve, path, limit=MAX_LINE)
+            server = await asyncio.start_unix_server(partial(_serve, state, revoke), path, limit=MAX_LINE)
         except OSError as error:
             log.warning("`ccb proxy` cannot reach this session: %s", error)
-        else:
-            self._path = path
-        return self
+    try:
+        yield
+    finally:
+        if server is not None:
+            path.unlink(missing_ok=True)
+            server.close()
 
-    async def __aexit__(self, *_: object) -> None:
-        if self._path is not None:
-            self._path.unlink(missing_ok=True)
-        if self._server is not None:
-            self._server.close()
 
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        try:
-            async with asyncio.timeout(_ANSWER_S):
-                asked = json.loads(await reader.readline() or b"{}")
-                if asked.get("do") == "revoke":
-                    self._revoke()
-                writer.write(line_of(asdict(self._state())))
-                await writer.drain()
-        except (OSError, TimeoutError, ValueError, AttributeError) as error:
-            log.info("a program asked `ccb proxy` badly: %s", error)
-        finally:
-            writer.close()
-            with contextlib.suppress(OSError):
-                await writer.wait_closed()
+async def _serve(
+    state: Callable[[], ProxyState],
+    revoke: Callable[[], None],
+    reader: asyncio.StreamReader,
+    writer: asyncio.StreamWriter,
+) -> None:
+    try:
+        async with asyncio.timeout(_ANSWER_S):
+            asked = json.loads(await reader.readline() or b"{}")
+            if asked.get("do") == "revoke":
+                revoke()
+            writer.write(line_of(asdict(state())))
+            await writer.drain()
+    except (OSError, TimeoutError, ValueError, AttributeError) as error:
+        log.info("a program asked `ccb proxy` badly: %s", error)
+    finally:
+        writer.close()
+        with contextlib.suppress(OSError):
+            await writer.wait_closed()
 
 
 Do = Literal["show", "revoke"]
@@ -198,8 +198,8 @@ class ProxyControl:
             said = "This session may call no models any more (revoked). Leave, and resume it, to grant it again."
             self._warnings(said)
 
-    def control(self, environ: Mapping[str, str]) -> ControlServer:
-        return ControlServer(environ, self.state, self.revoke)
+    def control(self, environ: Mapping[str, str]) -> AbstractAsyncContextManager[None]:
+        return control_server(environ, self.state, self.revoke)
 
 
 def check_allowed(model: str, settings: Settings, host: str) -> None:
