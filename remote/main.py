@@ -11,7 +11,7 @@ import time
 
 from .session_store import session_paths, sockets
 from .session_store.locks import in_use, lock_file, wake_owner
-from .session_store.refusal import HostRefusal, bug_refusal, no_session, unusable
+from .session_store.refusal import HostRefusal, bug_refusal, unusable
 from .session_store.session_paths import resolve_directory
 
 TYPE_CHECKING = False
@@ -260,18 +260,18 @@ def _latest(params: Params) -> tuple[SessionEntry, bool]:
 def _found(wanted: str, params: Params) -> SessionEntry:
     from .session_store import session_registry
 
-    found = session_registry.by_prefix(wanted)
-    if len(found) == 1:
-        return found[0]
-    if params.get("in_memory") and not found:
-        import asyncio
+    try:
+        return session_registry.the_one(wanted, session_registry.sessions())
+    except HostRefusal as refusal:
+        if refusal.data["near"] or not params.get("in_memory"):
+            raise
+    import asyncio
 
-        from .system.process import stop_marked
+    from .system.process import stop_marked
 
-        asyncio.run(stop_marked(wanted))  # a session on the disk does that when it is resumed
-        text = "the session %s was in memory only on this host, and its worker has ended" % wanted[:64]
-        raise HostRefusal("no_session", text, {"near": []})
-    raise no_session(wanted, [each.session for each in found])
+    asyncio.run(stop_marked(wanted))  # a session on the disk does that when it is resumed
+    text = "the session %s was in memory only on this host, and its worker has ended" % wanted[:64]
+    raise HostRefusal("no_session", text, {"near": []})
 
 
 def _copy(entry: SessionEntry, session: str, *, fresh: bool) -> None:

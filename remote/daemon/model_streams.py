@@ -139,7 +139,6 @@ class _Call:
         self.stream = 0
         self.client = ""  # the name of the client that reads it; "" when none does, or it will not come back
         self.lost_at = 0.0  # monotonic
-        self.timer: asyncio.TimerHandle | None = None
         self.pump: asyncio.Task[None] | None = None  # sends the body of the request
         self.outgoing: OutgoingBody | None = None  # how it is sent to a laptop that takes deltas
         self.whole = False  # the laptop cannot make the body of parts
@@ -221,8 +220,6 @@ class ModelStreams:
     async def _end(self, call: _Call) -> None:
         self._open.pop(call.id, None)
         self._by_stream.pop(call.stream, None)
-        if call.timer is not None:
-            call.timer.cancel()
         if call.link is not None:
             response = call.response
             if not response.complete or response.error:
@@ -265,9 +262,7 @@ class ModelStreams:
         if call.client in ("", link.client) or left <= 0:
             self._start(call, link)
         else:
-            if call.timer is not None:
-                call.timer.cancel()
-            call.timer = asyncio.get_running_loop().call_later(left, self._resume, call)
+            asyncio.get_running_loop().call_later(left, self._resume, call)
 
     def _leave_link(self, call: _Call) -> None:
         self._by_stream.pop(call.stream, None)
@@ -282,8 +277,6 @@ class ModelStreams:
         call.stream = self._next_stream
         call.link = link
         call.client = link.client
-        if call.timer is not None:
-            call.timer.cancel()
         call.credit = INITIAL_CREDIT
         call.response.open_window()
         self._by_stream[call.stream] = call

@@ -11,10 +11,9 @@ from dataclasses import asdict
 from ccb.tunnel.wire.frames import Json
 
 from ..session.session_settings import MANAGED_FILE
-from ..session_store import session_paths
-from ..session_store.refusal import HostRefusal, bug_refusal, no_session, unusable
+from ..session_store.refusal import HostRefusal, bug_refusal, unusable
 from ..session_store.session_paths import home_directory, resolve_directory
-from ..session_store.session_registry import by_prefix, described, sessions
+from ..session_store.session_registry import described, sessions, the_one
 from ..settings.project_switches import Switch, read_project, switches_of
 from ..settings.worker_settings import LOCAL, MANAGED, PROJECT, USER, Layer, read_settings, read_text
 from .reports import Reports
@@ -85,17 +84,14 @@ def _run(params: Json, bundle: str, reports: Reports) -> None:
 def _show_logs(params: Json, reports: Reports) -> None:
     from .logs import last_lines
 
-    wanted = str(params.get("session") or "")
-    found = by_prefix(wanted) if session_paths.is_session_id(wanted) else []
-    if len(found) != 1:
-        raise no_session(wanted, [each.session for each in found])
+    entry = the_one(str(params.get("session") or ""), sessions())
     lines = params.get("lines")
-    if not found[0].directory:
+    if not entry.directory:
         text = "the session is in memory only: there is no log; attach to see what it does"
         reports.report("log", {"source": "worker", "when": "", "text": text})
         return
     try:
-        last = last_lines(found[0].directory, lines if isinstance(lines, int) and lines > 0 else _DEFAULT_LINES)
+        last = last_lines(entry.directory, lines if isinstance(lines, int) and lines > 0 else _DEFAULT_LINES)
     except OSError as error:
         raise unusable("the journal of the session cannot be read", error) from error
     for source, when, text in last:

@@ -21,7 +21,7 @@ from ..session_store import session_paths, sockets
 from ..session_store import session_registry as registry
 from ..session_store.journal_summary import last_mark, worktrees
 from ..session_store.process_identity import elsewhere, is_alive
-from ..session_store.refusal import HostRefusal, no_session
+from ..session_store.refusal import HostRefusal
 from ..session_store.session_files import private_file, replace_private
 from ..session_store.session_registry import SessionEntry
 from ..subagents.worktrees import remove_untouched
@@ -47,19 +47,11 @@ def all_sessions() -> list[SessionEntry]:
 def chosen(params: Json) -> list[SessionEntry]:
     if params.get("all"):
         return [each for each in all_sessions() if each.alive]
-    wanted = str(params.get("session") or "")
-    if not session_paths.is_session_id(wanted):
-        raise no_session(wanted, [])
-    found = all_sessions()
-    exact = [each for each in found if each.session == wanted]
-    near = exact or [each for each in found if len(wanted) >= 4 and each.session.startswith(wanted)]
-    if len(near) != 1:
-        raise no_session(wanted, [each.session for each in near])
-    host = near[0].elsewhere
-    if host:
-        text = "the worker of this session runs on %s, which shares this home" % host
-        raise HostRefusal("in_use", text, {"host": host, "do": "Stop it there."})
-    return near
+    found = registry.the_one(str(params.get("session") or ""), all_sessions())
+    if found.elsewhere:
+        text = "the worker of this session runs on %s, which shares this home" % found.elsewhere
+        raise HostRefusal("in_use", text, {"host": found.elsewhere, "do": "Stop it there."})
+    return [found]
 
 
 def stop_all(targets: Iterable[SessionEntry], reports: Reports) -> None:

@@ -9,10 +9,12 @@ import os
 import re
 import stat
 import time
+from collections.abc import Iterable
 
 from ccb.tunnel.wire.frames import Json
 
 from . import process_identity, session_paths, sockets
+from .refusal import no_session
 from .session_directory import is_same_directory
 from .session_files import replace_private
 
@@ -125,7 +127,13 @@ def directories() -> list[tuple[str, str]]:
 
 def live_sessions() -> dict[str, Json]:
     """Return the owners of the sessions with a daemon here, by lock file, or by hello for those in memory."""
-    found = in_memory()
+    found: dict[str, Json] = {}
+    for session in sockets.sessions_in_memory():
+        if _ID.fullmatch(session):
+            address = sockets.memory_address(session)
+            owner = _hello_at(address).get("summary")
+            if isinstance(owner, dict) and process_identity.is_alive(owner):
+                found[session] = {**owner, "socket": address}
     for top in runtime_directories():
         if not is_ours(top):
             continue
@@ -134,17 +142,6 @@ def live_sessions() -> dict[str, Json]:
                 owner = read_object(os.path.join(top, name))
                 if process_identity.is_alive(owner):
                     found[name[:-5]] = {"socket": os.path.join(top, name[:-5] + ".sock"), **owner}
-    return found
-
-
-def in_memory() -> dict[str, Json]:
-    found = {}
-    for session in sockets.sessions_in_memory():
-        if _ID.fullmatch(session):
-            address = sockets.memory_address(session)
-            owner = _hello_at(address).get("summary")
-            if isinstance(owner, dict) and process_identity.is_alive(owner):
-                found[session] = {**owner, "socket": address}
     return found
 
 
@@ -235,10 +232,13 @@ def _listed(value: object) -> list[str]:
     return [str(each) for each in value] if isinstance(value, list) else []
 
 
-def by_prefix(text: str) -> list[SessionEntry]:
-    """Return the sessions whose id starts with `text`. If an id is exactly `text`, return only that session."""
-    near = [entry for entry in sessions() if entry.session.startswith(text)]
-    return [entry for entry in near if entry.session == text] or (near if len(text) >= 4 else [])
+def the_one(wanted: str, known: Iterable[SessionEntry]) -> SessionEntry:
+    """Return the session with this id, or the only one whose id starts so (4 characters). Raise HostRefusal."""
+    near = [entry for entry in known if entry.session.startswith(wanted)] if session_paths.is_session_id(wanted) else []
+    found = [entry for entry in near if entry.session == wanted] or (near if len(wanted) >= 4 else [])
+    if len(found) != 1:
+        raise no_session(wanted, [each.session for each in found])
+    return found[0]
 
 
 def described(entry: SessionEntry) -> Json:

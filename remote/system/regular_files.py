@@ -100,16 +100,13 @@ def replace_file(path: str, data: bytes, expected: str, unkept: str = "") -> Fil
         return _create(path, data)
     old = _to_change(path)
     if old.st_nlink <= 1:  # 0: the file system does not count
-        with contextlib.suppress(_OtherFile):
-            return _by_rename(path, data, expected, old)
+        renamed = _by_rename(path, data, expected, old)
+        if renamed is not None:
+            return renamed
     if unkept:
         why = f"it has to be written in place, and its present content could not be kept before ({unkept}): use Bash"
         raise OSError(errno.ENOTSUP, why, path)
     return _in_place(path, data, expected)
-
-
-class _OtherFile(Exception):
-    """A rename is not possible here, or would make another file of it: with other owners, or other attributes."""
 
 
 def _create(path: str, data: bytes) -> FileInfo:
@@ -124,24 +121,27 @@ def _create(path: str, data: bytes) -> FileInfo:
         _write_all(file, data)
         os.fsync(file)
         info = info_of(os.fstat(file))
-        _rename_to_new(temp, path)
+        if not rename_to_new(temp, path):
+            raise FileChanged(f"{path} exists already")
     sync_directory(directory)
     return info
 
 
-def _by_rename(path: str, data: bytes, expected: str, old: os.stat_result) -> FileInfo:
+def _by_rename(path: str, data: bytes, expected: str, old: os.stat_result) -> FileInfo | None:
+    """Return None if a rename is not possible, or would make another file of it: with other owners or attributes."""
     directory = os.path.dirname(path)
     if _is_mounted(path, old):
-        raise _OtherFile
+        return None
     with contextlib.ExitStack() as stack:
         try:
             temp, file = stack.enter_context(_temporary(directory, 0o600))
         except OSError as error:
             if error.errno in _CLOSED:
-                raise _OtherFile from None
+                return None
             raise
         _write_all(file, data)
-        _copy_attributes(path, old, file)
+        if not _copy_attributes(path, old, file):
+            return None
         os.fsync(file)
         info = info_of(os.fstat(file))
         with _locked(directory):
@@ -151,7 +151,7 @@ def _by_rename(path: str, data: bytes, expected: str, old: os.stat_result) -> Fi
                 os.replace(temp, path)
             except OSError as error:
                 if error.errno in (*_CLOSED, errno.EBUSY, errno.EXDEV):  # it is mounted, or in a sticky directory
-                    raise _OtherFile from None
+                    return None
                 raise
     sync_directory(directory)
     return info
@@ -253,8 +253,8 @@ def _is_mounted(path: str, old: os.stat_result) -> bool:
     return False
 
 
-def _copy_attributes(path: str, old: os.stat_result, file: int) -> None:
-    """Give a new file owner, attributes (as ACLs) and mode of the old one. Raise _OtherFile."""
+def _copy_attributes(path: str, old: os.stat_result, file: int) -> bool:
+    """Give a new file owner, attributes (as ACLs) and mode of the old one. Return whether that is possible."""
     mine = os.fstat(file)
     try:
         if (old.st_uid, old.st_gid) != (mine.st_uid, mine.st_gid):
@@ -267,7 +267,8 @@ def _copy_attributes(path: str, old: os.stat_result, file: int) -> None:
                 os.setxattr(file, name, value)
         os.fchmod(file, stat.S_IMODE(old.st_mode))
     except OSError:
-        raise _OtherFile from None
+        return False
+    return True
 
 
 def _attributes(file: str | int) -> dict[str, bytes]:
@@ -338,15 +339,17 @@ def _digest(path: str) -> str:
     return sha.hexdigest()
 
 
-def _rename_to_new(temp: str, path: str) -> None:
+def rename_to_new(temp: str, path: str) -> bool:
+    """Give a file its name, and keep the other one if it can be. Return False if there is a file of that name."""
     try:
         os.link(temp, path)
     except FileExistsError:
-        raise FileChanged(f"{path} exists already") from None
+        return False
     except OSError:  # a file system without hard links
         if os.path.lexists(path):
-            raise FileChanged(f"{path} exists already") from None
+            return False
         os.rename(temp, path)
+    return True
 
 
 def sync_directory(directory: str) -> None:
