@@ -27,18 +27,18 @@ def run_command(params: Json, bundle: str, out: int = 1) -> int:
     reports = Reports(out)
     try:
         _run(params, bundle, reports)
-    except HostRefusal as refusal:
-        reports.refused(refusal)
-        return 1
-    except OSError as error:
-        reason = "%s: %s" % (error.filename, error.strerror) if error.filename else str(error)
-        reports.refused(HostRefusal("internal", "the command failed on the host: %s" % reason, {}))
-        return 1
     except Exception as error:  # noqa: BLE001 - the person would be shown the traceback
-        reports.refused(bug_refusal("the command failed on the host", error))
+        reports.refused(_refusal_of(error))
         return 1
     reports.bye()
     return 0
+
+
+def _refusal_of(error: Exception) -> HostRefusal:
+    if isinstance(error, OSError):
+        reason = "%s: %s" % (error.filename, error.strerror) if error.filename else str(error)
+        return HostRefusal("internal", "the command failed on the host: %s" % reason, {})
+    return error if isinstance(error, HostRefusal) else bug_refusal("the command failed on the host", error)
 
 
 def _run(params: Json, bundle: str, reports: Reports) -> None:
