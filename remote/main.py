@@ -37,25 +37,22 @@ class _Flow:
     @property
     def finished(self) -> bool:
         """Whether all bytes of the source have reached the sink, or cannot reach it any more."""
-        return self.ended and (self.gone or not self.held)
+        return self.ended and not self.held
 
     @property
     def broken(self) -> bool:
         return self.ended or self.gone
 
-    def wants(self, poller: dict[int, int]) -> None:
-        """Add the poll events that this direction waits for to `poller`, which maps descriptors to poll masks."""
-        if not self.ended and not self.gone and len(self.held) < _MAX_HELD:
-            poller[self.source] = poller.get(self.source, 0) | select.POLLIN
-        if self.held and not self.gone:
-            poller[self.sink] = poller.get(self.sink, 0) | select.POLLOUT
+    def wait_in(self, poller: select.poll) -> None:
+        if not self.broken and len(self.held) < _MAX_HELD:
+            poller.register(self.source, select.POLLIN)
+        if self.held:
+            poller.register(self.sink, select.POLLOUT)
 
-    def step(self, ready: dict[int, int]) -> bool:
-        if self.gone:
-            return False
-        before = len(self.held)
-        taken = 0
-        if not self.ended and ready.get(self.source, 0) & (select.POLLIN | select.POLLHUP | select.POLLERR):
+    def step(self) -> bool:
+        """Read and write what can be at once. Return whether anything has moved."""
+        before, written = len(self.held), 0
+        if not self.broken and before < _MAX_HELD:
             try:
                 data = os.read(self.source, _CHUNK)
                 self.ended = not data
@@ -64,49 +61,42 @@ class _Flow:
                 pass
             except OSError:
                 self.ended = True
+        read = len(self.held) - before
         if self.held:
             try:
-                taken = os.write(self.sink, self.held[:_CHUNK])
-                del self.held[:taken]
+                written = os.write(self.sink, self.held[:_CHUNK])
+                del self.held[:written]
             except BlockingIOError:
                 pass
             except OSError:
                 self.gone = True
                 self.held.clear()
-        return taken > 0 or len(self.held) != before
+        return bool(read or written)
 
 
 def run(channel_in: int, channel_out: int, daemon: socket.socket) -> None:
     """Relay until one end has closed and the other has read the last bytes, or has stopped reading."""
-    fd = daemon.fileno()
-    for each in (channel_in, channel_out, fd):
+    for each in (channel_in, channel_out, daemon.fileno()):
         os.set_blocking(each, False)
-    inward, outward = _Flow(channel_in, fd), _Flow(fd, channel_out)
+    inward, outward = _Flow(channel_in, os.dup(daemon.fileno())), _Flow(daemon.fileno(), channel_out)
     give_up: float | None = None
     while not (inward.finished or outward.finished or (inward.gone and outward.gone)):
+        poller, timeout_ms = select.poll(), None
         if inward.broken or outward.broken:
-            now = time.monotonic()
+            now, timeout_ms = time.monotonic(), 100
             give_up = give_up or now + _LAST_BYTES_S
             if now > give_up:
                 return
-        ready = _poll(inward, outward, timeout_ms=None if give_up is None else 100)
-        if ready.get(channel_out, 0) & (select.POLLERR | select.POLLHUP | select.POLLNVAL):
+        else:
+            poller.register(channel_out, 0)  # a closed channel shows as an error on its output
+        inward.wait_in(poller)
+        outward.wait_in(poller)
+        if dict(poller.poll(timeout_ms)).get(channel_out, 0) & (select.POLLERR | select.POLLHUP | select.POLLNVAL):
             outward.gone = True
-        inward_moved = inward.step(ready)
-        if outward.step(ready) or inward_moved:
+            outward.held.clear()
+        moved = inward.step(), outward.step()
+        if any(moved):
             give_up = None
-
-
-def _poll(inward: _Flow, outward: _Flow, timeout_ms: int | None) -> dict[int, int]:
-    wanted: dict[int, int] = {}
-    inward.wants(wanted)
-    outward.wants(wanted)
-    if not (inward.broken or outward.broken):
-        wanted.setdefault(outward.sink, 0)  # a closed channel shows as an error on its output
-    poller = select.poll()
-    for descriptor, mask in wanted.items():
-        poller.register(descriptor, mask)
-    return dict(poller.poll(timeout_ms))
 
 
 Params = dict[str, object]
