@@ -17,7 +17,6 @@ from hypothesis import strategies as st
 from tests.remote.worker_process import file_limit
 
 from ccb.remote.daemon.hello import _last_records
-from ccb.remote.session_store import journal as journal_module
 from ccb.remote.session_store.journal import Journal, JournalError
 from ccb.tunnel.wire.journal_records import MessageRecord, Record, RewindRecord, parse_line
 
@@ -40,12 +39,8 @@ async def test_only_durable_records_are_given_to_readers(journal: Journal) -> No
     assert len(records(journal)) == 1
 
 
-@pytest.mark.parametrize("ring", [1, 1 << 20], ids=["from-the-file", "from-memory"])
-async def test_a_whole_journal_is_looked_through_beside_the_loop(
-    ring: int, journal: Journal, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_whole_journal_is_looked_through_beside_the_loop(journal: Journal) -> None:
     """A laptop that hears nothing for 15 s drops its link."""
-    monkeypatch.setattr(journal_module, "_RING_BYTES", ring)
     for number in range(3):
         journal.append(MessageRecord({"n": number}))
     going_on = threading.Event()
@@ -87,7 +82,7 @@ async def test_many_who_commit_together_share_the_writes_to_disk(
     sizes=st.lists(st.integers(min_value=0, max_value=60_000), max_size=80),
     after=st.integers(min_value=0, max_value=80),
 )
-def test_any_tail_is_complete_and_in_order_from_memory_and_from_the_file(
+def test_any_tail_is_complete_and_in_order(
     tmp_path_factory: pytest.TempPathFactory, sizes: list[int], after: int
 ) -> None:
     async def scenario() -> None:
