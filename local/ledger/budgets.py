@@ -29,7 +29,6 @@ from .call_ledger import CallLedger, CallPlace, Spent, dollars, open_ledger
 if TYPE_CHECKING:
     from ..config.settings import Settings
 
-
 log = logging.getLogger(__name__)
 
 BUDGET_KIND = "laptop_budget"  # the error type of a call that is refused because a budget is used up
@@ -309,7 +308,6 @@ def _log_failure(done: Future[None]) -> None:
 
 
 _OLDEST_S = 24 * 3600.0  # seconds after which a reservation counts no more, whoever made it: no call lasts that long
-
 
 _OPEN = (
     "FROM reservations AS each WHERE at > :oldest "

@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from .audit import SessionAudit
     from .budgets import SessionAccounts
 
-
 log = logging.getLogger(__name__)
 
 _ANSWER_S = 5.0

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import enum
 import logging
+import math
 import os
 import time
 from collections.abc import Awaitable, Callable
@@ -30,7 +30,6 @@ from .model_streams import ModelStreams, StreamLink
 
 if TYPE_CHECKING:
     from ..tools.search_process import NameFinder
-
 
 log = logging.getLogger(__name__)
 
@@ -427,25 +426,18 @@ class AttachedClients:
 
 GRACE_S = 24 * 3600.0  # seconds that a session may work, or wait for an answer, without any client
 IDLE_S = 30 * 60.0  # seconds that the daemon of an idle session stays without any client
-_UNPROMPTED_S = 20.0  # the same, for a session that never had a prompt
+UNPROMPTED_S = 20.0  # the same, for a session that never had a prompt
 _LOOK_S = 5.0
 
 
-class Activity(enum.Enum):
-    NOT_BEGUN = "not begun"  # no client has driven it yet
-    UNPROMPTED = "unprompted"  # the session never had a prompt
-    IDLE = "idle"
-    BUSY = "busy"  # a turn runs, a request is open, or a command runs in the background
-
-
 class Lifetime:
-    """Ends a daemon without clients: an idle one after `idle_s` or when `released`, any after `grace_s`."""
+    """Ends a daemon without clients: when `stays` has passed, at once when `released`, and after `grace_s` in any case.
+    `stays` returns how many seconds an idle daemon may stay without any, infinity while the session works."""
 
-    def __init__(self, grace_s: float, idle_s: float, activity: Callable[[], Activity]) -> None:
+    def __init__(self, grace_s: float, stays: Callable[[], float]) -> None:
         self.released = True
         self._grace_s = grace_s
-        self._idle_s = min(idle_s, grace_s)
-        self._activity = activity
+        self._stays = stays
         self._clients = 0
         self._changed = asyncio.Event()
         self._alone_since = self._busy_until = time.monotonic()
@@ -470,11 +462,9 @@ class Lifetime:
                 await within(min(left, _LOOK_S), self._changed.wait())
 
     def _due(self) -> float:
-        alone, activity = self._alone_since, self._activity()
-        if activity is Activity.BUSY:
+        latest, stays = self._alone_since + self._grace_s, self._stays()
+        if stays == math.inf:
             self._busy_until = time.monotonic()
-            return alone + self._grace_s
-        if self.released or activity is Activity.NOT_BEGUN:
-            return alone
-        idle_s = min(_UNPROMPTED_S, self._idle_s) if activity is Activity.UNPROMPTED else self._idle_s
-        return min(max(alone, self._busy_until) + idle_s, alone + self._grace_s)
+            return latest
+        idle_since = max(self._alone_since, self._busy_until)
+        return self._alone_since if self.released else min(idle_since + stays, latest)

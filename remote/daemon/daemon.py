@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import math
 import os
 import signal
 import socket
@@ -34,14 +35,13 @@ from ..system.deadline import Threads, within
 from ..system.process import stop_marked
 from ..tools.toolset import close_context, make_context
 from .assembly import begin_session, resume_session
-from .clients import GRACE_S, IDLE_S, Activity, AttachedClients, Lifetime
+from .clients import GRACE_S, IDLE_S, UNPROMPTED_S, AttachedClients, Lifetime
 from .copy_writer import CopyWriter
 from .hello import ENDING, WORKTREES, hello_frame, read_lease
 from .model_streams import ModelStreams
 
 if TYPE_CHECKING:
     from .hello import DaemonLaunch
-
 
 log = logging.getLogger(__name__)
 
@@ -102,7 +102,8 @@ class Daemon:
         self._tree = launch.tree  # the worktree that was made for the session
         self._lease = DriverLease(where.file("epoch"), *read_lease(where.state))
         grace_s, idle_s = launch.seconds("grace_s", GRACE_S), launch.seconds("idle_s", IDLE_S)
-        self._lifetime = Lifetime(grace_s, idle_s if where.state else grace_s, self._activity)
+        self._idle_s = idle_s if where.state else grace_s
+        self._lifetime = Lifetime(grace_s, self._stays)
         self._copy = CopyWriter(launch.text("bundle_path"), str(facts["bundle"]), launch.text("no_copy"))
         self._calls = ModelStreams()
         self._begun = asyncio.Event()
@@ -168,12 +169,13 @@ class Daemon:
     def _state(self) -> str:
         return self.session.state if self.session is not None else "idle"
 
-    def _activity(self) -> Activity:
+    def _stays(self) -> float:
+        """Return for how many seconds this worker stays without a client if nothing changes. See Lifetime."""
         if self.session is None:
-            return Activity.NOT_BEGUN
+            return 0.0
         if self.session.state != "idle" or self.context.shells.busy or self.context.tasks.running:
-            return Activity.BUSY
-        return Activity.IDLE if self.session.inputs.any_prompt else Activity.UNPROMPTED
+            return math.inf
+        return self._idle_s if self.session.inputs.any_prompt else min(UNPROMPTED_S, self._idle_s)
 
     def changed(self) -> None:
         """The session's state or its clients have changed: bring the summary up to date."""

@@ -100,7 +100,6 @@ def _show_logs(params: Json, reports: Reports) -> None:
 
 _BELOW = {"mcp": "mcpServers", "allow": "permissions", "ask": "permissions", "deny": "permissions"}
 
-
 _SOURCES = frozenset((USER, PROJECT, LOCAL))  # those of a session that chooses none
 
 

@@ -208,23 +208,21 @@ def locks_of(session: str, directory: str = "") -> Iterator[bool]:
             except OSError:
                 continue
             held.callback(os.close, fd)
-            try:
-                if free and _may_be_tried(path):
-                    fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    free = os.fstat(fd).st_ino == os.lstat(path).st_ino
-                else:
-                    free = False
-            except OSError:
-                free = False
+            free = free and _take(fd, path)
         yield free
 
 
-def _may_be_tried(lock: str) -> bool:
-    """Return whether a lock may be tried: a starting daemon must not find it taken. Raise OSError."""
-    if not lock.endswith(".lock"):
-        return True
-    owner = registry.read_object(lock)
-    return not is_alive(owner) and not elsewhere(owner) if owner else age(lock) >= YOUNG_S
+def _take(fd: int, path: str) -> bool:
+    """Take a lock, unless a daemon that starts may need it: it must not find it taken."""
+    try:
+        if path.endswith(".lock"):
+            owner = registry.read_object(path)
+            if (is_alive(owner) or elsewhere(owner)) if owner else age(path) < YOUNG_S:
+                return False
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return os.fstat(fd).st_ino == os.lstat(path).st_ino
+    except OSError:
+        return False
 
 
 class Remover:

@@ -254,7 +254,6 @@ def _damaged(seq: int) -> Record:
 
 MAX_MEMORY_BYTES = 256 << 20  # limit of a journal in memory, in bytes
 
-
 _NO_ROOM = {
     errno.ENOSPC: "free space on the disk of %s",
     errno.EDQUOT: "free space of your quota on the disk of %s",

@@ -53,7 +53,6 @@ _OF_LOADERS = ("LD_", "DYLD_", "PYTHON")  # variables for the children that woul
 _USER_IN_URL = r"://[^/@\s]*@"
 _UTF8 = r"(?i)(?:|C|POSIX|.*\.utf-?8(?:@.*)?)"
 
-
 _FILES = (
     *("/etc/profile", "/etc/profile.d", "/etc/environment", "/etc/bash.bashrc", "/etc/bashrc", "/etc/zshenv"),
     *("/etc/zprofile", "/etc/zshrc", "/etc/zlogin", "/etc/zsh/zshenv", "/etc/zsh/zprofile", "/etc/zsh/zshrc"),
