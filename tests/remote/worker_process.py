@@ -149,9 +149,10 @@ class Laptop:
         response: Json = event.body["response"]
         return response
 
-    async def reply(self, request_id: str, payload: Json) -> None:
+    async def reply(self, request_id: str, payload: Json, input_id: str = "") -> None:
         response = {"subtype": "success", "request_id": request_id, "response": payload}
-        await self.send(Input(self.epoch, uuid.uuid4().hex, {"type": "control_response", "response": response}))
+        body = {"type": "control_response", "response": response}
+        await self.send(Input(self.epoch, input_id or uuid.uuid4().hex, body))
 
     async def call(self) -> tuple[CallOpen, bytes]:
         opened = await self.next(CallOpen)

@@ -17,7 +17,7 @@ from tests.remote.agent_kit import calls, content, says
 from tests.remote.worker_process import Laptop, WorkerHost, alive, file_limit, until
 
 from ccb.remote.session.turns import MAX_WAITING
-from ccb.tunnel.wire.frames import Applied, Attach, Bye, Event, Hello, Input, Ping, Pong, Progress, Refused, Stop
+from ccb.tunnel.wire.frames import Applied, Attach, Bye, Event, Hello, Ping, Pong, Progress, Refused, Stop
 from ccb.tunnel.wire.session_options import SessionOptions
 
 
@@ -167,9 +167,8 @@ async def test_an_answer_that_found_no_room_on_the_disk_counts_when_there_is(hos
     laptop = await host.drive(session, SessionOptions(permission_prompts="stdio"))
     await laptop.begin("go", calls(("toolu_1", "Bash", {"command": "touch touched"})))
     asked = await laptop.message("control_request")
-    response = {"subtype": "success", "request_id": asked["request_id"], "response": {"behavior": "allow"}}
     with file_limit(0, laptop.hello.pid):
-        await laptop.send(Input(laptop.epoch, "the-answer", {"type": "control_response", "response": response}))
+        await laptop.reply(asked["request_id"], {"behavior": "allow"}, "the-answer")
         await laptop.send(Ping(laptop.epoch, 7))
         await laptop.next(Pong, lambda frame: frame.n == 7)  # so it was tried
         assert not (host.project / "touched").exists()

@@ -32,9 +32,7 @@ async def ask(laptop: Laptop, command: str, tool_id: str = "toolu_1") -> Json:
 
 
 async def answer(laptop: Laptop, asked: Json, word: Json) -> None:
-    response = {"subtype": "success", "request_id": asked["request_id"], "response": word}
-    input_id = "answer:" + asked["request_id"]
-    await laptop.send(frames.Input(laptop.epoch, input_id, {"type": "control_response", "response": response}))
+    await laptop.reply(asked["request_id"], word, "answer:" + asked["request_id"])
 
 
 def allow(asked: Json, **more: Any) -> Json:
@@ -59,8 +57,7 @@ async def test_a_question_goes_to_who_takes_over_and_an_old_answer_does_nothing(
     assert not any(isinstance(frame, frames.Applied) and frame.id.startswith("answer:") for frame in alice.frames)
     await bob.message("result")
     back = await host.drive(session, {"client": ALICE.client}, have=alice.last_seq)
-    response = {"subtype": "success", "request_id": asked["request_id"], "response": {"behavior": "deny"}}
-    await back.send(frames.Input(back.epoch, "another-id", {"type": "control_response", "response": response}))
+    await back.reply(asked["request_id"], {"behavior": "deny"})
     late = await back.next(frames.Event, lambda event: event.kind == "late_answer")
     assert late.body == {"request_id": asked["request_id"]}
     assert (host.project / "count").read_text() == "run\n"
@@ -189,14 +186,3 @@ def test_a_withdrawn_answer_is_under_way_no_more() -> None:
     assert partial.bodies()
     partial.apply(record_of(WithdrawnRecord("msg_1")))
     assert not partial.bodies()
-
-
-async def test_a_turn_that_began_between_hello_and_attach_is_in_the_snapshot(host: WorkerHost, session: str) -> None:
-    """The other client must not take the result of this turn for that of its own prompt."""
-    first = await host.drive(session, ALICE.to_json())
-    second = await host.connect(session)
-    hello = await second.next(frames.Hello)
-    await first.opened("go")
-    await second.attach(BOB, tail=1, after=hello)
-    snapshot = await second.next(frames.Snapshot)
-    assert hello.state == "idle" and [each["taken"] for each in snapshot.body["prompts"]] == [True]

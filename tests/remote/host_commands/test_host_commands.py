@@ -123,6 +123,7 @@ async def test_ps_says_that_a_driver_is_away(host: WorkerHost, session: str) -> 
     await until(lambda: json.loads(path.read_text())["away"] is True, "its connection is over for the worker")
     assert await driver() == ("me@laptop", True)
     again = await host.drive(session, SessionOptions(client="me@laptop"))
+    assert again.hello.driver == "me@laptop", "it is expected back"
     await again.next(Event, lambda event: event.kind == "driver")
     assert await driver() == ("me@laptop", False)
     await again.send(Detach(again.epoch))

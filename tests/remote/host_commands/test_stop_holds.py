@@ -19,8 +19,7 @@ async def test_a_client_that_comes_back_by_itself_does_not_start_a_session_that_
     host: WorkerHost, session: str, worker: str
 ) -> None:
     client = await host.drive(session, SessionOptions(client="me@laptop"))
-    await client.say("one")
-    await client.call()
+    await client.opened("one")
     waiting = await client.say("two")
     await client.next(Event, lambda event: event.kind == "input" and event.body["id"] == waiting)
     if worker == "stuck":
@@ -41,8 +40,7 @@ async def test_a_client_that_comes_back_by_itself_does_not_start_a_session_that_
 
 async def test_a_person_starts_it_again_and_then_clients_come_back_as_ever(host: WorkerHost, session: str) -> None:
     client = await host.drive(session, SessionOptions(client="me@laptop"))
-    await client.say("one")
-    await client.call()
+    await client.opened("one")
     await command(host, "stop", session)
     person = await host.drive(session, SessionOptions(client="you@desk"), create=False)
     await person.message("result")
@@ -58,8 +56,7 @@ async def test_a_client_that_comes_back_while_the_session_is_stopped_is_not_serv
 ) -> None:
     """It reaches a worker that is stuck, and is cut off with it."""
     client = await host.drive(session, SessionOptions(client="me@laptop"))
-    await client.say("one")
-    await client.call()
+    await client.opened("one")
     os.kill(client.hello.pid, signal.SIGSTOP)
     back = await host.connect(session, create=False, again=True)
     await back.send(Attach(client.hello.epoch + 2, "driver", 0, uuid.uuid4().hex, {"client": "me@laptop"}))

@@ -85,14 +85,6 @@ async def test_many_logins_without_a_common_lock_find_one_daemon(host: WorkerHos
     assert len({hello.pid for hello in hellos}) == 1
 
 
-async def test_the_owner_is_on_record_until_it_ends_well(host: WorkerHost, session: str) -> None:
-    laptop, hello = await begin(host, session)
-    kept = host.summary(session)
-    assert (kept["pid"], kept["hostname"], kept["bundle"]) == (hello.pid, os.uname().nodename, "b" * 64)
-    await laptop.end()
-    assert {"pid", "hostname", "boot", "socket"} & set(host.summary(session)) == set()
-
-
 async def test_a_session_of_another_host_with_the_same_home_is_refused_there(host: WorkerHost, session: str) -> None:
     await end(host, session)
     record(host, session, hostname="nodeb", boot="b", pid=1, started="1")

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
-import resource
-import signal
 import stat
 import subprocess
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.remote.worker_process import file_limit
 from tests.support.machine.programs import shell_script
 
 from ccb.remote.system import regular_files
@@ -106,24 +104,11 @@ async def test_replace_keeps_the_owner(old: Path) -> None:
     assert stat.S_IMODE(old.stat().st_mode) == 0o6755
 
 
-@contextlib.contextmanager
-def _largest_file(size: int) -> Iterator[None]:
-    """Let no file of this process become larger: a write fails as on a full disk."""
-    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, limits[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
-        signal.signal(signal.SIGXFSZ, handler)
-
-
 @pytest.mark.parametrize("names", [["a"], ["a", "b"]], ids=["renamed", "in place"])
 async def test_a_full_disk_changes_nothing(old: Path, tmp_path: Path, names: list[str]) -> None:
     for other in names[1:]:
         os.link(old, tmp_path / other)
-    with _largest_file(1000), pytest.raises(OSError, match="too large"):
+    with file_limit(1000), pytest.raises(OSError, match="too large"):
         await _replace(old, b"x" * 5000)
     assert old.read_bytes() == OLD
     assert _names(tmp_path) == names
