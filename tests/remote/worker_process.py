@@ -17,7 +17,7 @@ from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any, Callable, TypeVar
 
-from tests.remote.agent_kit import Reply, content
+from tests.remote.agent_kit import Reply, content, says
 from tests.support.forking.process import start_process
 
 from ccb.tunnel.wire.frames import (
@@ -289,6 +289,12 @@ class WorkerHost:
         laptop = await self.connect(session, **params)
         await laptop.attach(options, have=have, tail=tail, role=role)
         return laptop
+
+    async def ended(self, session: str) -> None:
+        """Leave a session with one turn and no daemon."""
+        laptop = await self.drive(session, SessionOptions(client="me@laptop"))
+        await laptop.turn("what is\nthis?", says("a thing"))
+        await laptop.end()
 
     async def refused(self, session: str, cwd: str = "~/project", **params: Any) -> Refused:
         return await (await self.connect(session, cwd, **params)).next(Refused)

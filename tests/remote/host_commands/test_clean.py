@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 
 from tests.remote.agent_kit import says
-from tests.remote.host_commands.test_host_commands import begin, command, ended, refusal
+from tests.remote.host_commands.test_host_commands import begin, command, refusal
 from tests.remote.worker_process import WorkerHost, alive, until
 
 
@@ -28,7 +28,7 @@ async def test_a_session_is_named_while_it_runs_and_after_it_has_ended(host: Wor
 
 async def test_remove_takes_a_session_away_but_not_one_that_a_client_drives(host: WorkerHost, session: str) -> None:
     other = str(uuid.uuid4())
-    await ended(host, other)
+    await host.ended(other)
     _, hello = await begin(host, session)
     assert ("removed", str(host.state(other))) in [(k, b.get("path")) for k, b in await command(host, "remove", other)]
     assert not host.state(other).exists() and host.state(session).exists()

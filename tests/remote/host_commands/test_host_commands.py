@@ -49,14 +49,6 @@ async def begin(host: WorkerHost, session: str) -> tuple[Laptop, Hello]:
     return laptop, laptop.hello
 
 
-async def ended(host: WorkerHost, session: str) -> None:
-    """A session with one turn and no daemon."""
-    laptop, hello = await begin(host, session)
-    await laptop.turn("what is\nthis?", says("a thing"))
-    await laptop.stop()
-    await until(lambda: not alive(hello.pid), "the daemon has ended")
-
-
 async def with_grandchildren(host: WorkerHost, laptop: Laptop) -> list[int]:
     """A Bash call that runs, with a child of its own in its group and one that has detached itself."""
     await laptop.say("go")
@@ -97,7 +89,7 @@ def of_tools(host: WorkerHost) -> list[int]:
 
 async def test_ps_shows_a_session_at_work_and_one_that_has_ended(host: WorkerHost, session: str) -> None:
     other = str(uuid.uuid4())
-    await ended(host, other)
+    await host.ended(other)
     laptop, hello = await begin(host, session)
     await laptop.say("do the work")
     await laptop.call()
@@ -149,7 +141,7 @@ async def test_logs_are_the_last_lines_of_the_session_and_its_worker(host: Worke
 
 
 async def test_logs_say_the_rest_of_a_damaged_journal_and_an_unreadable_log(host: WorkerHost, session: str) -> None:
-    await ended(host, session)
+    await host.ended(session)
     damage = b'{"seq": 1, "time": "x"}\n[1]\nnot json \xff\n{"seq":9,"time":1,"kind":"new","body":{"a":1}}\n{"torn'
     with (host.state(session) / "journal.jsonl").open("ab") as journal:
         journal.write(damage)
@@ -167,7 +159,7 @@ async def test_logs_say_the_rest_of_a_damaged_journal_and_an_unreadable_log(host
 async def test_a_session_that_is_not_there_is_refused(host: WorkerHost, name: str) -> None:
     ids = [f"dead{n}000-0000-4000-8000-000000000000" for n in (1, 2)]
     for each in ids:
-        await ended(host, each)
+        await host.ended(each)
     assert (await refusal(host, name, "feed")).code == "no_session"
     ambiguous = await refusal(host, name, "dead")
     assert (ambiguous.code, sorted(ambiguous.data["near"])) == ("no_session", ids)
@@ -253,7 +245,7 @@ async def test_gc_touches_nothing_that_lives(host: WorkerHost, session: str) -> 
 async def test_gc_takes_old_sessions_and_says_how_old(host: WorkerHost, session: str) -> None:
     old, torn, away, ours = (str(uuid.uuid4()) for _ in range(4))
     for each in (old, torn, away, ours, session):
-        await ended(host, each)
+        await host.ended(each)
     for each, owner in ((away, {"hostname": "nodeb", "boot": "b", "pid": 1}), (ours, {"pid": 1, "started": "1"})):
         path = host.state(each) / "summary.json"
         path.write_text(json.dumps({**json.loads(path.read_text()), **owner}))
@@ -277,7 +269,7 @@ async def test_gc_takes_old_sessions_and_says_how_old(host: WorkerHost, session:
 
 
 async def test_gc_takes_what_was_never_begun_but_not_what_is_about_to(host: WorkerHost, session: str) -> None:
-    await ended(host, session)
+    await host.ended(session)
     sessions = host.state(session).parent
     for name in ("old", "young"):
         (sessions / name).mkdir(mode=0o700)
@@ -355,7 +347,7 @@ async def test_gc_ends_a_daemon_whose_journal_was_removed(host: WorkerHost, sess
 async def test_links_in_the_place_of_directories_are_not_followed(
     host: WorkerHost, session: str, tmp_path: Path
 ) -> None:
-    await ended(host, session)
+    await host.ended(session)
     precious = tmp_path / "precious"
     (precious / "old").mkdir(parents=True)
     (precious / "old/journal.jsonl").touch()
