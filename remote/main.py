@@ -138,20 +138,13 @@ def start(params: Params, bundle: str, storage: str) -> int:
 
         return run_command(params, bundle)
     try:
-        try:
-            deadline = time.monotonic() + _ANSWER_DEADLINE_S
-            daemon = _find_or_start(_Start(params, bundle, storage, users_umask, deadline))
-        except OSError as error:
-            raise _start_failed(error) from error
-        except HostRefusal:
-            raise
-        except Exception as error:  # the person would be shown the traceback
-            raise bug_refusal("the session cannot be started on the host", error) from error
-    except HostRefusal as refusal:
+        deadline = time.monotonic() + _ANSWER_DEADLINE_S
+        daemon = _find_or_start(_Start(params, bundle, storage, users_umask, deadline))
+    except Exception as error:  # noqa: BLE001 - the person would be shown the traceback
+        refusal = _refusal_of(error)
         frame = {"t": "refused", "code": refusal.code, "message": refusal.message, "data": refusal.data}
         os.write(1, json.dumps(frame).encode() + b"\n")
         return 1
-
     run(0, 1, daemon)
     return 0
 
@@ -164,8 +157,12 @@ class _Start:
         self.deadline = deadline  # monotonic, for the daemon's hello
 
 
-def _start_failed(error: OSError) -> HostRefusal:
+def _refusal_of(error: Exception) -> HostRefusal:
     what = "the session cannot be started on the host"
+    if isinstance(error, HostRefusal):
+        return error
+    if not isinstance(error, OSError):
+        return bug_refusal(what, error)
     evidence = "%s: %s" % (error.filename, error.strerror) if error.filename else str(error)
     if error.filename and error.errno in _FORBIDDEN:
         return unusable(what, error)
@@ -213,18 +210,19 @@ def chosen_session(params: Params) -> tuple[str, str, Params]:
         if params.get("create", True) or is_whole:
             return session, "", params
     if latest:
-        entry, moved = _latest(params)
-        params = {**params, "named": params.get("named") or moved}
+        from .session_store import session_registry
+
+        path = os.path.realpath(resolve_directory(str(params.get("cwd") or "~")))
+        last_used = session_registry.latest_of(path)
+        if last_used is None:
+            raise HostRefusal("no_session", "there is no session of %s to go on with" % path, {})
+        entry = last_used
+        params = {**params, "named": params.get("named") or not entry.works_in(path)}
     else:
         entry = _found(str(params.get("fork_of") or session), params)
     if not forking:
         return entry.session, entry.directory, {**params, "create": False}
-    _copy(entry, session, fresh=bool(params.get("fresh")))
-    cwd, named = params.get("cwd") or entry.cwd, bool(params.get("named"))
-    last = str(entry.summary.get("directory") or "")
-    if not named and os.path.isdir(last):  # the journal of a copy begins with the first one
-        cwd, named = last, True
-    return session, "", {**params, "create": False, "fresh": False, "cwd": cwd, "named": named}
+    return session, "", _copied(entry, session, params)
 
 
 def is_fork(params: Params) -> bool:
@@ -234,17 +232,6 @@ def is_fork(params: Params) -> bool:
 def _check_id(session: str) -> None:
     if not session_paths.is_session_id(session):
         raise HostRefusal("internal", "%r is no session id" % session[:80], {})
-
-
-def _latest(params: Params) -> tuple[SessionEntry, bool]:
-    """Return the most recently used session of the directory, and whether it worked under another name then."""
-    from .session_store import session_registry
-
-    path = os.path.realpath(resolve_directory(str(params.get("cwd") or "~")))
-    entry = session_registry.latest_of(path)
-    if entry is None:
-        raise HostRefusal("no_session", "there is no session of %s to go on with" % path, {})
-    return entry, not entry.works_in(path)
 
 
 def _found(wanted: str, params: Params) -> SessionEntry:
@@ -264,19 +251,24 @@ def _found(wanted: str, params: Params) -> SessionEntry:
     raise HostRefusal("no_session", text, {"near": []})
 
 
-def _copy(entry: SessionEntry, session: str, *, fresh: bool) -> None:
+def _copied(entry: SessionEntry, session: str, params: Params) -> Params:
+    """Copy a session under a new id. Return how the copy is started."""
     from .session_store.fork import fork, unused_copy_of
 
     if not entry.directory:
         text = "the session %s is in memory only on the host and cannot be copied" % entry.session
         raise HostRefusal("no_storage", text, {})
     _check_id(session)
-    if not session_paths.state_exists(session) and fork(entry, session):
-        return
-    # An earlier connection, now lost, may have made the copy. The copy may be the latest session of its directory now.
-    source = "" if fresh else unused_copy_of(session)
-    if not source or entry.session not in (source, session):
-        raise in_use(session)
+    if session_paths.state_exists(session) or not fork(entry, session):
+        # An earlier connection, now lost, may have made the copy, which may be the latest session of its directory now.
+        source = "" if params.get("fresh") else unused_copy_of(session)
+        if not source or entry.session not in (source, session):
+            raise in_use(session)
+    cwd, named = params.get("cwd") or entry.cwd, bool(params.get("named"))
+    last = str(entry.summary.get("directory") or "")
+    if not named and os.path.isdir(last):  # the journal of a copy begins with the first one
+        cwd, named = last, True
+    return {**params, "create": False, "fresh": False, "cwd": cwd, "named": named}
 
 
 def _directory_without_home(params: Params) -> tuple[str, list[str]]:

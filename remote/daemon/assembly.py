@@ -66,7 +66,7 @@ COPIED_UNSTARTED = (
 def begin_session(
     log: SessionLog, calls: ModelStreams, context: ToolContext, options: SessionOptions, facts: Json
 ) -> Session:
-    """Start a session; its first record has `facts`. Raise JournalError, HostRefusal, or ValueError for its options."""
+    """Start a session; its first record has `facts`. Raise NotKept, HostRefusal, or ValueError for its options."""
     options = with_own_files(options, os.path.dirname(context.spill.directory))
     parts = SessionParts(log, ClientLaunches(options), InputQueue(), OpenRequests())
     directories = [context.cwd, *added_directories(context.cwd, options)]
@@ -81,7 +81,7 @@ def begin_session(
 
 
 def resume_session(log: SessionLog, calls: ModelStreams, context: ToolContext) -> tuple[Session, str]:
-    """Return the session of a journal, and the mark of what its last worker may have left. Raise JournalError."""
+    """Return the session of a journal, and the mark of what its last worker may have left. Raise NotKept."""
     restored = restore(log)
     histories = restored.histories
     close_open_tools(log, histories)

@@ -21,7 +21,7 @@ from ccb.tunnel.wire.session_options import SessionOptions
 from ..permissions.modes import WORKSPACE
 from ..session.session import Session
 from ..session_store.client_outbox import ClientOutbox
-from ..session_store.journal import Journal, JournalError
+from ..session_store.journal import Journal, NotKept
 from ..session_store.refusal import HostRefusal
 from ..session_store.session_files import DriverLease
 from ..system.deadline import first_of, in_thread, within
@@ -173,7 +173,7 @@ class AttachedClient:
 
 class AttachedClients:
     """Accepts clients, grants epochs, fences older drivers, and gives the session what the driver sends. `begin` makes
-    the session of the first driver, and raises ValueError or JournalError."""
+    the session of the first driver, and raises ValueError or NotKept."""
 
     def __init__(
         self,
@@ -294,10 +294,9 @@ class AttachedClients:
         except (frames.FrameError, ValueError) as error:
             client.outbox.close(frames.Refused("bad_attach", str(error)))
             return False
-        except (JournalError, OSError) as error:
-            client.outbox.close(
-                frames.Refused("no_storage", str(error), {"tried": [os.path.dirname(self._journal.path)]})
-            )
+        except (NotKept, OSError) as error:
+            tried = [os.path.dirname(self._journal.path)]
+            client.outbox.close(frames.Refused("no_storage", str(error), {"tried": tried}))
             return False
         if session is not None and self._finisher is not None:  # an earlier driver; if it comes back it asks again
             self._finisher = None
@@ -306,7 +305,7 @@ class AttachedClients:
         client.name = options.client
         self._lifetime.released = False
         if session is not None:
-            with contextlib.suppress(JournalError):  # the next turn reports that nothing can be written
+            with contextlib.suppress(NotKept):  # the next turn reports that nothing can be written
                 session.log.emit(DriverRecord(client.name, frame.epoch))
                 self._journal.flush_soon()
         if self.driver is not None:
@@ -367,7 +366,7 @@ class AttachedClients:
             return False
         try:
             client.outbox.applied_after(session.take_input(frame.id, frame.body), frame.id)
-        except JournalError as error:
+        except NotKept as error:
             if not session.refuse_input(frame.body, error):
                 return False
             client.outbox.control(frames.Applied(self._lease.epoch, frame.id))

@@ -11,6 +11,7 @@ import signal
 import socket
 import time
 from collections.abc import Awaitable
+from functools import partial
 from typing import TYPE_CHECKING, Callable
 
 from ccb.tunnel.wire.frames import Json, Refused
@@ -23,7 +24,7 @@ from ..sandbox.cage_server import CageMechanism
 from ..session.rewind import finish_rewind
 from ..session.session import Session
 from ..session_store import sockets
-from ..session_store.journal import Journal, JournalError
+from ..session_store.journal import Journal, NotKept
 from ..session_store.journal_summary import JournalSummary
 from ..session_store.process_identity import own_identity
 from ..session_store.session_files import DriverLease, log_to
@@ -61,7 +62,7 @@ def run_daemon(launch: DaemonLaunch, first: socket.socket) -> int:
         log.error("%s: the host allows no more processes", error)  # raised when the event loop is closed, or before
         _refuse(first, Refused("no_processes", str(error), {}))
         return 1
-    except JournalError as error:  # before any client was attached
+    except NotKept as error:  # before any client was attached
         log.error("the session cannot be resumed: %s", error)
         _refuse(first, Refused("no_storage", str(error), {"tried": [where.state]}))
         return 1
@@ -102,8 +103,7 @@ class Daemon:
         self._tree = launch.tree  # the worktree that was made for the session
         self._lease = DriverLease(where.file("epoch"), *read_lease(where.state))
         grace_s, idle_s = launch.seconds("grace_s", GRACE_S), launch.seconds("idle_s", IDLE_S)
-        self._idle_s = idle_s if where.state else grace_s
-        self._lifetime = Lifetime(grace_s, self._stays)
+        self._lifetime = Lifetime(grace_s, partial(self._stays, idle_s if where.state else grace_s))
         self._copy = CopyWriter(launch.text("bundle_path"), str(facts["bundle"]), launch.text("no_copy"))
         self._calls = ModelStreams()
         self._begun = asyncio.Event()
@@ -115,7 +115,21 @@ class Daemon:
         self.clients = AttachedClients(
             self.journal, self.context, self._lease, self._lifetime, self._calls, self._begin, self.changed, self.stop
         )
-        self._summary = self._new_summary()
+        cwd = os.path.realpath(self.context.cwd)
+        fields = {
+            "session": facts["session"],
+            "cwd": cwd,
+            "directory": self.context.cwd,
+            "root": self.context.directory.identity(),
+            "earlier": earlier_directories(where.state, cwd),
+            "created": created_at(where.state),
+            "socket": where.socket,
+            **own_identity(),
+            **self._worker(),
+        }
+        self._summary = SummaryFile(where.state, fields)
+        if not where.state:
+            facts["summary"] = self._summary.fields  # for `ccb ps`, which finds no file
         self._left_behind = ""  # the mark of processes that a killed worker may have left running
         if self.journal.seq:
             self._resume()
@@ -123,24 +137,6 @@ class Daemon:
     @property
     def session(self) -> Session | None:
         return self.clients.session
-
-    def _new_summary(self) -> SummaryFile:
-        cwd = os.path.realpath(self.context.cwd)
-        fields = {
-            "session": self._facts["session"],
-            "cwd": cwd,
-            "directory": self.context.cwd,
-            "root": self.context.directory.identity(),
-            "earlier": earlier_directories(self._where.state, cwd),
-            "created": created_at(self._where.state),
-            "socket": self._where.socket,
-            **own_identity(),
-            **self._worker(),
-        }
-        summary = SummaryFile(self._where.state, fields)
-        if not self._where.state:
-            self._facts["summary"] = summary.fields  # for `ccb ps`, which finds no file
-        return summary
 
     def _worker(self) -> Json:
         """Return the facts about this worker for the journal: its identity, and the mark of the processes it starts."""
@@ -169,13 +165,13 @@ class Daemon:
     def _state(self) -> str:
         return self.session.state if self.session is not None else "idle"
 
-    def _stays(self) -> float:
+    def _stays(self, idle_s: float) -> float:
         """Return for how many seconds this worker stays without a client if nothing changes. See Lifetime."""
         if self.session is None:
             return 0.0
         if self.session.state != "idle" or self.context.shells.busy or self.context.tasks.running:
             return math.inf
-        return self._idle_s if self.session.inputs.any_prompt else min(UNPROMPTED_S, self._idle_s)
+        return idle_s if self.session.inputs.any_prompt else min(UNPROMPTED_S, idle_s)
 
     def changed(self) -> None:
         """The session's state or its clients have changed: bring the summary up to date."""

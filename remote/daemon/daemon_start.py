@@ -37,7 +37,9 @@ def start_daemon(
     began."""
     fails = True
     try:
-        session_paths.restore_state_directory(where)
+        if where.state:  # an unused daemon may have just removed it
+            top = session_paths.durable_directory("")[1] if where.durable else where.runtime
+            session_paths.private_directory(where.state, top)
         owner = _start(params, bundle, where, lock, users_umask)
         fails = False
         return owner

@@ -23,7 +23,8 @@ from ..system.deadline import in_thread
 
 
 class NotKept(Exception):
-    """The journal could not take a record. `full`: a person has to make room. `result` is that of the turn it ended."""
+    """The journal could not take a record and holds nothing of it, or cannot make it durable. `full`: a person has to
+    make room. `result` is that of the turn it ended."""
 
     def __init__(self, text: str, *, full: bool = False) -> None:
         super().__init__(text)
@@ -40,10 +41,6 @@ T = TypeVar("T")
 _MIN_LINE = 40  # bytes of the shortest line: limits how many records a damaged stretch can have held
 _HEAD = b'{"seq":'
 _REWIND = b'"kind":"%s"' % journal_records.RewindRecord.kind.encode()
-
-
-class JournalError(NotKept):
-    """A record could not be written or made durable. No half-written record remains."""
 
 
 class Journal:
@@ -63,7 +60,7 @@ class Journal:
         self._starts = array("q")  # where each record begins, by its number
         self._lengths = array("q")  # 0 for one that is damaged
         self._flush: asyncio.Task[None] | None = None
-        self._failure: JournalError | None = None
+        self._failure: NotKept | None = None
         opening = self._repair()
         self._unread: Iterator[Record] | None = chain([each for each in (next(opening, None),) if each], opening)
         if not fresh or any(_REWIND in line for line in self._file.lines()):  # all of `rewound` must be known before
@@ -126,43 +123,39 @@ class Journal:
         return self._file.path
 
     def append(self, content: journal_records.Content, agent_id: str = MAIN_AGENT) -> Record:
-        """Write one record and return it. Raise JournalError, and leave the file unchanged, if that fails."""
+        """Write one record and return it. Raise NotKept, and leave the file unchanged, if that fails."""
         if self._failure is not None:
             raise self._failure
         record = record_of(content, self.seq + 1, time.time(), agent_id)
         line = journal_records.to_line(record)
         if len(line) > MAX_RECORD:
-            raise JournalError("a record of %d bytes is over the limit of %d" % (len(line), MAX_RECORD))
+            raise NotKept("a record of %d bytes is over the limit of %d" % (len(line), MAX_RECORD))
         written = 0
         try:
             while written < len(line):
                 written += self._file.write(line[written:])
         except OSError as error:
-            if written:
-                self._take_back()
+            try:  # a half-written record that cannot be removed allows no further writes: the next start cuts it off
+                if written:
+                    self._file.truncate(self.size)
+            except OSError as stuck:
+                self._break(self._error("a half-written record cannot be removed", stuck))
             raise self._error("the journal cannot be written", error) from error
         self._note(record, len(line))
         return record
 
-    def _take_back(self) -> None:
-        """Remove the half-written record, or allow no further writes: then the next start cuts it off."""
-        try:
-            self._file.truncate(self.size)
-        except OSError as error:
-            self._break(self._error("a half-written record cannot be removed", error))
-
-    def _break(self, failure: JournalError) -> None:
+    def _break(self, failure: NotKept) -> None:
         log.error("%s", failure)
         self._failure = failure
         self.broken.set()
 
-    def _error(self, what: str, error: OSError) -> JournalError:
+    def _error(self, what: str, error: OSError) -> NotKept:
         """Return an error that says what failed and why, and how to make room if the disk is full."""
         text, advice = "%s: %s" % (what, error.strerror or error), ""
         if error.errno in _NO_ROOM:
             where = os.path.dirname(self.path)
             advice = _NO_ROOM[error.errno] % where if where else "start a new session"
-        return JournalError("%s; %s" % (text, advice) if advice else text, full=bool(advice))
+        return NotKept("%s; %s" % (text, advice) if advice else text, full=bool(advice))
 
     def flush_soon(self) -> None:
         """Start to make all records durable. If that fails, the next append or commit raises the error."""
@@ -170,7 +163,7 @@ class Journal:
             self._flush = asyncio.get_running_loop().create_task(self._sync())
 
     async def commit(self) -> None:
-        """Return when every record appended so far is on the disk. Raises JournalError."""
+        """Return when every record appended so far is on the disk. Raises NotKept."""
         wanted = self.seq
         while self.durable < wanted:
             if self._failure is not None:
@@ -182,7 +175,7 @@ class Journal:
     async def _sync(self) -> None:
         reached = self.seq
         try:
-            await asyncio.get_running_loop().run_in_executor(None, self._file.sync)
+            await in_thread(self._file.sync)
             self.durable = reached
         except OSError as error:
             self._break(self._error("the journal cannot be made durable", error))
@@ -240,11 +233,11 @@ class Journal:
     async def close(self) -> None:
         try:
             await self.commit()
-        except JournalError as error:
+        except NotKept as error:
             log.error("closing: %s", error)
         if self._flush is not None:
             await asyncio.gather(self._flush, return_exceptions=True)
-        self._failure = JournalError("the journal is closed")  # its descriptor may be reused for another file
+        self._failure = NotKept("the journal is closed")  # its descriptor may be reused for another file
         self._file.close()
 
 

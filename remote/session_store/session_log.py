@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import Collection
 from typing import Any, Callable
 
@@ -50,7 +50,7 @@ class SessionLog:
         self._projections.append(projection)
 
     def emit(self, content: records.Content, agent_id: str = MAIN_AGENT) -> Record:
-        """Append a record of an agent. A public message gets the ids it lacks. Raises JournalError."""
+        """Append a record of an agent. A public message gets the ids it lacks. Raises NotKept."""
         if isinstance(content, records.MessageRecord):
             content = records.MessageRecord(self._whole(content.body))
         record = self.journal.append(content, agent_id)
@@ -139,9 +139,7 @@ class UnfinishedWork(Projection):
 
     def __init__(self) -> None:
         self._answers: dict[str, list[Json]] = {}  # by agent id: the objects of the answer so far
-        self._tools: OrderedDict[str, tuple[messages.ToolProgressMessage, str]] = (
-            OrderedDict()
-        )  # by slot: output, agent id
+        self._tools: dict[str, tuple[messages.ToolProgressMessage, str]] = {}  # by slot: output, agent id
 
     def take(self, key: str, body: Json) -> None:
         """Take the next public object that is not journalled; `key` is its slot, see `SessionLog.progress`."""
@@ -153,7 +151,7 @@ class UnfinishedWork(Projection):
             self._tools.pop(key, None)
             self._tools[key] = line, agent_id
             while len(self._tools) > _MAX_TOOLS:
-                self._tools.popitem(last=False)
+                del self._tools[next(iter(self._tools))]
 
     def bodies(self) -> list[tuple[str, Json]]:
         streamed = [("", body) for answer in self._answers.values() for body in answer]
@@ -197,17 +195,20 @@ _NEVER = 1 << 62
 
 
 class _TrackedPrompt:
-    """A prompt and the numbers of the events that brought it (`seq`), with which a turn took it and that turn ended."""
+    """A prompt as it is shown, and the numbers of the events that brought it (`seq`), with which a turn took it and
+    that turn ended."""
 
     def __init__(self, seq: int, input_id: str, line: messages.UserMessage) -> None:
         self.seq = seq
         self.taken = self.ended = _NEVER
-        self.input_id = input_id
-        self.uuid = line.uuid
         text = line.text("\n")
-        self.text = text if len(text) <= _MAX_TEXT else text[:_MAX_TEXT] + " …"
-        self.files = sum(each.get("type") != "text" or is_attached_file(each) for each in line.blocks)
-        self.steers = line.body.get(records.PRIORITY) != records.LATER
+        self.shown: Json = {
+            "input": input_id,
+            "uuid": line.uuid,
+            "text": text if len(text) <= _MAX_TEXT else text[:_MAX_TEXT] + " …",
+            "files": sum(each.get("type") != "text" or is_attached_file(each) for each in line.blocks),
+            "steers": line.body.get(records.PRIORITY) != records.LATER,
+        }
 
 
 class SnapshotProjection(Projection):
@@ -225,18 +226,7 @@ class SnapshotProjection(Projection):
 
     def body(self, seq: int, *, model: str, mode: str, asks: list[Json]) -> Json:
         """The body of a `snapshot` frame for everything up to event `seq`. `asks` are the open public requests."""
-        prompts = [
-            {
-                "input": prompt.input_id,
-                "uuid": prompt.uuid,
-                "text": prompt.text,
-                "taken": prompt.taken <= seq,
-                "files": prompt.files,
-                "steers": prompt.steers,
-            }
-            for prompt in self._prompts
-            if prompt.seq <= seq < prompt.ended
-        ]
+        prompts = [{**each.shown, "taken": each.taken <= seq} for each in self._prompts if each.seq <= seq < each.ended]
         tasks = [body for started, body in self._tasks.values() if started <= seq]
         known = {"result": self._result, "todos": self.todos, "asks": asks, "prompts": prompts, "tasks": tasks}
         return {"model": model, "permission_mode": mode, **known}
@@ -245,7 +235,7 @@ class SnapshotProjection(Projection):
     def _input(self, content: records.InputRecord, record: Record) -> None:
         line = content.public
         if isinstance(line, messages.UserMessage) and not (
-            line.uuid and line.uuid in [each.uuid for each in self._prompts]
+            line.uuid and line.uuid in [each.shown["uuid"] for each in self._prompts]
         ):
             self._prompts.append(_TrackedPrompt(record.seq, content.id, line))
 
@@ -253,7 +243,7 @@ class SnapshotProjection(Projection):
     def _taken(self, content: records.PromptRecord | records.TakenRecord, record: Record) -> None:
         taken = [content.input_id] if isinstance(content, records.TakenRecord) else content.input_ids
         for prompt in self._prompts:
-            if prompt.input_id in taken:
+            if prompt.shown["input"] in taken:
                 prompt.taken = min(prompt.taken, record.seq)
 
     @on(messages.TaskMessage, main_only=True)
@@ -267,15 +257,15 @@ class SnapshotProjection(Projection):
     @on(records.UnqueuedRecord, records.ForkedRecord)
     def _unqueued(self, content: records.UnqueuedRecord | records.ForkedRecord, record: Record) -> None:
         for prompt in self._prompts:
-            if isinstance(content, records.ForkedRecord) or prompt.input_id == content.id:
+            if isinstance(content, records.ForkedRecord) or prompt.shown["input"] == content.id:
                 prompt.ended = min(prompt.ended, record.seq)
 
     @on(records.MovedRecord)
     def _moved(self, content: records.MovedRecord, _: Record) -> None:
-        for moved in [each for each in self._prompts if each.input_id == content.id]:
+        for moved in [each for each in self._prompts if each.shown["input"] == content.id]:
             self._prompts.remove(moved)
-            moved.steers = moved.steers or content.steers
-            before = (at for at, each in enumerate(self._prompts) if each.input_id == content.before)
+            moved.shown["steers"] |= content.steers
+            before = (at for at, each in enumerate(self._prompts) if each.shown["input"] == content.before)
             self._prompts.insert(next(before, len(self._prompts)), moved)
 
     @on(records.TurnEndRecord)

@@ -281,13 +281,6 @@ def find_paths(session: str, state: str = "") -> SessionPaths:
     return memory_paths(session, notes)
 
 
-def restore_state_directory(where: SessionPaths) -> None:
-    """Create the state directory again, if an unused daemon has just removed it. Raise OSError."""
-    if where.state:
-        top = durable_directory(os.path.basename(where.state))[1] if where.durable else where.runtime
-        private_directory(where.state, top)
-
-
 def _must_be_ours(directory: str, top: str) -> None:
     try:
         private_directory(directory, top)

@@ -110,7 +110,7 @@ class Process:
         await self._exited.wait()
         if not (self._drained.is_set() and self._gone.is_set()):
             with contextlib.suppress(asyncio.TimeoutError):
-                await within(_DRAIN, self._over())
+                await within(_DRAIN, asyncio.gather(self._drained.wait(), self._gone.wait()))
         await self._finished()
         assert self.returncode is not None
         return self.returncode
@@ -148,10 +148,6 @@ class Process:
     def left(self) -> list[str]:
         """Return what lives on of what the command had started at its end, as `name (pid 1)`; only the first few."""
         return _named(self._command.left)
-
-    async def _over(self) -> None:
-        await self._drained.wait()
-        await self._gone.wait()
 
     def _hear(self) -> None:
         self._command.hear()

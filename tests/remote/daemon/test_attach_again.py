@@ -117,31 +117,23 @@ async def test_earlier_events_come_page_by_page_also_to_a_viewer(host: WorkerHos
     assert (await viewer.next(frames.Past)).body == {"records": []}
 
 
-async def test_a_client_that_wants_nothing_of_the_past_is_told_what_is_open(host: WorkerHost, session: str) -> None:
+async def test_who_comes_in_the_middle_of_a_turn_and_wants_nothing_of_the_past_is_told_what_is_open(
+    host: WorkerHost, session: str
+) -> None:
     first = await host.drive(session, SessionOptions(client=ALICE.client, permission_prompts="stdio"))
     await first.turn("one", says("1"))
-    todos = [{"content": "write it", "status": "pending", "activeForm": "writing it"}]
-    tools = ("toolu_1", "TodoWrite", {"todos": todos}), ("toolu_2", "Bash", {"command": "touch x"})
-    await first.begin("go", calls(*tools))
-    asked = await first.message("control_request")
-    back = await host.drive(session, {"client": ALICE.client}, tail=1)
-    snapshot = await back.next(frames.Snapshot)
-    assert [ask["request_id"] for ask in snapshot.body["asks"]] == [asked["request_id"]]
-    assert snapshot.body["todos"] == todos
-    assert snapshot.body["result"]["result"] == "1"
-
-
-async def test_who_comes_in_the_middle_of_a_turn_gets_its_prompt_and_what_waits(host: WorkerHost, session: str) -> None:
-    first = await host.drive(session, ALICE)
-    await first.turn("one", says("1"))
     running = await first.say("two")
-    await first.call()
+    todos = [{"content": "write it", "status": "pending", "activeForm": "writing it"}]
+    await first.tell(calls(("toolu_1", "TodoWrite", {"todos": todos}), ("toolu_2", "Bash", {"command": "touch x"})))
+    asked = await first.message("control_request")
     waiting = await first.say("three")
     await first.next(frames.Event, lambda event: event.kind == "input" and event.body["id"] == waiting)
     back = await host.drive(session, {"client": ALICE.client}, tail=1)
-    prompts = (await back.next(frames.Snapshot)).body["prompts"]
-    shown = [(each["input"], each["text"], each["taken"]) for each in prompts]
+    told = (await back.next(frames.Snapshot)).body
+    shown = [(each["input"], each["text"], each["taken"]) for each in told["prompts"]]
     assert shown == [(running, "two", True), (waiting, "three", False)]
+    assert [ask["request_id"] for ask in told["asks"]] == [asked["request_id"]]
+    assert (told["todos"], told["result"]["result"]) == (todos, "1")
 
 
 async def test_who_comes_in_the_middle_of_an_answer_gets_it_so_far_once(host: WorkerHost, session: str) -> None:

@@ -188,28 +188,22 @@ async def test_a_client_that_was_taken_over_from_and_comes_back_soon_reads_on(dr
     assert not bob.sent
 
 
-@pytest.mark.parametrize("who_drives", ["when it is lost", "later"])
-async def test_a_client_that_stays_away_is_not_waited_for_long(
+@pytest.mark.parametrize("who_drives", ["when it is lost", "later", "when it has left for good"])
+async def test_a_client_that_stays_away_is_not_waited_for_long_and_one_that_has_left_not_at_all(
     who_drives: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("ccb.remote.daemon.model_streams.CLIENT_WAIT_S", 0.2)
     calls, alice, bob, asked = await half_read()
-    if who_drives == "later":
+    has_left = who_drives == "when it has left for good"
+    if has_left:
+        calls.forget(alice.line)
+    if who_drives != "when it is lost":
         alice.drop()
         assert calls.link_up_since() is None
     bob.attach()
     alice.drop()
-    assert not bob.sent, "not at once"
-    await read_on_by(bob, asked)
-
-
-async def test_a_client_that_has_left_is_not_waited_for() -> None:
-    calls, alice, bob, asked = await half_read()
-    calls.forget(alice.line)
-    alice.drop()
-    bob.attach()
     await asyncio.sleep(0)
-    assert bob.sent, "at once"
+    assert bool(bob.sent) is has_left, "at once only if nobody comes back"
     await read_on_by(bob, asked)
 
 

@@ -20,7 +20,7 @@ from ccb.remote.agent.conversation import Conversation, close_open_tool_uses, to
 from ccb.remote.session.recovery import Recovered
 from ccb.remote.session.request_broker import OpenRequests
 from ccb.remote.session.turns import InputQueue
-from ccb.remote.session_store.journal import Journal, JournalError
+from ccb.remote.session_store.journal import Journal, NotKept
 from ccb.tunnel.wire.frames import Event, Hello, Refused
 from ccb.tunnel.wire.journal_records import MessageRecord, PromptItem, PromptRecord, record_of
 from ccb.tunnel.wire.projection import replay
@@ -178,9 +178,9 @@ async def test_after_a_half_record_that_cannot_be_removed_nothing_more_is_writte
     with monkeypatch.context() as broken:
         broken.setattr(os, "write", half)
         broken.setattr(os, "ftruncate", refused)
-        with pytest.raises(JournalError, match=os.strerror(28)):
+        with pytest.raises(NotKept, match=os.strerror(28)):
             journal.append(MessageRecord({"x": "a" * 300}))
-    with pytest.raises(JournalError, match="cannot be removed"):
+    with pytest.raises(NotKept, match="cannot be removed"):
         journal.append(MessageRecord({"n": 2}))
     journal._file.close()
     again = Journal(str(path))

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from tests.remote.worker_process import file_limit
 
 from ccb.remote.daemon.hello import _last_records
-from ccb.remote.session_store.journal import Journal, JournalError
+from ccb.remote.session_store.journal import Journal, NotKept
 from ccb.tunnel.wire.journal_records import MessageRecord, Record, RewindRecord, parse_line
 
 
@@ -100,7 +100,7 @@ async def test_a_full_disk_leaves_no_half_record(journal: Journal, tmp_path: Pat
     path = tmp_path / "journal.jsonl"
     journal.append(MessageRecord({"x": "a" * 1000}))
     before = path.read_bytes()
-    with file_limit(2000), pytest.raises(JournalError, match=os.strerror(errno.EFBIG)):
+    with file_limit(2000), pytest.raises(NotKept, match=os.strerror(errno.EFBIG)):
         journal.append(MessageRecord({"x": "b" * 5000}))
     assert path.read_bytes() == before
     assert journal.append(MessageRecord({"x": "c"})).seq == 2
@@ -122,7 +122,7 @@ async def test_a_closed_journal_writes_into_no_file_that_got_its_number(tmp_path
     await journal.close()
     with contextlib.ExitStack() as opened:
         others = [opened.enter_context((tmp_path / str(number)).open("wb")) for number in range(4)]
-        with pytest.raises(JournalError):
+        with pytest.raises(NotKept):
             journal.append(MessageRecord({}))
         assert [os.fstat(each.fileno()).st_size for each in others] == [0] * 4
 
