@@ -6,9 +6,6 @@ import contextlib
 import errno
 import os
 import struct
-import time
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -73,35 +70,6 @@ def test_a_program_that_does_not_run_is_told_from_one_that_is_not_there(
     found = {each.name: each for each in doctor_checks.tools()}
     assert found["git"].state == "warn" and "does not run" in found["git"].found
     assert found["rg"].state == "info" and "not there" in found["rg"].found
-
-
-def test_a_program_that_hangs_is_ended_with_what_it_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    slow = tmp_path / "slow"
-    mark = f"{os.getpid()}{time.monotonic_ns() % 10**6}"
-    slow.write_text(f"#!/bin/sh\nsh -c 'sleep {mark}; :'\n", encoding="ascii")
-    slow.chmod(0o755)
-    with monkeypatch.context() as patched, ThreadPoolExecutor() as threads:
-        patched.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-        said = threads.submit(said_by, [str(slow)], seconds=3.0)
-        _wait(lambda: bool(_sleepers(mark)), "it was not started")
-        assert said.result() == ""
-    _wait(lambda: not _sleepers(mark), "its child is still there")
-
-
-def _sleepers(mark: str) -> list[str]:
-    """The processes with this argument."""
-    found = []
-    for path in Path("/proc").glob("[0-9]*/cmdline"):
-        with contextlib.suppress(OSError):
-            if mark.encode() in path.read_bytes().split(b"\0"):
-                found.append(str(path))
-    return found
-
-
-def _wait(reached: Callable[[], bool], otherwise: str) -> None:
-    deadline = time.monotonic() + 10
-    while not reached():
-        assert time.monotonic() < deadline, otherwise
 
 
 def test_what_the_doctor_asks_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,5 @@
-"""Commands about a host's sessions: what they say, what they end and take away, and what they leave alone."""
+"""Commands about a host's sessions: what they say, what they end and take away, and what they leave alone. A stop
+holds for clients that reconnect by themselves."""
 
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ import pytest
 from tests.remote.agent_kit import calls, says
 from tests.remote.worker_process import Laptop, WorkerHost, alive, until
 
-from ccb.tunnel.wire.frames import Bye, Detach, Event, Hello, Json, Refused, Report
+from ccb.tunnel.wire.frames import Attach, Bye, Detach, Event, Hello, Json, Refused, Report
 from ccb.tunnel.wire.session_options import SessionOptions
 
 CURRENT, OTHER = "b" * 64, "a" * 64
@@ -362,3 +363,87 @@ async def test_links_in_the_place_of_directories_are_not_followed(
     await command(host, "gc")
     assert sorted(path.name for path in precious.iterdir()) == [f"{OTHER}.bundle", "old"]
     assert not host.state(session).exists()
+
+
+async def named(host: WorkerHost, session: str) -> str:
+    (found,) = [body for _, body in await command(host, "ps") if body["session"] == session]
+    return str(found["prompt"])
+
+
+async def test_a_session_is_named_while_it_runs_and_after_it_has_ended(host: WorkerHost, session: str) -> None:
+    laptop, hello = await begin(host, session)
+    await laptop.turn("what is this?", says("a thing"))
+    assert await command(host, "rename", session, title="the  big\nthing") == [("renamed", {"session": session})]
+    assert await named(host, session) == "the big thing"
+    await laptop.stop()
+    await until(lambda: not alive(hello.pid), "the daemon has ended")
+    assert await named(host, session) == "the big thing"
+    await command(host, "rename", session, title="")
+    assert await named(host, session) == "what is this?"
+
+
+async def test_remove_takes_a_session_away_but_not_one_that_a_client_drives(host: WorkerHost, session: str) -> None:
+    other = str(uuid.uuid4())
+    await host.ended(other)
+    _, hello = await begin(host, session)
+    assert ("removed", str(host.state(other))) in [(k, b.get("path")) for k, b in await command(host, "remove", other)]
+    assert not host.state(other).exists() and host.state(session).exists()
+    refused = await refusal(host, "remove", session)
+    assert refused.code == "in_use" and "me@laptop drives this session now" in refused.message
+    assert alive(hello.pid)
+    assert "removed" in [kind for kind, _ in await command(host, "remove", session, driven=True)]
+    await until(lambda: not alive(hello.pid), "the daemon has ended")
+    assert not host.state(session).exists()
+
+
+@pytest.mark.parametrize("worker", ["asked", "stuck", "killed before"])
+async def test_a_client_that_comes_back_by_itself_does_not_start_a_session_that_was_stopped(
+    host: WorkerHost, session: str, worker: str
+) -> None:
+    client = await host.drive(session, SessionOptions(client="me@laptop"))
+    await client.opened("one")
+    waiting = await client.say("two")
+    await client.next(Event, lambda event: event.kind == "input" and event.body["id"] == waiting)
+    if worker == "stuck":
+        os.kill(client.hello.pid, signal.SIGSTOP)
+    elif worker == "killed before":
+        await host.kill_worker(client.hello.pid)
+    else:
+        await client.drop()
+    await command(host, "stop", session)
+    assert not alive(client.hello.pid)
+    journal = (host.state(session) / "journal.jsonl").read_bytes()
+    for _ in range(2):
+        refused = await host.refused(session, create=False, again=True)
+        assert (refused.code, refused.message) == ("stopped", "the session was stopped with `ccb stop`")
+    assert host.runtime_files() == []
+    assert (host.state(session) / "journal.jsonl").read_bytes() == journal, "nothing has gone on"
+
+
+async def test_a_person_starts_it_again_and_then_clients_come_back_as_ever(host: WorkerHost, session: str) -> None:
+    client = await host.drive(session, SessionOptions(client="me@laptop"))
+    await client.opened("one")
+    await command(host, "stop", session)
+    person = await host.drive(session, SessionOptions(client="you@desk"), create=False)
+    await person.message("result")
+    os.kill(person.hello.pid, signal.SIGTERM)  # as when the host goes down
+    while await person.read():
+        pass
+    await until(lambda: not alive(person.hello.pid), "the worker has ended")
+    assert (await host.greeted(session, create=False, again=True)).pid != person.hello.pid
+
+
+async def test_a_client_that_comes_back_while_the_session_is_stopped_is_not_served(
+    host: WorkerHost, session: str
+) -> None:
+    """It reaches a worker that is stuck, and is cut off with it."""
+    client = await host.drive(session, SessionOptions(client="me@laptop"))
+    await client.opened("one")
+    os.kill(client.hello.pid, signal.SIGSTOP)
+    back = await host.connect(session, create=False, again=True)
+    await back.send(Attach(client.hello.epoch + 2, "driver", 0, uuid.uuid4().hex, {"client": "me@laptop"}))
+    await command(host, "stop", session)
+    while await back.read():
+        pass
+    assert not any(isinstance(frame, Hello) for frame in back.frames)
+    assert (await host.refused(session, create=False, again=True)).code == "stopped"

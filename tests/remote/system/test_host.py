@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import stat
 import subprocess
@@ -16,6 +17,7 @@ from tests.support.machine.programs import shell_script
 
 from ccb.remote.system import regular_files
 from ccb.remote.system.host import DirEntry, Host
+from ccb.remote.system.process import marked
 from ccb.remote.system.regular_files import ABSENT, FileChanged, FileInfo, FileKind, NotAFile, digest_of
 
 OLD = b"old content\n"
@@ -159,6 +161,13 @@ def test_programs_are_never_taken_from_the_project(tmp_path: Path) -> None:
     assert found(link) is None
     assert found(".", "bin") is None
     assert found(project, system) == str(system / "rg")
+
+
+async def test_a_program_that_takes_too_long_is_ended_with_what_it_started() -> None:
+    with contextlib.closing(Host()) as host:
+        assert await host.output(["sh", "-c", "echo said; sleep 300 & sleep 300"], 1.0, 100) == (None, b"said\n")
+        assert marked(host.session) == []
+        assert await host.output(["sh", "-c", "echo said; exit 3"], 60.0, 100) == (3, b"said\n")
 
 
 def as_other_user(work: Callable[[], Coroutine[Any, Any, object]], groups: tuple[int, ...] = ()) -> str:
