@@ -63,11 +63,9 @@ class Laptop:
         self.process = process
         self.frames: list[Frame] = []
         self.epoch = 0
-        self.raw = b""
         self.hello: Hello  # the hello of the worker, once it is attached
         self._decoder = FrameDecoder()
         self._seen = 0
-        self._bodies: dict[int, bytes] = {}
 
     async def send(self, frame: Frame) -> None:
         assert self.process.stdin is not None
@@ -78,7 +76,6 @@ class Laptop:
     async def read(self) -> bool:
         assert self.process.stdout is not None
         data = await asyncio.wait_for(self.process.stdout.read(65536), DEADLINE_S)
-        self.raw += data
         for frame in self._decoder.feed(data):
             self.frames.append(frame)
             if isinstance(frame, Ping):

@@ -23,7 +23,6 @@ class Link:
         self.sent: deque[Any] = deque()
         self.open: dict[int, CallOpen] = {}
         self.bodies: dict[int, bytes] = {}
-        self.granted: dict[int, int] = {}
         self.stuck = False
         self._news = asyncio.Event()
         self._calls = calls
@@ -46,8 +45,6 @@ class Link:
             assert len(chunk) <= CHUNK
             assert frame.off == len(self.bodies[frame.stream])
             self.bodies[frame.stream] += chunk
-        elif isinstance(frame, Credit):
-            self.granted[frame.stream] = self.granted.get(frame.stream, 0) + frame.bytes
         self._news.set()
 
     async def bulk(self, frame: Any) -> None:
