@@ -261,8 +261,9 @@ class Daemon:
             await self.session.end("prompt_input_exit" if self._session_over else "other")
         root = await self.context.directory.soon(self.context.directory.identity)
         await close_context(self.context)
-        await self.journal.close()
+        await self.journal.end()
         await self.clients.close(session_over=self._session_over)
+        await self.journal.close()
         await self._copy.close()
         if WORKTREES in self.context.cwd and self.journal.path:
             from ..subagents.worktrees import give_back

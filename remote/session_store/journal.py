@@ -11,7 +11,7 @@ import time
 from array import array
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from itertools import chain
 from typing import Callable, TypeVar, Union
 
@@ -226,11 +226,12 @@ class Journal:
 
     def _records(self, first: int, last: int) -> Iterator[Record]:
         """Yield the records with these numbers, a DamagedRecord for one that cannot be read."""
-        lines = self._file.parts(self._starts[first - 1 : last], self._lengths[first - 1 : last])
-        for seq, line in enumerate(lines, first):
-            yield journal_records.parse_line(line) or _damaged(seq)
+        places = zip(self._starts[first - 1 : last], self._lengths[first - 1 : last])
+        for seq, (start, length) in enumerate(places, first):
+            yield journal_records.parse_line(self._file.part(start, length)) or _damaged(seq)
 
-    async def close(self) -> None:
+    async def end(self) -> None:
+        """Make all records durable, and take no more. They can still be read."""
         try:
             await self.commit()
         except NotKept as error:
@@ -238,6 +239,9 @@ class Journal:
         if self._flush is not None:
             await asyncio.gather(self._flush, return_exceptions=True)
         self._failure = NotKept("the journal is closed")  # its descriptor may be reused for another file
+
+    async def close(self) -> None:
+        await self.end()
         self._file.close()
 
 
@@ -274,11 +278,9 @@ class DiskFile:
         with open(self.path, "rb") as file:
             yield from file
 
-    def parts(self, starts: Sequence[int], lengths: Sequence[int]) -> Iterator[bytes]:
-        with open(self.path, "rb") as file:
-            for start, length in zip(starts, lengths):
-                file.seek(start)
-                yield file.read(length)
+    def part(self, start: int, length: int) -> bytes:
+        """Read from the open file: a cleaner may have removed its name."""
+        return os.pread(self._fd, length, start)
 
     def close(self) -> None:
         os.close(self._fd)
@@ -306,8 +308,8 @@ class MemoryFile:
     def lines(self) -> Iterator[bytes]:
         return iter(())
 
-    def parts(self, starts: Sequence[int], lengths: Sequence[int]) -> Iterator[bytes]:
-        return (bytes(self._data[start : start + length]) for start, length in zip(starts, lengths))
+    def part(self, start: int, length: int) -> bytes:
+        return bytes(self._data[start : start + length])
 
     def close(self) -> None:
         """Do nothing: the content can still be read."""

@@ -39,6 +39,14 @@ async def test_only_durable_records_are_given_to_readers(journal: Journal) -> No
     assert len(records(journal)) == 1
 
 
+async def test_a_journal_that_a_cleaner_took_is_read_and_written_on(journal: Journal) -> None:
+    journal.append(MessageRecord({"n": 1}))
+    os.unlink(journal.path)
+    journal.append(MessageRecord({"n": 2}))
+    await journal.commit()
+    assert [body["n"] for _, _, body in records(journal)] == [1, 2]
+
+
 async def test_a_whole_journal_is_looked_through_beside_the_loop(journal: Journal) -> None:
     """A laptop that hears nothing for 15 s drops its link."""
     for number in range(3):
