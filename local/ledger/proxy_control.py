@@ -12,7 +12,6 @@ import socket
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import asdict
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -66,13 +65,28 @@ async def control_server(
     environ: Mapping[str, str], state: Callable[[], ProxyState], revoke: Callable[[], None]
 ) -> AsyncIterator[None]:
     """Answer `ccb proxy` meanwhile. Where no socket can be made, a session goes on without."""
-    path = socket_directory(environ) / f"{os.getpid()}-{os.urandom(4).hex()}.sock"
-    server = None
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            async with asyncio.timeout(_ANSWER_S):
+                asked = json.loads(await reader.readline() or b"{}")
+                if asked.get("do") == "revoke":
+                    revoke()
+                writer.write(line_of(asdict(state())))
+                await writer.drain()
+        except (OSError, TimeoutError, ValueError, AttributeError) as error:
+            log.info("a program asked `ccb proxy` badly: %s", error)
+        finally:
+            writer.close()
+            with contextlib.suppress(OSError):
+                await writer.wait_closed()
+
+    path, server = socket_directory(environ) / f"{os.getpid()}-{os.urandom(4).hex()}.sock", None
     if not private(path.parent, make=True):
         log.warning("%s is not private: `ccb proxy` cannot reach this session", path.parent)
     else:
         try:
-            server = await asyncio.start_unix_server(partial(_serve, state, revoke), path, limit=MAX_LINE)
+            server = await asyncio.start_unix_server(serve, path, limit=MAX_LINE)
         except OSError as error:
             log.warning("`ccb proxy` cannot reach this session: %s", error)
     try:
@@ -81,27 +95,6 @@ async def control_server(
         if server is not None:
             path.unlink(missing_ok=True)
             server.close()
-
-
-async def _serve(
-    state: Callable[[], ProxyState],
-    revoke: Callable[[], None],
-    reader: asyncio.StreamReader,
-    writer: asyncio.StreamWriter,
-) -> None:
-    try:
-        async with asyncio.timeout(_ANSWER_S):
-            asked = json.loads(await reader.readline() or b"{}")
-            if asked.get("do") == "revoke":
-                revoke()
-            writer.write(line_of(asdict(state())))
-            await writer.drain()
-    except (OSError, TimeoutError, ValueError, AttributeError) as error:
-        log.info("a program asked `ccb proxy` badly: %s", error)
-    finally:
-        writer.close()
-        with contextlib.suppress(OSError):
-            await writer.wait_closed()
 
 
 Do = Literal["show", "revoke"]

@@ -14,9 +14,8 @@ from collections.abc import Awaitable
 from functools import partial
 from typing import TYPE_CHECKING, Callable
 
-from ccb.tunnel.wire.frames import Json, Refused
+from ccb.tunnel.wire.frames import Json
 from ccb.tunnel.wire.journal_records import WorkerRecord, WorktreeRecord
-from ccb.tunnel.wire.ndjson import encode_frame
 from ccb.tunnel.wire.session_options import SessionOptions
 
 from ..sandbox.cage_directories import remove_left
@@ -38,7 +37,7 @@ from ..tools.toolset import close_context, make_context
 from .assembly import begin_session, resume_session
 from .clients import GRACE_S, IDLE_S, UNPROMPTED_S, AttachedClients, Lifetime
 from .copy_writer import CopyWriter
-from .hello import ENDING, WORKTREES, hello_frame, read_lease
+from .hello import ENDING, WORKTREES, hello_frame, read_lease, send_last
 from .model_streams import ModelStreams
 
 if TYPE_CHECKING:
@@ -60,18 +59,13 @@ def run_daemon(launch: DaemonLaunch, first: socket.socket) -> int:
         if "start new thread" not in str(error):
             raise
         log.error("%s: the host allows no more processes", error)  # raised when the event loop is closed, or before
-        _refuse(first, Refused("no_processes", str(error), {}))
+        send_last(first, {"t": "refused", "code": "no_processes", "message": str(error), "data": {}})
         return 1
     except NotKept as error:  # before any client was attached
         log.error("the session cannot be resumed: %s", error)
-        _refuse(first, Refused("no_storage", str(error), {"tried": [where.state]}))
+        data = {"tried": [where.state]}
+        send_last(first, {"t": "refused", "code": "no_storage", "message": str(error), "data": data})
         return 1
-
-
-def _refuse(client: socket.socket, frame: Refused) -> None:
-    with contextlib.suppress(OSError):
-        client.settimeout(1)
-        client.sendall(b"".join(encode_frame(frame)))
 
 
 async def _serve(launch: DaemonLaunch, first: socket.socket) -> int:

@@ -55,6 +55,15 @@ def send_hello(client: socket.socket, facts: dict[str, object], state_directory:
     client.sendall(json.dumps(frame).encode() + b"\n")
 
 
+def send_last(client: socket.socket, frame: dict[str, object]) -> None:
+    """Tell the first client why the daemon ends before it serves it."""
+    try:
+        client.settimeout(1)
+        client.sendall(json.dumps(frame).encode() + b"\n")
+    except OSError:
+        pass
+
+
 def read_lease(state_directory: str) -> tuple[int, str]:
     """Return the highest epoch ever granted in this session, and the name of its driver, "" when it has left."""
     if not state_directory:
