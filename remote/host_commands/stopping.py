@@ -287,15 +287,10 @@ class Remover:
         self.reports.removed(path, what, size, why)
 
     def session(self, directory: str, why: str) -> None:
-        self.worktrees(directory)
-        self.tree(directory, "session", why)
-
-    def worktrees(self, directory: str) -> None:
-        try:
-            left = [tree for tree in worktrees(os.path.join(directory, "journal.jsonl")) if os.path.isdir(tree.path)]
-        except OSError:
-            return
-        for tree in left:
+        trees = []
+        with contextlib.suppress(OSError):
+            trees = worktrees(os.path.join(directory, "journal.jsonl"))
+        for tree in [tree for tree in trees if os.path.isdir(tree.path)]:
             if not tree.branch:
                 self.reports.kept(tree.path, "a hook has made it for an agent")
             elif self.dry_run:
@@ -304,3 +299,4 @@ class Remover:
                 self.reports.removed(tree.path, "directory", 0, "an agent has left nothing in it")
             else:
                 self.reports.kept(tree.path, "an agent has left changes in it, on the branch %s" % tree.branch)
+        self.tree(directory, "session", why)

@@ -106,13 +106,17 @@ def test_a_quota_is_read_as_the_kernel_gives_it(tmp_path: Path) -> None:
     assert doctor_checks.of_path(str(tmp_path), "") is None
 
 
-def test_each_reason_for_not_writing_has_its_own_way_out(tmp_path: Path) -> None:
-    assert doctor_checks._write_problem(str(tmp_path)) == ("", "")
-    problem, fix = doctor_checks._write_problem(str(tmp_path / "missing"))
-    assert os.strerror(errno.ENOENT) in problem and fix
-    full, fix = doctor_checks._write_problem("/proc/self")
-    assert full and fix
+def test_each_reason_for_not_writing_has_its_own_way_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert doctor_checks._problem(str(tmp_path)) == doctor_checks._problem(str(tmp_path / "missing")) == ("", "")
     assert not list(tmp_path.iterdir())
+    for number, way_out in ((errno.EROFS, "Mount"), (errno.ENOSPC, "Remove"), (errno.EACCES, "Make it writable")):
+
+        def refuse(directory: str, size: int, number: int = number) -> None:
+            raise OSError(number, os.strerror(number), directory)
+
+        monkeypatch.setattr(doctor_checks.session_paths, "try_to_write", refuse)
+        problem, fix = doctor_checks._problem(str(tmp_path))
+        assert os.strerror(number) in problem and fix.startswith(way_out)
 
 
 def test_one_cause_is_one_warning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
