@@ -28,8 +28,7 @@ class _Flow:
     """One direction: read from `source` while there is room, write to `sink` while there is something to write."""
 
     def __init__(self, source: int, sink: int) -> None:
-        self.source = source
-        self.sink = sink
+        self.source, self.sink = source, sink
         self.held = bytearray()
         self.ended = False  # the source is at its end
         self.gone = False  # the sink is closed

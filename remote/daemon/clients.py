@@ -196,10 +196,6 @@ class AttachedClients:
         self._finisher: AttachedClient | None = None  # the driver that asked the session to end after its turns
         self.ending = False  # the daemon is: attaches and inputs are refused
 
-    @property
-    def viewers(self) -> int:
-        return sum(1 for outbox in self.outboxes if outbox.role == "viewer")
-
     def add(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, greeting: Json | None) -> None:
         """Serve a new connection. Send `greeting` as its hello; with None the client has it already."""
         client = AttachedClient(self._journal, self._calls, reader, writer, greeting)

@@ -178,7 +178,7 @@ class Daemon:
             prompts=known.prompts,
             driver=self._lease.driver,
             away=self.clients.driver is None,
-            viewers=self.clients.viewers,
+            viewers=sum(outbox.role == "viewer" for outbox in self.clients.outboxes),
             **({} if self._where.state else {"bytes": self.journal.size}),
         )
         if not self._stopping.is_set():

@@ -13,6 +13,7 @@ import zlib
 from collections import deque
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from itertools import count
 from typing import Any, Callable, Union
 
 from ccb.tunnel.wire.body_deltas import OutgoingBody, SentBodies, chunks, unpack
@@ -153,7 +154,7 @@ class ModelStreams:
         self._up_since: float | None = None
         self._open: dict[str, _Call] = {}
         self._by_stream: dict[int, _Call] = {}
-        self._next_stream = 0
+        self._streams = count(1)
         self._sent = SentBodies()
 
     @asynccontextmanager
@@ -273,8 +274,7 @@ class ModelStreams:
 
     def _start(self, call: _Call, link: StreamLink) -> None:
         self._leave_link(call)
-        self._next_stream += 1
-        call.stream = self._next_stream
+        call.stream = next(self._streams)
         call.link = link
         call.client = link.client
         call.credit = INITIAL_CREDIT

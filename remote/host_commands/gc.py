@@ -45,12 +45,12 @@ def collect(reports: Reports, bundles: Sequence[str], *, dry_run: bool, older_th
             if not entry.alive:
                 _old_session(remover, entry, older_than_s)
     _unused_sessions(remover)
-    for top, names in _listed(registry.runtime_directories()):
+    for top, names in registry.ours_in(registry.runtime_directories()):
         _dead_sockets(remover, top, names)
         _temporary(remover, top)
     _left_directories(remover, places)
     keep = {*bundles, *stopping.bundles_in_use()}
-    for top, names in _listed(registry.worker_directories()):
+    for top, names in registry.ours_in(registry.worker_directories()):
         for name in filter(_BUNDLE.fullmatch, names):
             path = os.path.join(top, name)
             if name[:64] not in keep:
@@ -89,7 +89,7 @@ def clean_host(reports: Reports, bundles: Sequence[str], *, dry_run: bool) -> No
 
 
 def _runtime_files(remover: stopping.Remover, alive: set[str]) -> None:
-    for top, names in _listed(registry.runtime_directories()):
+    for top, names in registry.ours_in(registry.runtime_directories()):
         for name in filter(_RUNTIME.fullmatch, names):
             session, ending = os.path.splitext(name)
             if session in alive:
@@ -97,13 +97,6 @@ def _runtime_files(remover: stopping.Remover, alive: set[str]) -> None:
             else:
                 what = {".sock": "socket", ".lock": "lock"}.get(ending, "temp")
                 remover.file(os.path.join(top, name), what, "")
-
-
-def _listed(tops: Iterable[str]) -> Iterable[tuple[str, list[str]]]:
-    """Yield those of our directories that are there, with the names in them."""
-    for top in tops:
-        if registry.is_ours(top):
-            yield top, sorted(os.listdir(top))
 
 
 def session_places() -> list[str]:
@@ -241,7 +234,7 @@ def _is_dead(path: str) -> bool:
 
 def _temporary(remover: stopping.Remover, directory: str) -> None:
     """Remove temporary files whose process has ended, and old ones whose name has no process id."""
-    for top, names in _listed([directory]):
+    for top, names in registry.ours_in([directory]):
         for match in filter(None, map(_TEMPORARY.fullmatch, names)):
             path = os.path.join(top, match[0])
             pid = next(filter(None, match.groups()), "")
@@ -253,7 +246,7 @@ def _temporary(remover: stopping.Remover, directory: str) -> None:
 def _bundles(remover: stopping.Remover, in_use: set[str], last: Sequence[str]) -> None:
     tops = registry.worker_directories()
     own = [os.path.join(top, each + ".bundle") for top in tops for each in last]
-    for top, names in _listed(tops):
+    for top, names in registry.ours_in(tops):
         for name in names:
             path = os.path.join(top, name)
             if path in own or not (_BUNDLE.fullmatch(name) or _LOGINS.fullmatch(name)):

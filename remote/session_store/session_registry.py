@@ -9,7 +9,7 @@ import os
 import re
 import stat
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from ccb.tunnel.wire.frames import Json
 
@@ -52,11 +52,6 @@ class SessionEntry:
         found = _OF_WORKTREE.search(self.cwd)
         places = [path, path + self.cwd[found.start() :]] if found else [path]
         return any(is_same_directory(each, self.summary.get("root")) for each in places)
-
-    @property
-    def prompted(self) -> bool:
-        """Whether the session ever had a prompt; True when this is unknown."""
-        return self.summary.get("prompts") != 0
 
     @property
     def alive(self) -> bool:
@@ -114,15 +109,15 @@ def is_ours(path: str) -> bool:
     return stat.S_ISDIR(info.st_mode) and info.st_uid == os.getuid()
 
 
+def ours_in(tops: Iterable[str]) -> Iterator[tuple[str, list[str]]]:
+    """Yield those of our directories that are there, with the names in them."""
+    for top in filter(is_ours, tops):
+        yield top, sorted(os.listdir(top))
+
+
 def directories() -> list[tuple[str, str]]:
-    found = []
-    for top in state_directories():
-        if is_ours(top):
-            for name in os.listdir(top):
-                directory = os.path.join(top, name)
-                if _ID.fullmatch(name) and is_ours(directory):
-                    found.append((name, directory))
-    return found
+    places = [(name, os.path.join(top, name)) for top, names in ours_in(state_directories()) for name in names]
+    return [(name, directory) for name, directory in places if _ID.fullmatch(name) and is_ours(directory)]
 
 
 def live_sessions() -> dict[str, Json]:
@@ -134,10 +129,8 @@ def live_sessions() -> dict[str, Json]:
             owner = _hello_at(address).get("summary")
             if isinstance(owner, dict) and process_identity.is_alive(owner):
                 found[session] = {**owner, "socket": address}
-    for top in runtime_directories():
-        if not is_ours(top):
-            continue
-        for name in os.listdir(top):
+    for top, names in ours_in(runtime_directories()):
+        for name in names:
             if name.endswith(".lock") and _ID.fullmatch(name[:-5]):
                 owner = read_object(os.path.join(top, name))
                 if process_identity.is_alive(owner):
@@ -218,7 +211,7 @@ def latest_of(path: str) -> SessionEntry | None:
     known = sessions()
     there = [entry for entry in known if entry.works_in(path) or entry.is_now_in(path)]
     there = there or [entry for entry in known if path in _listed(entry.summary.get("earlier"))]
-    return next((entry for entry in there if entry.prompted), there[0] if there else None)
+    return next((each for each in there if each.summary.get("prompts") != 0), there[0] if there else None)
 
 
 def earlier_directories(state_directory: str, cwd: str) -> list[str]:

@@ -69,22 +69,19 @@ class Host:
         owner and hard links, in one atomic step unless that would make another file of it; `unkept`, why the content
         could not be kept, forbids the latter. Raise FileChanged, and change nothing, for another content."""
         real = path if is_real else os.path.realpath(path)
-
-        def write() -> FileInfo:
-            with self._cages.writing(os.path.join(os.path.realpath(os.path.dirname(real)), os.path.basename(real))):
-                return replace_file(real, data, expected, unkept)
-
-        return await _in_thread(write)
+        return await self._write(real, replace_file, data, expected, unkept)
 
     async def restore(self, path: str, data: bytes | None, expected: str, mode: int) -> None:
         """Give the file at a real path the content `data`, None to remove it, if its digest is `expected`. A new file
         gets `mode`. Raise FileChanged, and change nothing, for another content."""
+        await self._write(path, restore_file, data, expected, mode)
 
-        def write() -> None:
-            with self._cages.writing(path):
-                restore_file(path, data, expected, mode)
+    async def _write(self, path: str, change: Callable[..., T], *arguments: object) -> T:
+        def write() -> T:
+            with self._cages.writing(os.path.join(os.path.realpath(os.path.dirname(path)), os.path.basename(path))):
+                return change(path, *arguments)
 
-        await _in_thread(write)
+        return await _in_thread(write)
 
     def which(self, name: str) -> str | None:
         """Return the path of a program, None for one inside the project or by a relative entry of PATH."""
