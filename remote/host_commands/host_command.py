@@ -98,7 +98,7 @@ def _show_logs(params: Json, reports: Reports) -> None:
         reports.report("log", {"source": source, "when": when, "text": text})
 
 
-_BELOW = {"mcp": "mcpServers", "allow": "permissions", "ask": "permissions", "deny": "permissions"}
+_BELOW = {"mcp": ("mcpServers",), **{kind: ("permissions", kind) for kind in ("allow", "ask", "deny")}}
 
 _SOURCES = frozenset((USER, PROJECT, LOCAL))  # those of a session that chooses none
 
@@ -138,8 +138,7 @@ def _keys(switch: Switch) -> list[str]:
         return switch.name.split(".")
     if switch.kind == "hook":
         return ["hooks", switch.name.partition(" ")[0], switch.detail]
-    below = [switch.kind] if switch.kind in ("allow", "ask", "deny") else []
-    return [*([_BELOW[switch.kind]] if switch.kind in _BELOW else []), *below, switch.name]
+    return [*_BELOW.get(switch.kind, ()), switch.name]
 
 
 def _line(text: str, keys: Sequence[str]) -> int:

@@ -96,21 +96,13 @@ async def test_a_session_survives(
         assert boundaries == sum(bool(each.get("isCompactSummary")) for each in outcome.messages) >= 1
     if name == "kill -9 of the bridge":
         assert outcome.connections == 1, "a living connection is used again"
+    if NAMED[name].ending == "clocks jump":
+        (journal,) = host_user.home.rglob("journal.jsonl")
+        times = [json.loads(line)["time"] for line in journal.read_text().splitlines() if '"time"' in line]
+        steps = [later - earlier for earlier, later in pairwise(times)]
+        assert max(steps) > 1.9 and min(steps) < -3.0, "the worker saw it"
     if NAMED[name].steps:
         assert all(kind in outcome.happened for kind in (step.kind for step in NAMED[name].steps))
-
-
-@pytest.mark.thorough
-async def test_the_worker_saw_its_clock_jump(
-    undisturbed: Outcome, tmp_path: Path, sshd: Sshd, host_user: HostUser
-) -> None:
-    """What the test of the clocks stands on."""
-    await play(NAMED["clocks that jump by two seconds"], tmp_path, host_user, sshd)
-    (journal,) = host_user.home.rglob("journal.jsonl")
-    times = [json.loads(line)["time"] for line in journal.read_text().splitlines() if '"time"' in line]
-    steps = [later - earlier for earlier, later in pairwise(times)]
-    assert max(steps) > 1.9
-    assert min(steps) < -3.0
 
 
 @pytest.mark.parametrize("turn", [1, 2])

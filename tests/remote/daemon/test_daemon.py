@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 from tests.remote.agent_kit import calls, content, says
-from tests.remote.worker_process import Laptop, WorkerHost, alive, file_limit, until
+from tests.remote.worker_process import WorkerHost, alive, file_limit, until
 
 from ccb.remote.daemon.hello import LONG_JOURNAL
 from ccb.remote.daemon.hello import PROTOCOL as HELLO_PROTOCOL
@@ -85,20 +85,6 @@ async def test_a_start_that_is_refused_leaves_nothing(
         assert refused.data["near"] == [str(host.project)]
     assert host.runtime_files() == []
     assert not list(host.home.glob(".local/state/ccb/sessions/*"))
-
-
-async def test_the_session_outlives_its_connection_and_replays_what_was_missed(host: WorkerHost, session: str) -> None:
-    first = await host.drive(session, SessionOptions(allowed_tools=["Bash"]))
-    await first.begin("go", calls(("toolu_1", "Bash", {"command": "touch started; sleep 0.5; echo done >> count"})))
-    await until((host.project / "started").exists, "the tool has started")
-    have = max(frame.seq for frame in first.frames if isinstance(frame, Event))
-    await first.drop()
-    second = await host.drive(session, have=have)
-    assert second.hello.epoch == 1
-    assert (await second.next(Event)).seq == have + 1
-    await second.answers(says("finished"))
-    assert (await second.message("result"))["result"] == "finished"
-    assert (host.project / "count").read_text() == "done\n"
 
 
 async def test_a_newer_driver_fences_the_older_one_and_every_epoch_before_it(host: WorkerHost, session: str) -> None:
@@ -235,19 +221,14 @@ async def test_a_session_that_exists_is_started_only_once_its_daemon_has_ended(h
     assert (await second.next(Hello)).session == session
 
 
-async def sleeping_tool(host: WorkerHost, laptop: Laptop) -> int:
-    await laptop.begin("go", calls(("toolu_1", "Bash", {"command": "echo $$ > pid; exec sleep 600"})))
-    pid_file = host.project / "pid"
-    await until(lambda: pid_file.exists() and pid_file.read_text().strip() != "", "the tool has started")
-    return int(pid_file.read_text())
-
-
 @pytest.mark.parametrize("how", ["its client stops it", "SIGINT", "SIGTERM"])
 async def test_a_worker_that_ends_leaves_only_a_readable_journal(host: WorkerHost, session: str, how: str) -> None:
     """SIGTERM is for every process of a host that goes down. A goodbye would tell the laptop that the session is
     over."""
     laptop = await host.drive(session, SessionOptions(allowed_tools=["Bash"]))
-    tool = await sleeping_tool(host, laptop)
+    await laptop.begin("go", calls(("toolu_1", "Bash", {"command": "echo $$ > pid; exec sleep 600"})))
+    pid_file = host.project / "pid"
+    await until(lambda: pid_file.exists() and pid_file.read_text().strip() != "", "the tool has started")
     if how.startswith("SIG"):
         os.kill(laptop.hello.pid, getattr(signal, how))
         await laptop.rest()
@@ -256,7 +237,7 @@ async def test_a_worker_that_ends_leaves_only_a_readable_journal(host: WorkerHos
     reasons = [frame.reason for frame in laptop.frames if isinstance(frame, Bye)]
     assert all(reasons) and bool(reasons) is (how != "SIGTERM")
     await until(lambda: not alive(laptop.hello.pid), "the daemon has ended")
-    assert not alive(tool)
+    assert not alive(int(pid_file.read_text()))
     assert host.runtime_files() == []
     assert all(map(json.loads, (host.state(session) / "journal.jsonl").read_bytes().splitlines()))
     if how == "SIGTERM":

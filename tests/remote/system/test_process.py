@@ -50,18 +50,12 @@ async def _pid_from(output: bytearray) -> int:
     return int(output.split()[-1])
 
 
-async def test_output_comes_merged_and_in_order(host: Host, tmp_path: Path) -> None:
-    process, output = await _start(host, "echo one; echo two >&2; echo three; exit 7", tmp_path)
+async def test_output_is_merged_input_is_empty_and_a_process_leads_its_own_session(host: Host, tmp_path: Path) -> None:
+    process, output = await _start(host, "echo one; cat; ps -o sid= -p $$ >&2; echo $$; exit 7", tmp_path)
     assert await process.wait() == 7
-    assert output == b"one\ntwo\nthree\n"
+    first, sid, pid = output.split()
+    assert first == b"one" and sid == pid != str(os.getsid(0)).encode()
     await process.stop()
-
-
-async def test_input_is_empty_and_the_process_leads_its_own_session(host: Host, tmp_path: Path) -> None:
-    process, output = await _start(host, "cat; ps -o sid= -p $$; echo $$", tmp_path)
-    await process.wait()
-    sid, pid = output.split()
-    assert sid == pid != str(os.getsid(0)).encode()
 
 
 _ASKING = ("SUDO_ASKPASS", "SSH_ASKPASS", "GIT_ASKPASS", "DISPLAY", "WAYLAND_DISPLAY", "GPG_TTY", "SSH_TTY")
