@@ -14,6 +14,7 @@ from tests.remote.worker_process import WorkerHost
 from ccb.remote.host_commands import doctor_checks
 from ccb.remote.host_commands.doctor_checks import said_by
 from ccb.remote.sandbox.cage_server import Availability, CageMechanism, CageServer
+from ccb.remote.session_store import session_paths
 from ccb.tunnel.wire.frames import Bye, CallData, Credit, Ping, Report, Stop
 
 
@@ -114,7 +115,7 @@ def test_each_reason_for_not_writing_has_its_own_way_out(tmp_path: Path, monkeyp
         def refuse(directory: str, size: int, number: int = number) -> None:
             raise OSError(number, os.strerror(number), directory)
 
-        monkeypatch.setattr(doctor_checks.session_paths, "try_to_write", refuse)
+        monkeypatch.setattr(session_paths, "try_to_write", refuse)
         problem, fix = doctor_checks._problem(str(tmp_path))
         assert os.strerror(number) in problem and fix.startswith(way_out)
 
