@@ -229,7 +229,7 @@ def said_by(argv: list[str], seconds: float = 5.0) -> str:
         rules = read_only_rules((), os.environ, home_directory()) if caged else None
         try:
             code, printed = asyncio.run(host.output(whole, seconds, _MAX_BYTES, cage=rules))
-        except OSError:
+        except (OSError, RuntimeError):  # the latter where the host allows no more threads
             return ""
     return printed.decode("utf-8", "replace").strip().partition("\n")[0].strip() if code == 0 else ""
 
