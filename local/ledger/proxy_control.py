@@ -50,7 +50,7 @@ def ask(path: Path, do: Do) -> ProxyState | None:
         connection.settimeout(_ANSWER_S)
         try:
             connection.connect(str(path))
-            connection.sendall(line_of({"do": do}))
+            connection.sendall(json.dumps({"do": do}).encode() + b"\n")
             with connection.makefile("rb") as answer:
                 return parse_state(answer.readline(MAX_LINE))
         except ConnectionRefusedError:
@@ -72,7 +72,7 @@ async def control_server(
                 asked = json.loads(await reader.readline() or b"{}")
                 if asked.get("do") == "revoke":
                     revoke()
-                writer.write(line_of(asdict(state())))
+                writer.write(json.dumps(asdict(state())).encode() + b"\n")
                 await writer.drain()
         except (OSError, TimeoutError, ValueError, AttributeError) as error:
             log.info("a program asked `ccb proxy` badly: %s", error)
@@ -128,10 +128,6 @@ def socket_directory(environ: Mapping[str, str]) -> Path:
 def sockets(environ: Mapping[str, str]) -> list[Path]:
     directory = socket_directory(environ)
     return sorted(directory.glob("*.sock")) if private(directory) else []
-
-
-def line_of(message: Mapping[str, object]) -> bytes:
-    return json.dumps(message).encode() + b"\n"
 
 
 def parse_state(line: bytes) -> ProxyState | None:

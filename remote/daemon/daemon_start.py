@@ -34,18 +34,16 @@ def start_daemon(
     """Start the daemon of a session whose lock file was free; it takes over `lock`. Return None, or the owner of the
     journal when another daemon holds that. Raise HostRefusal or OSError, and leave nothing of a session that never
     began."""
-    fails = True
     try:
         if where.state:  # an unused daemon may have just removed it
             top = session_paths.durable_directory("")[1] if where.durable else where.runtime
             session_paths.private_directory(where.state, top)
-        owner = _start(params, bundle, where, lock, users_umask)
-        fails = False
-        return owner
+        return _start(params, bundle, where, lock, users_umask)
+    except BaseException:
+        remove_unused(where)
+        _remove(where.lock)
+        raise
     finally:
-        if fails:
-            remove_unused(where)
-            _remove(where.lock)
         os.close(lock)
 
 

@@ -100,13 +100,12 @@ def _show_logs(params: Json, reports: Reports) -> None:
 
 _BELOW = {"mcp": ("mcpServers",), **{kind: ("permissions", kind) for kind in ("allow", "ask", "deny")}}
 
-_SOURCES = frozenset((USER, PROJECT, LOCAL))  # those of a session that chooses none
-
 
 def _describe_project(path: str, reports: Reports) -> None:
     """Report what a project and the host's policy switch on, and problems with their files."""
     directory = resolve_directory(path)
-    project = read_project(directory, home_directory() or os.path.expanduser("~"), _SOURCES)
+    sources = frozenset((USER, PROJECT, LOCAL))  # those of a session that chooses none
+    project = read_project(directory, home_directory() or os.path.expanduser("~"), sources)
     reports.report("project", {"directory": project.directories[0], "fingerprint": project.fingerprint})
     problems = list(project.problems)
     values = read_settings(MANAGED_FILE, problems.append)

@@ -287,6 +287,10 @@ class Remover:
         self.reports.removed(path, what, size, why)
 
     def session(self, directory: str, why: str) -> None:
+        self.worktrees(directory)
+        self.tree(directory, "session", why)
+
+    def worktrees(self, directory: str) -> None:
         trees = []
         with contextlib.suppress(OSError):
             trees = worktrees(os.path.join(directory, "journal.jsonl"))
@@ -299,4 +303,3 @@ class Remover:
                 self.reports.removed(tree.path, "directory", 0, "an agent has left nothing in it")
             else:
                 self.reports.kept(tree.path, "an agent has left changes in it, on the branch %s" % tree.branch)
-        self.tree(directory, "session", why)
