@@ -54,7 +54,6 @@ class SessionAudit(Auditor, AbstractAsyncContextManager["SessionAudit"]):
         self._recorder = BodyRecorder(state / "recorded") if record else None
         self._told: set[str] = set()  # what the person is told once
         self._ledger: CallLedger | None = None
-        self._broken = False
         self._worker = ThreadPoolExecutor(1, thread_name_prefix="audit")
         self._seen = _SeenRequests(self._was_wanted)
         self._warned_at = -_WARNED_EVERY_S
@@ -172,7 +171,6 @@ class SessionAudit(Auditor, AbstractAsyncContextManager["SessionAudit"]):
         except (CcbError, OSError, sqlite3.Error) as error:
             if self._tell_once("broken", f"What the host asks is not in `ccb audit` any more: {one_line(str(error))}"):
                 log.warning("the audit of this session cannot be written: %s", error)
-            self._broken = True
         except Exception:  # nobody reads the result of this thread's work
             log.exception("the audit failed on an event")
 
@@ -182,7 +180,7 @@ class SessionAudit(Auditor, AbstractAsyncContextManager["SessionAudit"]):
             ledger.note(self.place, entries)
 
     def _opened(self) -> CallLedger | None:
-        if self._ledger is None and not self._broken:
+        if self._ledger is None and "broken" not in self._told:
             self._ledger = open_ledger(self._state)
         return self._ledger
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Collection
-from dataclasses import field, replace
-from typing import Callable
+from dataclasses import replace
+from functools import partial
 
+from ccb import __version__
 from ccb.tunnel.wire.control_protocol import AnsweredBy
-from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.frames import Json
 from ccb.tunnel.wire.journal_records import MAIN_AGENT, OptionsRecord
 from ccb.tunnel.wire.projection import Projection
@@ -39,8 +39,6 @@ from ..session.request_handlers import (
 from ..session.rewind import register_rewinds
 from ..session.session import Session, SessionParts
 from ..session.turns import InputQueue
-from ..session_store.client_outbox import ClientOutbox
-from ..session_store.journal import Journal
 from ..session_store.session_directory import resumed_elsewhere
 from ..session_store.session_log import SessionLog
 from ..session_store.session_paths import home_directory
@@ -65,49 +63,33 @@ COPIED_UNSTARTED = (
 )
 
 
-@dataclass(frozen=True)
-class SessionHost:
-    """What the session uses of its daemon."""
-
-    session_id: str
-    journal: Journal
-    outboxes: Collection[ClientOutbox]
-    changed: Callable[[], None]
-    calls: ModelStreams
-    context: ToolContext
-    version: str
-
-    def log(self) -> SessionLog:
-        return SessionLog(self.session_id, self.journal, self.outboxes, self.changed)
-
-
-def begin_session(host: SessionHost, options: SessionOptions, facts: Json) -> Session:
-    """Start a session; its first record has `facts`. Raise JournalError, HostRefusal, or ValueError for its options."""
-    log = host.log()
-    options = with_own_files(options, os.path.dirname(host.context.spill.directory))
+def begin_session(
+    log: SessionLog, calls: ModelStreams, context: ToolContext, options: SessionOptions, facts: Json
+) -> Session:
+    """Start a session; its first record has `facts`. Raise NotKept, HostRefusal, or ValueError for its options."""
+    options = with_own_files(options, os.path.dirname(context.spill.directory))
     parts = SessionParts(log, ClientLaunches(options), InputQueue(), OpenRequests())
-    cwd = host.context.cwd
-    directories = [cwd, *added_directories(cwd, options)]
-    check_sandbox(Sandbox(host.context.cages, options.sandbox, options.allow_net), directories)
-    agent, clients = _main_agent(host, parts, AgentHistory(MAIN_AGENT), setup=options.setup)
-    log.emit(OptionsRecord(options.to_json(), host.session_id, round(time.time(), 3), **facts))
+    directories = [context.cwd, *added_directories(context.cwd, options)]
+    check_sandbox(Sandbox(context.cages, options.sandbox, options.allow_net), directories)
+    agent, clients = _main_agent(calls, context, parts, AgentHistory(MAIN_AGENT), setup=options.setup)
+    log.emit(OptionsRecord(options.to_json(), log.session_id, round(time.time(), 3), **facts))
     parts.launches.use(options)
-    host.journal.flush_soon()
+    log.journal.flush_soon()
     session = Session(parts, agent, clients, sdk_requests)
     session.notices.begin()
     return _answering(session)
 
 
-def resume_session(host: SessionHost) -> tuple[Session, str]:
-    """Return the session of a journal, and the mark of what its last worker may have left. Raise JournalError."""
-    restored = restore(host.log())
-    histories, log = restored.histories, restored.parts.log
+def resume_session(log: SessionLog, calls: ModelStreams, context: ToolContext) -> tuple[Session, str]:
+    """Return the session of a journal, and the mark of what its last worker may have left. Raise NotKept."""
+    restored = restore(log)
+    histories = restored.histories
     close_open_tools(log, histories)
     end_cut_agents(histories, log, restored.tasks.open)
     ran, told_in = restored.recovered.hooks_run, restored.worker.told_in
-    agent, clients = _main_agent(host, restored.parts, histories.main, source="resume", ran=ran)
-    if told_in not in ("", host.context.cwd):
-        agent.reminders.add("root", resumed_elsewhere(told_in, host.context.cwd))
+    agent, clients = _main_agent(calls, context, restored.parts, histories.main, source="resume", ran=ran)
+    if told_in not in ("", context.cwd):
+        agent.reminders.add("root", resumed_elsewhere(told_in, context.cwd))
     return _answering(take_up(restored, agent, clients, sdk_requests)), restored.worker.mark
 
 
@@ -126,7 +108,8 @@ def _answering(session: Session) -> Session:
 
 
 def _main_agent(
-    host: SessionHost,
+    calls: ModelStreams,
+    context: ToolContext,
     parts: SessionParts,
     history: AgentHistory,
     *,
@@ -135,7 +118,7 @@ def _main_agent(
     ran: Collection[str] = (),
 ) -> tuple[Agent, ClientSetup]:
     """Return the main agent with its history and its MCP servers. Raise ValueError for options that cannot be here."""
-    context, launches, log = host.context, parts.launches, parts.log
+    launches, log = parts.launches, parts.log
     options, reminders, tools = launches.options, Reminders(), default_tools()
     context.add_dirs[:] = added_directories(context.cwd, options)
     context.web.use(options.web, options.web_allow_private)
@@ -148,7 +131,7 @@ def _main_agent(
         log,
         engine,
         reminders.add,
-        connected=lambda: host.calls.link_up_since() is not None,
+        connected=lambda: calls.link_up_since() is not None,
         allow_private=lambda: context.web.allow_private,
         reports=lambda: launches.options.include_hook_events,
         directory=os.path.dirname(context.spill.directory),
@@ -156,8 +139,8 @@ def _main_agent(
     )
     if options.defer_above is not None:
         tools.defer_above = options.defer_above
-    factory = AgentFactory(parts, host.calls, host.version, HookRunner(lent, setup, source, ran))
-    calls = factory.commands.calls
+    commands = CommandRegistry()
+    make_agent = partial(_agent, calls, parts, HookRunner(lent, setup, source, ran), commands)
     offer = OfferedTools(options.tools, options.tool_aliases, lambda: tools.named(launches.options.permission_prompts))
     config = AgentConfig(
         prompts=session_prompt(options, context.cwd, context.host, context.cages),
@@ -165,10 +148,10 @@ def _main_agent(
         permissions=engine,
         context=context,
         partial_messages=options.partial_messages,
-        take_queued=lambda agent_id: parts.inputs.take_all(agent_id, calls),
+        take_queued=lambda agent_id: parts.inputs.take_all(agent_id, commands.calls),
         offer=offer,
     ).with_options(options)
-    agent = factory.agent(config, history, reminders=reminders)
+    agent = make_agent(config, history, reminders=reminders)
     plan = PlanReminders(
         context.plan,
         lambda: engine.mode,
@@ -178,45 +161,41 @@ def _main_agent(
     reminders.follow(plan)
     clients = ClientSetup(agent, parts.broker, lambda text: log.say(informational(text, "warning")))
     untrusted = lambda: not launches.options.project_mcp  # noqa: E731
-    sub_agents = SubAgents(agent, factory.agent, log, parts.broker, lambda: clients.running, untrusted)
-    factory.commands.register(agents_command(sub_agents))
+    sub_agents = SubAgents(agent, make_agent, log, parts.broker, lambda: clients.running, untrusted)
+    commands.register(agents_command(sub_agents))
     agent.configure(replace(config, context=replace(context, sub_agents=sub_agents)))
     return agent, clients
 
 
-@dataclass(frozen=True)
-class AgentFactory:
-    """Creates agents that record in the log of a session and call the model over `calls`, each with its own history."""
-
-    parts: SessionParts
-    calls: ModelStreams
-    version: str
-    hooks: HookRunner
-    commands: CommandRegistry = field(default_factory=CommandRegistry)
-
-    def agent(
-        self, config: AgentConfig, history: AgentHistory, *followers: Projection, reminders: Reminders | None = None
-    ) -> Agent:
-        """Return the agent that goes on with `history`. `followers` get its records."""
-        sources = instruction_sources(self.parts.launches.options)
-        home = config.context.cages.home
-        deps = AgentDeps(
-            log=self.parts.log,
-            transport=self.calls,
-            broker=self.parts.broker,
-            version=self.version,
-            hooks=self.hooks,
-            nested=NestedInstructions(config.context.cwd, home, sources),
-            link_up_since=self.calls.link_up_since,
-            limits=RetrySettings().over(os.environ),
-            reminders=reminders or Reminders(),
-            followers=followers,
-            home=home,
-            commands=CommandRegistry() if history.conversation.agent_id else self.commands,
-            models=self.parts.launches.models,
-        )
-        deps.reminders.follow(deps.nested.due)
-        return Agent(config, deps, history.conversation, history.ledger)
+def _agent(
+    calls: ModelStreams,
+    parts: SessionParts,
+    hooks: HookRunner,
+    commands: CommandRegistry,
+    config: AgentConfig,
+    history: AgentHistory,
+    *followers: Projection,
+    reminders: Reminders | None = None,
+) -> Agent:
+    """Return the agent that goes on with `history`, and records in the log. `followers` get its records."""
+    home = config.context.cages.home
+    deps = AgentDeps(
+        log=parts.log,
+        transport=calls,
+        broker=parts.broker,
+        version=__version__,
+        hooks=hooks,
+        nested=NestedInstructions(config.context.cwd, home, instruction_sources(parts.launches.options)),
+        link_up_since=calls.link_up_since,
+        limits=RetrySettings().over(os.environ),
+        reminders=reminders or Reminders(),
+        followers=followers,
+        home=home,
+        commands=CommandRegistry() if history.conversation.agent_id else commands,
+        models=parts.launches.models,
+    )
+    deps.reminders.follow(deps.nested.due)
+    return Agent(config, deps, history.conversation, history.ledger)
 
 
 def close_open_tools(log: SessionLog, histories: AgentHistories) -> None:

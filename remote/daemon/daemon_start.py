@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import gc
 import importlib
-import json
 import os
 import signal
 import socket
@@ -17,7 +16,7 @@ from ..session_store import process_identity, session_paths, sockets
 from ..session_store.locks import check_host, check_owner, in_use, lock_journal, owner_of, reserve_owner, write_owner
 from ..session_store.refusal import HostRefusal
 from ..session_store.session_paths import resolve_directory
-from .hello import ENDING, WORKTREES, DaemonLaunch, send_hello
+from .hello import ENDING, WORKTREES, DaemonLaunch, send_hello, send_last
 
 Params = dict[str, object]
 
@@ -35,16 +34,16 @@ def start_daemon(
     """Start the daemon of a session whose lock file was free; it takes over `lock`. Return None, or the owner of the
     journal when another daemon holds that. Raise HostRefusal or OSError, and leave nothing of a session that never
     began."""
-    fails = True
     try:
-        session_paths.restore_state_directory(where)
-        owner = _start(params, bundle, where, lock, users_umask)
-        fails = False
-        return owner
+        if where.state:  # an unused daemon may have just removed it
+            top = session_paths.durable_directory("")[1] if where.durable else where.runtime
+            session_paths.private_directory(where.state, top)
+        return _start(params, bundle, where, lock, users_umask)
+    except BaseException:
+        remove_unused(where)
+        _remove(where.lock)
+        raise
     finally:
-        if fails:
-            remove_unused(where)
-            _remove(where.lock)
         os.close(lock)
 
 
@@ -210,14 +209,14 @@ def _run(launch: DaemonLaunch, log: int) -> None:
     except SystemExit as end:
         status = int(str(end.code))
         if first is not None and status == 128 + signal.SIGINT:
-            _send_last(first, {"t": "bye", "reason": "the session has ended"})
+            send_last(first, {"t": "bye", "reason": "the session has ended"})
     except BaseException as error:  # noqa: BLE001 - the top of a process: log it, then clean up
         import traceback
 
         traceback.print_exc()
         if first is not None:
             what = "the worker failed: %s: %s" % (type(error).__name__, error)
-            _send_last(first, {"t": "refused", "code": "internal", "message": what, "data": {}})
+            send_last(first, {"t": "refused", "code": "internal", "message": what, "data": {}})
     finally:
         _remove(launch.where.socket)
         if status == 0:
@@ -234,10 +233,7 @@ def import_ahead(enough: Callable[[], object]) -> None:
         for name in _AHEAD:
             if enough():
                 break
-            if name == "asyncio":
-                _import_asyncio()
-            else:
-                importlib.import_module(name)
+            _import(name)
     finally:
         gc.enable()
 
@@ -246,19 +242,19 @@ def _import_what_the_daemon_needs() -> None:
     """Import the modules of the daemon without the garbage collector, which would look through code that stays."""
     gc.disable()
     try:
-        _import_asyncio()
+        _import("asyncio")
         from . import daemon  # noqa: F401
     finally:
         gc.freeze()
         gc.enable()
 
 
-def _import_asyncio() -> None:
-    """Import asyncio without TLS, which it would load (5 ms) and the worker never speaks."""
+def _import(name: str) -> None:
+    """Import a module without TLS, which asyncio would load (5 ms) and the worker never speaks."""
     if "ssl" not in sys.modules:
         sys.modules["ssl"] = None  # type: ignore[assignment] # how Python is told that there is no such module
         try:
-            import asyncio  # noqa: F401
+            importlib.import_module(name)
         finally:
             del sys.modules["ssl"]
 
@@ -315,15 +311,6 @@ def _greet_first(launch: DaemonLaunch) -> socket.socket | None:
         except OSError:
             pass
         client.close()
-
-
-def _send_last(client: socket.socket, frame: dict[str, object]) -> None:
-    try:
-        client.setblocking(True)
-        client.settimeout(1)
-        client.sendall(json.dumps(frame).encode() + b"\n")
-    except OSError:
-        pass
 
 
 def _remove(path: str) -> None:

@@ -22,7 +22,7 @@ from ..context.system_prompt import session_prompt
 from ..hooks.hook_table import client_hooks
 from ..model.model_request import Reasoning
 from ..permissions.engine import LaunchRules
-from ..session_store.journal import JournalError
+from ..session_store.journal import NotKept
 from ..session_store.refusal import HostRefusal
 from ..session_store.session_log import SessionLog
 from ..session_store.session_paths import home_directory
@@ -121,7 +121,7 @@ class Session:
         return {**body, "sandbox": self.agent.config.permissions.cage_in_force}
 
     def take_input(self, input_id: str, body: Json) -> int:
-        """Apply an input once. Return the event after which it is in the journal. Raise JournalError."""
+        """Apply an input once. Return the event after which it is in the journal. Raise NotKept."""
         journal = self.log.journal
         if self.inputs.knows(input_id):
             return journal.seq
@@ -154,7 +154,7 @@ class Session:
         elif echo:
             self.log.say({**line.body, "isReplay": True})
 
-    def refuse_input(self, body: Json, error: JournalError) -> bool:
+    def refuse_input(self, body: Json, error: NotKept) -> bool:
         """Settle a prompt that could not be journalled by a result. Return False for what must be tried again."""
         if self.turns.state is not TurnState.NONE or not isinstance(parse_message(body), UserMessage):
             return False
@@ -171,7 +171,7 @@ class Session:
         await self.clients.close()
 
     def relaunch(self, given: Json) -> None:
-        """Apply the command line of a new driver. Raise FrameError, ValueError, JournalError, HostRefusal."""
+        """Apply the command line of a new driver. Raise FrameError, ValueError, NotKept, HostRefusal."""
         sent = SessionOptions.from_json(given)
         if sent.permission_prompts != "stdio" and self.broker.waits_for(AnsweredBy.PERSON):
             about = ", ".join(each[:_MAX_NAME] for each in self.broker.subjects(AnsweredBy.PERSON))
@@ -220,7 +220,7 @@ class Session:
         self.agent.configure(replace(config, models=replace(config.models, reasoning=reasoning)))
 
     def adopt(self, told: setup.Initialize) -> None:
-        """Apply the `initialize` request of the driver. Raise JournalError, and ValueError for malformed hooks."""
+        """Apply the `initialize` request of the driver. Raise NotKept, and ValueError for malformed hooks."""
         if told.title and not self.inputs.any_prompt:
             self.name(told.title)
         if not told.options:

@@ -22,7 +22,7 @@ from ccb.tunnel.wire.projection import Projection, on
 from ..agent.agent import Agent
 from ..agent.agent_histories import zero_usage
 from ..agent.turn_state import EndReason, Prompt, failed_result
-from ..session_store.journal import JournalError, NotKept
+from ..session_store.journal import NotKept
 from ..session_store.session_log import SessionLog
 from ..system.deadline import within
 from ..tools.tasks import Task, TaskEnd, TaskKind, TaskRegistry, TaskStatus
@@ -109,7 +109,7 @@ class Turns(Projection):
         result: Json = {**failed, **counts, **spent, "permission_denials": [], **(unkept or {})}
         try:
             self._log.say(result)
-        except JournalError:
+        except NotKept:
             self._log.progress("", result)
 
     async def _turn(self, prompts: Sequence[Prompt]) -> None:
@@ -117,7 +117,7 @@ class Turns(Projection):
         try:
             self._log.emit(records.TurnStartRecord())
             await self._agent.run_turn(prompts)
-        except JournalError as error:
+        except NotKept as error:
             _log.error("the turn ended: %s", error)
             if self.state is TurnState.RUNNING:
                 self.fail([str(error)], full=error.full, unkept=error.result)
@@ -128,7 +128,7 @@ class Turns(Projection):
         finally:
             self.state = TurnState.NONE
             self._log.changed()
-        with contextlib.suppress(JournalError):
+        with contextlib.suppress(NotKept):
             self._log.emit(records.TurnEndRecord())
             self._log.journal.flush_soon()
 

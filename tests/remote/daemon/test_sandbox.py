@@ -207,8 +207,7 @@ async def test_a_host_without_any_cage_lets_literal_lines_through_and_says_so(ho
 @pytest.mark.parametrize("prelude", [NO_CAGE, NO_NAMESPACES], ids=["nothing", "no namespaces"])
 async def test_workspace_mode_is_refused_with_why_it_has_no_cage(host: WorkerHost, session: str, prelude: str) -> None:
     host.prelude = prelude
-    laptop = await host.drive(session, SessionOptions(sandbox="workspace"))
-    refused = await laptop.next(Refused)
+    refused = await (await host.drive(session, SessionOptions(sandbox="workspace"))).next(Refused)
     assert refused.code == "no_sandbox" and refused.data["why"]
 
 

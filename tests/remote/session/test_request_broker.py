@@ -15,7 +15,7 @@ from ccb.remote.session.recovery import Recovered
 from ccb.remote.session.request_broker import OpenRequests, RequestBroker, RequestOutcome
 from ccb.remote.session.request_handlers import register_client_requests
 from ccb.remote.session.turns import InputQueue
-from ccb.remote.session_store.journal import JournalError
+from ccb.remote.session_store.journal import NotKept
 from ccb.remote.session_store.session_log import SessionLog
 from ccb.tunnel.wire.control_protocol import (
     CAN_USE_TOOL,
@@ -157,12 +157,12 @@ async def test_an_interrupt_ends_the_turn_although_the_disk_has_no_room_for_the_
     await out.next()
 
     def no_room(content: Content, agent_id: str = "") -> None:
-        raise JournalError("no space left on device")
+        raise NotKept("no space left on device")
 
     monkeypatch.setattr(out, "emit", no_room)
     line = parse_message(Request(INTERRUPT, None).public())
     assert isinstance(line, ControlRequest)
-    with pytest.raises(JournalError):
+    with pytest.raises(NotKept):
         door.take_request(line)
     ended = await asyncio.wait_for(asyncio.gather(*asking, return_exceptions=True), 60)
     assert [type(each) for each in ended] == [asyncio.CancelledError] * 2, "nobody waits for an answer any more"

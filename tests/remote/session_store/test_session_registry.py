@@ -15,6 +15,7 @@ import pytest
 from tests.remote.tools_kit import plant
 
 from ccb.remote.session_store import process_identity, session_directory, session_registry
+from ccb.remote.session_store.refusal import HostRefusal
 from ccb.tunnel.wire.frames import Json
 
 
@@ -169,9 +170,13 @@ def test_one_that_was_never_prompted_is_the_latest_only_when_there_is_no_other(s
 def test_ids_are_found_by_their_start(states: Path) -> None:
     first = make(states, "/a", session="aaaa1111-0000-4000-8000-000000000000")
     second = make(states, "/a", session="aaaa2222-0000-4000-8000-000000000000")
-    assert {entry.session for entry in session_registry.by_prefix("aaaa")} == {first, second}
-    for start, found in (("aaaa1", [first]), ("aaa", []), ("zzzz", []), (second, [second])):
-        assert [entry.session for entry in session_registry.by_prefix(start)] == found
+    known = sorted(session_registry.sessions(), key=lambda entry: entry.session)
+    for start, found in (("aaaa1", first), (second, second)):
+        assert session_registry.the_one(start, known).session == found
+    for start, near in (("aaaa", [first, second]), ("aaa", []), ("zzzz", []), ("../aaaa", [])):
+        with pytest.raises(HostRefusal) as refused:
+            session_registry.the_one(start, known)
+        assert refused.value.code == "no_session" and near == refused.value.data["near"]
 
 
 @pytest.mark.parametrize("damage", ["missing", "torn", "empty", "link", "list"])
@@ -184,7 +189,7 @@ def test_without_a_summary_the_journal_tells(states: Path, damage: str) -> None:
         path.symlink_to("/etc/passwd")
     elif damage != "missing":
         path.write_text({"torn": text[: len(text) // 2], "empty": "", "list": "[]"}[damage])
-    (entry,) = session_registry.by_prefix(session)
+    entry = session_registry.the_one(session, session_registry.sessions())
     body = session_registry.described(entry)
     assert (body["cwd"], body["prompt"], body["prompts"], body["alive"]) == ("/a", "second line", 2, False)
     assert abs(entry.updated - (states / session / "journal.jsonl").stat().st_mtime) < 0.01
