@@ -166,10 +166,8 @@ class LinkReader:
                 self.have = frame.seq
             case Applied():
                 self._outbox.confirm(frame.id)
-            case Past():
-                self._requests.take_page(frame)
-            case NamesFound():
-                self._requests.names.take(frame.request, frame.body)
+            case Past() | NamesFound():
+                self._requests.take_numbered(frame.request, frame.body)
             case Fenced():
                 await self._another_drives(frame)
 

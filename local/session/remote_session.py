@@ -13,13 +13,14 @@ from ccb.tunnel.errors import ConnectionLost, UsageError
 from ccb.tunnel.link.link import Greeting
 from ccb.tunnel.wire import control_protocol as control
 from ccb.tunnel.wire.frames import NAMES, Detach, Fetch, FindNames, Frame
+from ccb.tunnel.wire.journal_records import parse_page
 from ccb.tunnel.wire.messages import ControlCancel, ControlRequest, ControlResponse, PublicMessage, parse_message
 
 from . import session_client as client
 from .answering import RequestResponder
 from .dialing import AttachOptions, Dial, RetrySchedule, WorkerConnection
 from .link_reader import ClientParts, EventFeed, LinkReader
-from .outbox import NumberedAnswers, Outbox, PendingRequests, T, input_id_of
+from .outbox import Outbox, PendingRequests, input_id_of
 from .supervisor import Supervisor
 
 _PREFIX = "laptop-"
@@ -201,11 +202,11 @@ class RemoteSession:
         self._feed.add(client.SessionEvent("progress", body, 0))
 
     async def earlier(self, before: int, most: int = 256 * 1024) -> list[client.SessionEvent]:
-        pages = self._requests.pages
         try:
-            return await self._numbered(pages, lambda epoch, number: Fetch(epoch, number, before, most))
+            page = await self._numbered(lambda epoch, number: Fetch(epoch, number, before, most))
         except TimeoutError:
             raise ConnectionLost("the host did not send the earlier events", do="Try again.") from None
+        return [client.SessionEvent(each.kind, each.body, each.seq, True) for each in parse_page(page)]
 
     async def had_before(self, input_id: str) -> int | None:
         """Wait until the host has an input. Return the last skipped event if the host had it before, else None."""
@@ -218,17 +219,16 @@ class RemoteSession:
         if NAMES not in self.hello.capabilities:
             return None
         try:
-            found = await self._numbered(self._requests.names, lambda epoch, number: FindNames(epoch, number, query))
+            return client.parse_names(await self._numbered(lambda epoch, number: FindNames(epoch, number, query)))
         except TimeoutError:
             return None
-        return client.parse_names(found)
 
-    async def _numbered(self, answers: NumberedAnswers[T], ask: Callable[[int, int], Frame]) -> T:
+    async def _numbered(self, ask: Callable[[int, int], Frame]) -> client.Json:
         """Return the answer to the frame that `ask` makes of epoch and number. Raises ConnectionLost, TimeoutError."""
         if self._connection is None:
             raise ConnectionLost("the host cannot be asked without a connection", do="Wait for the reconnect.")
         link = self._connection.link
-        return await answers.answer_to(lambda number: link.send(ask(link.epoch, number)))
+        return await self._requests.numbered(lambda number: link.send(ask(link.epoch, number)))
 
     @property
     def reading(self) -> bool:

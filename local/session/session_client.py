@@ -13,7 +13,7 @@ from ccb.tunnel.plain_text import HostText, neutralise
 from ccb.tunnel.wire.client_requests import SHELL_COMMAND
 from ccb.tunnel.wire.control_protocol import A, P, Request, RequestKind
 from ccb.tunnel.wire.dataclass import dataclass
-from ccb.tunnel.wire.journal_records import BEFORE, LATER, PRIORITY, MessageRecord, Record, parse_event
+from ccb.tunnel.wire.journal_records import BEFORE, LATER, PRIORITY, MessageRecord, Record
 from ccb.tunnel.wire.messages import ControlRequest, PublicMessage, as_blocks, parse_message
 
 Json = dict[str, Any]
@@ -36,7 +36,7 @@ class SessionEvent:
 
     @cached_property
     def record(self) -> Record:
-        return parse_event(self.seq, self.kind, self.body)
+        return Record(self.seq, 0.0, self.kind, self.body)
 
     @cached_property
     def public(self) -> PublicMessage:

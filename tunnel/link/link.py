@@ -80,43 +80,6 @@ def new_nonce() -> Secret:
     return Secret(secrets.token_urlsafe(32))
 
 
-class FrameReader:
-    """Decodes what `read` returns, after `rest`. `memory` is how many bytes the last frame may take in memory."""
-
-    def __init__(self, pipe: Pipe, rest: bytes, read: Callable[[], Awaitable[bytes]], host: str) -> None:
-        self.memory = 0
-        self._pipe = pipe
-        self._rest = rest
-        self._read = read
-        self._host = host
-        self._decoder = FrameDecoder()
-        self._decoded: Iterator[wire.Frame] = iter(())
-
-    def close(self) -> None:
-        self._decoder.drop()
-
-    async def next_frame(self) -> wire.Frame:
-        """Return the next frame. Raise ConnectionLost at the end, ProtocolError, and what `read` raises."""
-        while True:
-            try:
-                frame = next(self._decoded, None)  # one at a time: together they could take much memory
-            except wire.FrameError as error:
-                raise ProtocolError(
-                    f"{self._host} sent bytes that are not a frame: {error.reason}",
-                    evidence=error.sample.decode("utf-8", "backslashreplace"),
-                    do="Something on the host may write into the channel. Run with --debug and report it.",
-                ) from None
-            if frame is not None:
-                self.memory = self._decoder.memory
-                return frame
-            data = self._rest or await self._read()
-            self._rest = b""
-            if not data:
-                evidence = self._pipe.stderr_tail().strip()
-                raise ConnectionLost(f"the connection to {self._host} ended", evidence=evidence, do="Connect again.")
-            self._decoded = self._decoder.feed(data)
-
-
 _BATCH = 64 * 1024  # bytes for one write of the pipe
 _MAX_INPUTS = 64  # frames
 _MAX_DATA = 8  # frames of at most CHUNK bytes
@@ -237,7 +200,8 @@ class Link:
     ) -> None:
         self._pipe = pipe
         self._host = host
-        self._reader = FrameReader(pipe, rest, self._read, host)
+        self._decoder = FrameDecoder()
+        self._decoded = self._decoder.feed(rest)
         self._writer = FrameWriter(pipe)
         self._calls: HandleCalls | None = None
         self.liveness = Liveness(
@@ -262,7 +226,7 @@ class Link:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        self._reader.close()
+        self._decoder.drop()
         if self._ack_timer is not None:
             self._ack_timer.cancel()
         await self.liveness.close()
@@ -272,14 +236,14 @@ class Link:
     @property
     def memory(self) -> int:
         """How many bytes the frame that `frames` yielded last may take in memory, at most."""
-        return self._reader.memory
+        return self._decoder.memory
 
     async def hello(self, timeout: float = HELLO_TIMEOUT) -> Greeting:
         """Wait for the worker's first frame and check its version. Raise what `refusal_error` returns, DeployError if
         the worker ends first, and ProtocolError."""
         try:
             async with asyncio.timeout(timeout):
-                frame = await self._reader.next_frame()
+                frame = await self._next_frame()
         except TimeoutError:
             raise DeployError(
                 f"the worker on {self._host} started but sent no hello within {timeout:g} s",
@@ -351,7 +315,7 @@ class Link:
         """Yield the session's frames in order, without gaps, up to `bye`. A slow consumer slows the host down. Raise
         ConnectionLost, ProtocolError, and what `refusal_error` returns."""
         while True:
-            frame = await self._reader.next_frame()
+            frame = await self._next_frame()
             match frame:
                 case wire.Event():
                     if frame.seq > self.last_seq:  # otherwise the event was replayed twice around an attach
@@ -401,6 +365,23 @@ class Link:
             self._ack_timer = None
         self._acked = self.last_seq
         self._writer.send_soon(wire.Ack(self.epoch, self.last_seq))
+
+    async def _next_frame(self) -> wire.Frame:
+        """Return the next frame. Raise ConnectionLost at the end, ProtocolError, and what `_read` raises."""
+        try:
+            while (frame := next(self._decoded, None)) is None:  # one at a time: together they could take much memory
+                data = await self._read()
+                if not data:
+                    ended, said = f"the connection to {self._host} ended", self._pipe.stderr_tail().strip()
+                    raise ConnectionLost(ended, evidence=said, do="Connect again.")
+                self._decoded = self._decoder.feed(data)
+        except wire.FrameError as error:
+            raise ProtocolError(
+                f"{self._host} sent bytes that are not a frame: {error.reason}",
+                evidence=error.sample.decode("utf-8", "backslashreplace"),
+                do="Something on the host may write into the channel. Run with --debug and report it.",
+            ) from None
+        return frame
 
     async def _read(self) -> bytes:
         assert self._dead is not None

@@ -212,18 +212,8 @@ def count_values(text: str) -> int:
 
 
 def is_too_deep(value: object, most: int = MAX_DEPTH) -> bool:
-    level = [value]
-    for _ in range(most + 1):
-        inner: list[object] = []
-        for each in level:
-            if type(each) is dict:
-                inner += each.values()
-            elif type(each) is list:
-                inner += each
-        if not inner:
-            return False
-        level = [each for each in inner if type(each) is dict or type(each) is list]
-    return bool(level)
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return any(most == 0 or is_too_deep(each, most - 1) for each in inner if isinstance(each, (dict, list)))
 
 
 def _outside_strings(text: str) -> Iterator[str]:
