@@ -6,7 +6,7 @@ import asyncio
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -40,14 +40,14 @@ _MAX_PARTS = 20_000
 @dataclass(eq=False)
 class EventPrinter:
     """Prints the events of one session. `own` answers what this machine answers itself, `mirror` copies the transcript
-    to the output. `hides` says which answers of the session, by the id of the request, the client does not get; it is
+    to the output. `hides` are the ids of requests to which the client does not get the answers of the session; it is
     None in a run with one prompt, which ends with its result. `goodbye` is why the host has ended the session."""
 
     session: RemoteSession
     results: TurnResults
     own: OwnAnswers
     mirror: formats.TranscriptMirror | None
-    hides: Callable[[str], bool] | None
+    hides: Set[str] | None
     goodbye: str = ""
     _earlier_damage: asyncio.Task[None] | None = None
     _looked_for_damage: asyncio.Event = field(default_factory=asyncio.Event)
@@ -244,7 +244,7 @@ class EventPrinter:
 
     async def _message(self, message: records.MessageRecord) -> None:
         public = message.public
-        if isinstance(public, messages.ControlResponse) and self.hides is not None and self.hides(public.request_id):
+        if isinstance(public, messages.ControlResponse) and self.hides is not None and public.request_id in self.hides:
             return
         body = self.own.heard(public, message.body)
         if isinstance(public, messages.ResultMessage):

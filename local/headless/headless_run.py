@@ -188,7 +188,7 @@ class HeadlessRun:
             session = connected.session
             from .event_printer import EventPrinter  # the worker is still being loaded
 
-            hides = self._stdin.answered_early if self._has_stdin_messages else None
+            hides = self._stdin.answered if self._has_stdin_messages else None
             printer = self._printer = EventPrinter(session, self.results, self._own, self._mirror, hides)
             pump = InputPump(printer, connected.projects.keep, partial(self._run_command, connected))
             feeding = asyncio.create_task(self._feed(printer, pump, prompt), name="input")
@@ -273,7 +273,7 @@ class HeadlessRun:
         self.results.reports.session_id = hello.session
         if self._mirror is not None:
             self._mirror.begin(hello.session)
-        self._stdin.connected()
+        self._stdin.connected.set()
         self.results.pending.foreign_turn = hello.state != "idle"
 
     async def _feed(self, printer: EventPrinter, pump: InputPump, prompt: str) -> None:

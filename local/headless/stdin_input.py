@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
-import math
 import stat
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
@@ -16,7 +14,7 @@ from ccb.tunnel.plain_text import neutralise
 from ccb.tunnel.wire.control_protocol import Success, public_answer
 from ccb.tunnel.wire.frames import FrameError, Json
 from ccb.tunnel.wire.messages import ControlRequest, ControlResponse, UserMessage, as_blocks, as_dict, parse_message
-from ccb.tunnel.wire.ndjson import MAX_DEPTH, LineSplitter, is_too_deep
+from ccb.tunnel.wire.ndjson import MAX_DEPTH, LineSplitter, is_too_deep, load
 from ccb.tunnel.wire.session_options import CLAUDE_CODE_VERSION, LAPTOP_COMMANDS
 
 from ..terminal.stdio import cancelled, read_pieces
@@ -58,8 +56,8 @@ class EarlyInput:
         self._patience_s = patience_s
         self._messages: asyncio.Queue[Json | Exception | None] = asyncio.Queue(_MAX_AHEAD)
         self._tasks: list[asyncio.Task[None]] = []
-        self._connected = asyncio.Event()
-        self._answered: set[str] = set()
+        self.connected = asyncio.Event()
+        self.answered: set[str] = set()  # the requests that were answered here, by their ids
         self._first: Json | Exception | None = None
         self.confirmed: Json = {}  # fields that an answer given here has besides
 
@@ -69,12 +67,6 @@ class EarlyInput:
 
     async def __aexit__(self, *_: object) -> None:
         await cancelled(*self._tasks)
-
-    def connected(self) -> None:
-        self._connected.set()
-
-    def answered_early(self, request_id: str) -> bool:
-        return request_id in self._answered
 
     async def first_request(self) -> Json:
         """Return the first request of the client, without taking it; {} if it does not begin with one."""
@@ -93,7 +85,7 @@ class EarlyInput:
         try:
             async for body in read_messages(self._stdin):
                 request = body.get("request") if body["type"] == "control_request" else None
-                if request and request.get("subtype") == "initialize" and not self._connected.is_set():
+                if request and request.get("subtype") == "initialize" and not self.connected.is_set():
                     answering = self._answer_early(str(body.get("request_id")))
                     self._tasks.append(asyncio.create_task(answering, name="early answer"))
                 await self._messages.put(body)
@@ -104,9 +96,9 @@ class EarlyInput:
     async def _answer_early(self, request_id: str) -> None:
         try:
             async with asyncio.timeout(self._patience_s):
-                await self._connected.wait()
+                await self.connected.wait()
         except TimeoutError:
-            self._answered.add(request_id)
+            self.answered.add(request_id)
             await self._answer(public_answer(Success(request_id, {**_KNOWN_EARLY, **self.confirmed})))
 
 
@@ -181,23 +173,15 @@ async def read_messages(fd: int) -> AsyncIterator[Json]:
         yield body
 
 
-def _finite(number: str) -> float:
-    """Parse a number with a fraction or exponent. Raise BadInput for NaN and Infinity, which JSON lacks."""
-    value = float(number)
-    if not math.isfinite(value):
-        raise BadInput(f"Error: a number on stdin is not finite: {number[:40]}")
-    return value
-
-
 def _message(line: bytes) -> Json | None:
     if not line.strip():
         return None
     try:
-        body = json.loads(line, parse_float=_finite, parse_constant=_finite)
+        body = load(line.decode("utf-8"))
     except (ValueError, RecursionError) as error:
         raise BadInput(
             f"Error parsing streaming input line ({len(line)} bytes): {type(error).__name__}",
-            evidence=neutralise(line[:80].decode("utf-8", "replace")),
+            evidence=neutralise(f"{error}\n{line[:80].decode('utf-8', 'replace')}"),
         ) from None
     if is_too_deep(body):
         raise BadInput(f"Error: a line on stdin has more than {MAX_DEPTH} levels of objects and lists")

@@ -196,7 +196,6 @@ class Link:
         host: str = "the host",
         ping_after: float = PING_AFTER,
         dead_after: float = DEAD_AFTER,
-        ack_seconds: float = ACK_SECONDS,
     ) -> None:
         self._pipe = pipe
         self._host = host
@@ -212,7 +211,6 @@ class Link:
         )
         self.last_seq = 0  # the number of the last event that has arrived
         self._acked = 0
-        self._ack_seconds = ack_seconds
         self._ack_timer: asyncio.TimerHandle | None = None
         self._dead: asyncio.Future[ConnectionLost] | None = None
         self._hello: Greeting | None = None
@@ -293,11 +291,6 @@ class Link:
         await self.send(wire.Attach(self.epoch, role, have, shown, dict(options), tail, deltas=True, primed=True))
         self.liveness.start()
 
-    @property
-    def next_epoch(self) -> int:
-        assert self._hello is not None, "hello comes first"
-        return self._hello.epoch + 1
-
     async def send(self, frame: wire.Frame) -> None:
         """Queue a frame. Wait while the queue is full. Raise ConnectionLost."""
         await self._writer.send(frame)
@@ -357,7 +350,7 @@ class Link:
         if seq - self._acked >= ACK_EVENTS:
             self._acknowledge()
         elif self._ack_timer is None:
-            self._ack_timer = asyncio.get_running_loop().call_later(self._ack_seconds, self._acknowledge)
+            self._ack_timer = asyncio.get_running_loop().call_later(ACK_SECONDS, self._acknowledge)
 
     def _acknowledge(self) -> None:
         if self._ack_timer is not None:

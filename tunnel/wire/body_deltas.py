@@ -25,7 +25,6 @@ class BodyCache(Generic[T]):
 
     def __init__(self) -> None:
         self._kept: OrderedDict[str, tuple[int, T]] = OrderedDict()
-        self._size = 0
 
     def __len__(self) -> int:
         return len(self._kept)
@@ -42,9 +41,8 @@ class BodyCache(Generic[T]):
         if size > MAX_KEPT:
             return
         self._kept[digest] = (size, value)
-        self._size += size
-        while len(self._kept) > MAX_BODIES or self._size > MAX_KEPT:
-            self.drop(next(iter(self._kept)))
+        while len(self._kept) > MAX_BODIES or sum(each for each, _ in self._kept.values()) > MAX_KEPT:
+            self._kept.popitem(last=False)
 
     def was_copied(self, digest: str, count: int) -> None:
         """Note that a newer body has `count` bytes of this one. If they are nearly all, the newer one replaces it."""
@@ -53,8 +51,7 @@ class BodyCache(Generic[T]):
             self._kept.move_to_end(digest, last=count < found[0] * 7 // 8)
 
     def drop(self, digest: str) -> None:
-        if digest in self._kept:
-            self._size -= self._kept.pop(digest)[0]
+        self._kept.pop(digest, None)
 
 
 DICTIONARY = 32 * 1024  # bytes of the earlier body that serve as the dictionary: as many as zlib looks back
