@@ -10,7 +10,7 @@ from dataclasses import asdict, field, fields
 from typing import Any
 
 from .dataclass import dataclass
-from .frames import FrameError, Json
+from .frames import FrameError, Json, fits
 
 MAX_BYTES = 1 << 20  # most bytes of all files together, as JSON
 
@@ -137,19 +137,9 @@ def _changed(options: Any, default: Any) -> Json:
 def _known(cls: Any, data: Mapping[str, Any]) -> Json:
     known = {f.name: (str(f.type), data[f.name]) for f in fields(cls) if f.name in data}
     for name, (kind, value) in known.items():
-        if not _fits(kind, value):
+        if not fits(kind, value):
             raise FrameError(f"session option {name!r} has the wrong type", repr(value).encode())
     return {name: value for name, (_, value) in known.items()}
-
-
-def _fits(kind: str, value: object) -> bool:
-    if kind.endswith(" | None"):
-        return value is None or _fits(kind[: -len(" | None")], value)
-    if kind == "Json":
-        return isinstance(value, dict)
-    if kind.startswith("list["):
-        return isinstance(value, list) and all(_fits(kind[len("list[") : -1], item) for item in value)
-    return type(value).__name__ == kind
 
 
 @dataclass(frozen=True)
