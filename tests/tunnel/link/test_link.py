@@ -17,6 +17,7 @@ from tests.tunnel.link.test_interleavings import Player
 
 from ccb.local.session.session_client import LinkState
 from ccb.tunnel.errors import CcbError, ConnectionLost, DeployError, NoStorage, NoSuchPath, ProtocolError, UsageError
+from ccb.tunnel.link import link as links
 from ccb.tunnel.link import liveness
 from ccb.tunnel.link.link import MAX_NOTES, FrameWriter, Link, new_nonce
 from ccb.tunnel.wire import frames as wire
@@ -35,13 +36,10 @@ class Calls:
 
 @asynccontextmanager
 async def attached(
-    *, ping_after: float = 15, dead_after: float = 45, ack_seconds: float = 60, have: int = 0
+    *, ping_after: float = 15, dead_after: float = 45, have: int = 0
 ) -> AsyncIterator[tuple[Link, Peer, SocketPipe, Calls]]:
     calls = Calls()
-    async with (
-        link_pair() as (pipe, peer),
-        Link(pipe, ping_after=ping_after, dead_after=dead_after, ack_seconds=ack_seconds) as link,
-    ):
+    async with link_pair() as (pipe, peer), Link(pipe, ping_after=ping_after, dead_after=dead_after) as link:
         await peer.hello()
         await link.hello()
         await link.attach(have=have, nonce=new_nonce(), options={}, calls=calls.handle)
@@ -70,7 +68,8 @@ async def test_a_gap_in_the_events_is_an_error_that_names_it() -> None:
             await collect(link)
 
 
-async def test_every_64th_event_is_acknowledged_at_once() -> None:
+async def test_every_64th_event_is_acknowledged_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(links, "ACK_SECONDS", 60)
     async with attached() as (link, peer, _, _):
         reading = asyncio.create_task(collect(link))
         await peer.send(*(wire.Event(n, 1, "m", {}) for n in range(1, 65)))
@@ -78,8 +77,9 @@ async def test_every_64th_event_is_acknowledged_at_once() -> None:
         reading.cancel()
 
 
-async def test_fewer_events_are_acknowledged_after_a_while_and_together() -> None:
-    async with attached(ack_seconds=0.05) as (link, peer, _, _):
+async def test_fewer_events_are_acknowledged_after_a_while_and_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(links, "ACK_SECONDS", 0.05)
+    async with attached() as (link, peer, _, _):
         reading = asyncio.create_task(collect(link))
         await peer.send(*(wire.Event(n, 1, "m", {}) for n in range(1, 4)))
         seqs = [(await peer.next(wire.Ack)).seq]
