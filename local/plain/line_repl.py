@@ -355,16 +355,15 @@ class LineRepl:
             self._write("ccb: this was typed before you can have read the question, so it is no answer: type it again")
             return
         reply = question.reply(text)
-        if reply.again:
-            self._write(f"ccb: {reply.again}")
-        elif reply.response is None:
+        if isinstance(reply, str):
+            self._write(f"ccb: {reply}")
+        elif reply is None:
             self._show(question)
         else:
             self._shown = None
             self._questions.answered(question.request.request_id)
-            response = reply.response
-            await self._attempt(lambda: self._api.client.answer(question.request.request_id, response))
-            kept, projects = kept_updates(response), self._api.laptop.projects
+            await self._attempt(lambda: self._api.client.answer(question.request.request_id, reply))
+            kept, projects = kept_updates(reply), self._api.laptop.projects
             if kept and projects is not None and await self._attempt(lambda: projects.keep(kept)):
                 self._write(f"ccb: {kept_note(kept)}")
 

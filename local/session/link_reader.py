@@ -37,6 +37,7 @@ class EventFeed:
         self._bytes = 0
         self._news = asyncio.Event()
         self._room = asyncio.Event()
+        self._dropping = False
         self.ended = asyncio.Event()
 
     def shift(self, change: client.LinkChangeKind) -> bool:
@@ -60,9 +61,10 @@ class EventFeed:
 
     def add(self, item: client.Item, memory: int = 0) -> None:
         """Add an item at once: one of this laptop, of which the host causes no more than it has requests running."""
-        self._queue.append((item, memory))
-        self._bytes += memory
-        self._news.set()
+        if not self._dropping:
+            self._queue.append((item, memory))
+            self._bytes += memory
+            self._news.set()
 
     def end(self, change: client.LinkChangeKind, failure: CcbError | None = None) -> None:
         """End the feed. The reader still gets the items that wait; then `failure`, if given, is raised to it."""
@@ -71,27 +73,24 @@ class EventFeed:
         self.ended.set()
         self._news.set()
 
-    async def skip(self) -> None:
-        while not self._queue:
-            self._news.clear()
-            await self._news.wait()
-        self._take()
+    def drop(self) -> None:
+        """Drop what waits, and what still comes."""
+        self._dropping = True
+        self._queue.clear()
+        self._room.set()
 
     async def items(self) -> AsyncIterator[client.Item]:
         while self._queue or not self.ended.is_set():
             if self._queue:
-                yield self._take()
+                item, memory = self._queue.popleft()
+                self._bytes -= memory
+                self._room.set()
+                yield item
                 continue
             self._news.clear()
             await self._news.wait()
         if self.failure is not None:
             raise self.failure
-
-    def _take(self) -> client.Item:
-        item, memory = self._queue.popleft()
-        self._bytes -= memory
-        self._room.set()
-        return item
 
 
 log = logging.getLogger(__name__)

@@ -236,13 +236,9 @@ class RemoteSession:
 
     async def read_out(self) -> None:
         """Read the model's answer to its end, and drop events: a client that took over would pay a second time."""
+        self._feed.drop()
         while (connection := self._connection) is not None and connection.reading:
-            dropped = asyncio.ensure_future(self._feed.skip())
-            done = asyncio.ensure_future(connection.read_out())
-            await asyncio.wait((dropped, done), return_when=asyncio.FIRST_COMPLETED)
-            dropped.cancel()
-            done.cancel()
-            await asyncio.gather(dropped, done, return_exceptions=True)
+            await connection.read_out()
 
     # What goes to the host.
 

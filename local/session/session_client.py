@@ -223,12 +223,10 @@ def parse_snapshot(body: Json) -> SkippedState:
         questions=tuple(line for line in asks if isinstance(line, ControlRequest)),
         prompts=tuple(_prompts(prompts)) if isinstance(prompts, list) else None,
         sandbox=str(body.get("sandbox") or ""),
-        tasks=tuple(map(_task, as_blocks(tasks))) if isinstance(tasks, list) else None,
+        tasks=tuple((str(each.get("task_id")), str(each.get("description") or "")) for each in as_blocks(tasks))
+        if isinstance(tasks, list)
+        else None,
     )
-
-
-def _task(told: Json) -> tuple[str, str]:
-    return str(told.get("task_id")), str(told.get("description") or "")
 
 
 def parse_names(body: Json) -> FoundNames:

@@ -379,7 +379,7 @@ class Link:
     async def _read(self) -> bytes:
         assert self._dead is not None
         read = asyncio.ensure_future(self._pipe.read())
-        self.liveness.reading(True)
+        self.liveness.reading = True
         try:
             waiting: set[asyncio.Future[Any]] = {read, self._dead, self._writer.failed}
             await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
@@ -392,7 +392,7 @@ class Link:
                 return data
             raise self._writer.failed.result()
         finally:
-            self.liveness.reading(False)
+            self.liveness.reading = False
             if not read.done():
                 read.cancel()
                 await asyncio.gather(read, return_exceptions=True)

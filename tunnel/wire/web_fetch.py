@@ -46,10 +46,9 @@ class Page:
 class WebFetcher:
     """Fetches one page. `stop`, called from any thread, ends it."""
 
-    def __init__(self, *, allow_private: bool, max_body: int = MAX_BODY, agent: str = "ccb") -> None:
+    def __init__(self, *, allow_private: bool, max_body: int = MAX_BODY) -> None:
         self._allow_private = allow_private
         self._max_body = max_body
-        self._agent = agent
         self._deadline = time.monotonic() + TIMEOUT_S
         self._socket: socket.socket | None = None
         self._stopped = False
@@ -88,7 +87,7 @@ class WebFetcher:
         try:
             self._socket = connection.sock = self._connected(place)
             all_headers = {
-                "User-Agent": f"{self._agent} (+https://pypi.org/project/ccb/)",
+                "User-Agent": "ccb (+https://pypi.org/project/ccb/)",
                 "Accept": "text/markdown, text/html;q=0.9, text/plain;q=0.8, */*;q=0.5",
                 "Accept-Encoding": "gzip, identity",
                 "Connection": "close",
