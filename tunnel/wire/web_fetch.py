@@ -170,13 +170,6 @@ MAX_TEXT = 1_000_000  # most characters of a page that a laptop sends to the hos
 
 
 @dataclass(frozen=True)
-class LaptopFetch:
-    """Fetch this page, in the network of the laptop."""
-
-    url: str
-
-
-@dataclass(frozen=True)
 class FetchedText:
     """A page as text. `redirect` is set, and there is no text, if the server sends to another host."""
 
@@ -189,13 +182,13 @@ class FetchedText:
     cut: bool = False
 
 
-def _read(fields: Json) -> LaptopFetch:
+def _read(fields: Json) -> str:
     url = as_text(fields.get("url"))
     try:
         read_url(url)
     except WebRefused as refused:
         raise RequestRefused(str(refused)) from None
-    return LaptopFetch(url)
+    return url
 
 
 def _fetched(answer: Answer) -> FetchedText:
@@ -209,9 +202,10 @@ def _fetched(answer: Answer) -> FetchedText:
     return FetchedText(url, status, reason, kind, text[:MAX_TEXT], redirect, fields.get("cut") is True)
 
 
-WEB_FETCH: RequestKind[LaptopFetch, FetchedText] = RequestKind(
-    "web_fetch", AnsweredBy.LAPTOP, _fetched, read=_read, journalled=False, deadline_s=TIMEOUT_S + 30
+WEB_FETCH: RequestKind[str, FetchedText] = RequestKind(
+    "web_fetch", AnsweredBy.LAPTOP, _fetched, lambda url: {"url": url}, _read, False, TIMEOUT_S + 30
 )
+"""Fetch a page in the network of the laptop."""
 
 MAX_URL = 2_000
 _PORTS = {"http": 80, "https": 443}
