@@ -173,10 +173,11 @@ def difference(base: KnownBody, pieces: Sequence[bytes]) -> Delta:
             made.copy(base.starts[found], len(piece))
             near = found + 1
             continue
-        start = _common_start(old, piece)
+        shorter = min(len(old), len(piece))
+        start = _common_end(old[:shorter][::-1], piece[:shorter][::-1])
         start = start if start >= MIN_COPY else 0
-        shorter = min(len(old), len(piece)) - start
-        end = _common_start(old[len(old) - shorter :][::-1], piece[len(piece) - shorter :][::-1])
+        shorter -= start
+        end = _common_end(old[len(old) - shorter :], piece[len(piece) - shorter :])
         end = end if end >= MIN_COPY else 0
         if start:
             made.copy(base.starts[near], start)
@@ -188,17 +189,10 @@ def difference(base: KnownBody, pieces: Sequence[bytes]) -> Delta:
     return made
 
 
-def _common_start(one: bytes, other: bytes) -> int:
-    same, high = 0, min(len(one), len(other))
-    if one[:high] == other[:high]:
-        return high
-    while high - same > 1:  # one[:same] is common, one[:high] is not
-        middle = (same + high) // 2
-        if one[same:middle] == other[same:middle]:
-            same = middle
-        else:
-            high = middle
-    return same
+def _common_end(one: bytes, other: bytes) -> int:
+    """Return how many bytes at their ends two pieces of one length have in common."""
+    differing = int.from_bytes(one, "little") ^ int.from_bytes(other, "little")
+    return len(one) - (differing.bit_length() + 7) // 8
 
 
 _ENOUGH = 0.9

@@ -200,29 +200,3 @@ def test_a_projection_is_told_what_it_handles_and_skips_the_rest() -> None:
     replay([journal.record_of(content, seq) for seq, content in enumerate(facts, 1)], counted, whole)
     assert counted.seen == [(1, journal.TurnStartRecord()), (4, "success"), (6, journal.TurnEndRecord())]
     assert whole.seen == [(1, journal.TurnStartRecord()), (3, "assistant"), (4, "result"), (6, journal.TurnEndRecord())]
-
-
-class _Turns(Projection):
-    def __init__(self) -> None:
-        self.asked = self.ends = 0
-
-    def apply(self, record: journal.Record) -> None:
-        self.asked += 1
-        super().apply(record)
-
-
-class _Ends(Projection):
-    def __init__(self) -> None:
-        self.ends = 0
-
-    @on(journal.TurnEndRecord)
-    def _end(self, _: journal.TurnEndRecord, record: journal.Record) -> None:
-        self.ends += 1
-
-
-def test_a_replay_asks_a_projection_with_an_apply_of_its_own_about_all_records() -> None:
-    said = journal.MessageRecord({"type": "assistant"})
-    contents: list[journal.Content] = [journal.TurnStartRecord(), said, journal.TurnEndRecord()] * 3
-    ends, own = _Ends(), _Turns()
-    replay([journal.record_of(each, seq) for seq, each in enumerate(contents, 1)], ends, own)
-    assert ends.ends == 3 and own.asked == 9
