@@ -6,6 +6,7 @@ import asyncio
 import stat
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
 from os import fstat
 from typing import TYPE_CHECKING
 
@@ -202,15 +203,15 @@ RunCommand = Callable[[str], Awaitable[str | None]]
 """Carries out the slash command of this machine that a prompt is, and returns its text; None for any other prompt."""
 
 
+@dataclass(eq=False)
 class InputPump:
     """Sends the input of one run. A slash command of this machine gets its result here, in its turn."""
 
-    def __init__(self, printer: EventPrinter, keep: Keep, run_command: RunCommand) -> None:
-        self._printer = printer
-        self._keep = keep
-        self._run_command = run_command
-        self._held: deque[UserMessage] = deque()
-        self._sending_held: asyncio.Task[None] | None = None
+    _printer: EventPrinter
+    _keep: Keep
+    _run_command: RunCommand
+    _held: deque[UserMessage] = field(default_factory=deque)
+    _sending_held: asyncio.Task[None] | None = None
 
     async def send_prompt(self, prompt: str) -> bool:
         """Send the only prompt of the run. Return whether it went to the worker."""

@@ -19,7 +19,7 @@ from ccb.tunnel.wire.messages import ControlCancel, ControlRequest, ControlRespo
 from . import session_client as client
 from .answering import RequestResponder
 from .dialing import AttachOptions, Dial, RetrySchedule, WorkerConnection
-from .link_reader import ClientParts, EventFeed, LinkReader
+from .link_reader import EventFeed, LinkReader
 from .outbox import Outbox, PendingRequests, input_id_of
 from .supervisor import Supervisor
 
@@ -88,9 +88,8 @@ class RemoteSession:
         self._own = OwnQuestions(self._feed)
         self._witnesses: list[client.Witness] = []
         self._schedule = RetrySchedule(options.patience, options.waits)
-        parts = ClientParts(options, self._feed, self._outbox, self._requests, self._responder, self._schedule)
-        self._reader = LinkReader(parts)
-        self._supervisor = Supervisor(dial, parts, self._reader)
+        self._reader = LinkReader(options, self._feed, self._outbox, self._requests, self._responder, self._schedule)
+        self._supervisor = Supervisor(dial, self._reader)
         self._task: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Self:

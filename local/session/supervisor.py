@@ -10,7 +10,7 @@ from ccb.tunnel import errors
 from ccb.tunnel.link.link import Greeting, Link
 
 from .dialing import FIRST_TRIES, Dial, KnownSession, WorkerConnection
-from .link_reader import ClientParts, LinkReader
+from .link_reader import LinkReader
 from .session_client import EventGap, LinkChangeKind, SessionEvent
 
 log = logging.getLogger(__name__)
@@ -21,18 +21,15 @@ _MAX_GARBLED = 3
 class Supervisor:
     """Makes the connections of a session. `ready`: after the first attach, or the error that prevented it."""
 
-    def __init__(self, dial: Dial, parts: ClientParts, reader: LinkReader) -> None:
+    def __init__(self, dial: Dial, reader: LinkReader) -> None:
         self.hello: Greeting | None = None
         self.connection: WorkerConnection | None = None
         self.ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._asked_epoch = 0  # by the newest attach
         self._dial = dial
-        self._options = parts.options
-        self._feed = parts.feed
-        self._outbox = parts.outbox
-        self._requests = parts.requests
-        self._schedule = parts.schedule
         self._reader = reader
+        self._options, self._schedule = reader.options, reader.schedule
+        self._feed, self._outbox, self._requests = reader.feed, reader.outbox, reader.requests
 
     async def run(self) -> None:
         try:
