@@ -25,6 +25,7 @@ from ccb.tunnel import errors
 from ccb.tunnel.errors import CcbError, ConnectionLost, CopyFailed, NoStorage, NoSuchPath, UsageError
 from ccb.tunnel.plain_text import HostText, one_line
 from ccb.tunnel.reconnecting import waits
+from ccb.tunnel.tasks import cancelled
 from ccb.tunnel.transports.pipe import HandsOver, Pipe, Transport
 from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.spelling import spelled, unspelled
@@ -79,9 +80,7 @@ class ThreadPipe:
         finally:
             self._end(None)
             await asyncio.gather(working, return_exceptions=True)
-            for pump in pumps:
-                pump.cancel()
-            await asyncio.gather(*pumps, return_exceptions=True)
+            await cancelled(*pumps)
 
     def read(self, least: int) -> list[bytes]:
         """Return at least `least` bytes unless the end comes before; nothing at the end. For the thread."""
@@ -415,9 +414,7 @@ class Transfers(AbstractAsyncContextManager["Transfers"]):
         self.running: list[Transfer] = []
 
     async def __aexit__(self, *_: object) -> None:
-        for each in self.running:
-            each.task.cancel()
-        await asyncio.gather(*(each.task for each in self.running), return_exceptions=True)
+        await cancelled(*(each.task for each in self.running))
 
     def start(self, order: CopyOrder) -> Transfer:
         if len(self.running) >= _MOST:

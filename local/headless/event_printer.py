@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ccb.tunnel.errors import CcbError, ConnectionLost
+from ccb.tunnel.tasks import cancelled
 from ccb.tunnel.wire import journal_records as records
 from ccb.tunnel.wire import messages
 from ccb.tunnel.wire.control_protocol import CAN_USE_TOOL, HOOK_CALLBACK, RequestKind
@@ -18,7 +19,6 @@ from ccb.tunnel.wire.mcp_messages import ELICITATION, MCP_MESSAGE
 
 from ..session.remote_session import RemoteSession
 from ..session.session_client import EventGap, Json, LaptopNotice, LinkChange, LinkState, SessionEvent, parse_snapshot
-from ..terminal.stdio import cancelled
 from . import output_formats as formats
 from .output_formats import report
 from .own_answers import ClientQuestions, OwnAnswers
@@ -122,7 +122,7 @@ class EventPrinter:
         await self.session.stop(finish=True)
 
     async def close(self) -> None:
-        await cancelled(*self._looking, *filter(None, [self._earlier_damage]))
+        await cancelled(*self._looking, self._earlier_damage)
 
     async def _look_for(self, input_id: str) -> None:
         begun = time.monotonic()

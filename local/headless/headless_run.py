@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from ccb.tunnel.errors import AuthFailed, CcbError, ConnectionLost, HostKeyError, UsageError
 from ccb.tunnel.plain_text import HostText
+from ccb.tunnel.tasks import cancelled
 from ccb.tunnel.wire import client_requests as requests
 from ccb.tunnel.wire.control_protocol import Request, RequestFailed, new_uuid
 from ccb.tunnel.wire.messages import as_blocks
@@ -25,7 +26,7 @@ from ..command_line.transport_choice import host_command
 from ..connect.connect_session import connect_session
 from ..terminal.console import say, stdout_failure
 from ..terminal.signals import Interrupts
-from ..terminal.stdio import Writer, cancelled
+from ..terminal.stdio import Writer
 from ..terminal.terminal_prompts import prompts_for
 from .output_formats import RetryReports, TranscriptMirror, add_unsent, make_output, report
 from .own_answers import OwnAnswers

@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING
 
 from ccb.tunnel.errors import CcbError, UsageError
 from ccb.tunnel.plain_text import neutralise
+from ccb.tunnel.tasks import cancelled
 from ccb.tunnel.wire.control_protocol import Success, public_answer
 from ccb.tunnel.wire.frames import FrameError, Json
 from ccb.tunnel.wire.messages import ControlRequest, ControlResponse, UserMessage, as_blocks, as_dict, parse_message
 from ccb.tunnel.wire.ndjson import MAX_DEPTH, LineSplitter, is_too_deep, load
 from ccb.tunnel.wire.session_options import CLAUDE_CODE_VERSION, LAPTOP_COMMANDS
 
-from ..terminal.stdio import cancelled, read_pieces
+from ..terminal.stdio import read_pieces
 from .output_formats import report
 from .own_answers import END
 
@@ -228,8 +229,7 @@ class InputPump:
         try:
             await self._send_messages(messages)
         finally:
-            if self._sending_held is not None:
-                await cancelled(self._sending_held)
+            await cancelled(self._sending_held)
 
     async def _send_user(self, message: UserMessage) -> None:
         await self._printer.sent(await self._printer.session.send(message.body), message)

@@ -16,6 +16,7 @@ from pydantic import ValidationError
 from ccb import __version__
 from ccb.tunnel.errors import CcbError
 from ccb.tunnel.plain_text import HostText
+from ccb.tunnel.tasks import cancelled
 from ccb.tunnel.transports.login_prompts import NobodyToAsk
 from ccb.tunnel.wire.control_protocol import RequestFailed, new_uuid
 from ccb.tunnel.wire.messages import ControlCancel, ControlRequest, ControlResponse, ResultMessage
@@ -37,7 +38,7 @@ from ..slash_commands.typed_line import parse_command
 from ..terminal.console import print_line
 from ..terminal.input_machine import typed_line
 from ..terminal.signals import Interrupts
-from ..terminal.stdio import cancelled, read_pieces
+from ..terminal.stdio import read_pieces
 from ..terminal.terminal_prompts import prompts_for
 from ..transcript.blocks import Level
 from ..transcript.questions import ASKED, OpenQuestions, ReplayMonitor

@@ -10,6 +10,7 @@ from dataclasses import replace
 from functools import partial
 
 from ccb.tunnel.plain_text import one_line
+from ccb.tunnel.tasks import cancelled
 from ccb.tunnel.wire.control_protocol import A, Answer, Failure, P, RequestKind, RequestRefused, Success, public_answer
 from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.messages import ControlCancel, ControlRequest, ControlResponse, PublicMessage
@@ -179,9 +180,7 @@ class RequestResponder:
 
     async def close(self) -> None:
         self._may_start = False
-        for task in self._running.values():
-            task.cancel()
-        await asyncio.gather(*self._running.values(), return_exceptions=True)
+        await cancelled(*self._running.values())
 
     async def _answer(self, waiting: _Waiting) -> None:
         line = waiting.line

@@ -14,6 +14,7 @@ from asyncio.subprocess import DEVNULL, PIPE
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
+from ccb.tunnel.tasks import cancelled
 from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.frames import Json
 from ccb.tunnel.wire.hook_output import names_refusal, plain, read_printed
@@ -97,9 +98,7 @@ class NotificationHooks:
                 task.add_done_callback(self._running.discard)
 
     async def close(self) -> None:
-        for task in self._running:
-            task.cancel()
-        await asyncio.gather(*self._running, return_exceptions=True)
+        await cancelled(*self._running)
 
 
 _TIMEOUT_S = 60.0

@@ -11,6 +11,7 @@ from typing import Self
 
 from ccb.tunnel.errors import ConnectionLost, UsageError
 from ccb.tunnel.link.link import Greeting
+from ccb.tunnel.tasks import cancelled
 from ccb.tunnel.wire import control_protocol as control
 from ccb.tunnel.wire.frames import NAMES, Detach, Fetch, FindNames, Frame
 from ccb.tunnel.wire.journal_records import parse_page
@@ -97,19 +98,14 @@ class RemoteSession:
         try:
             await self._supervisor.ready
         except BaseException:
-            await self._end_task()
+            await cancelled(self._task)
             raise
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        await self._end_task()
+        await cancelled(self._task)
         await self._responder.close()
         self._requests.fail("the session was left")
-
-    async def _end_task(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
 
     @property
     def _connection(self) -> WorkerConnection | None:
@@ -278,8 +274,7 @@ class RemoteSession:
             return await waiting
         finally:
             self._outbox.withdraw(request.id)  # what its sender has given up must not happen after a reconnect
-            waiting.cancel()
-            await asyncio.gather(waiting, return_exceptions=True)
+            await cancelled(waiting)
 
     async def interrupt(self) -> None:
         await self.request(control.Request(control.INTERRUPT, None))

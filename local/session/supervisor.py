@@ -8,6 +8,7 @@ import time
 
 from ccb.tunnel import errors
 from ccb.tunnel.link.link import Greeting, Link
+from ccb.tunnel.tasks import cancelled
 
 from .dialing import FIRST_TRIES, Dial, KnownSession, WorkerConnection
 from .link_reader import LinkReader
@@ -132,8 +133,7 @@ class Supervisor:
         finally:
             self.connection = None
             self._requests.connection_lost()
-            sending.cancel()
-            await asyncio.gather(sending, return_exceptions=True)
+            await cancelled(sending)
 
     async def _send(self, link: Link) -> None:
         self._outbox.rewind()

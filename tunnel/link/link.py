@@ -18,6 +18,7 @@ from typing import Any, Self
 from ..errors import ConnectionLost, DeployError, Dropped, ProtocolError
 from ..plain_text import HostText, neutralise
 from ..secret import Secret
+from ..tasks import cancelled
 from ..transports.pipe import Pipe
 from ..wire import frames as wire
 from ..wire.dataclass import dataclass
@@ -106,9 +107,7 @@ class FrameWriter:
         self._task = asyncio.create_task(self._run(), name="link writer")
 
     async def close(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        await cancelled(self._task)
         await self._fail(ConnectionLost("the connection is closed"))
 
     async def send(self, frame: wire.Frame) -> None:
@@ -394,8 +393,7 @@ class Link:
         finally:
             self.liveness.reading = False
             if not read.done():
-                read.cancel()
-                await asyncio.gather(read, return_exceptions=True)
+                await cancelled(read)
 
     def _stderr(self) -> str:
         return neutralise(self._pipe.stderr_tail().strip())

@@ -7,6 +7,8 @@ import time
 from collections import deque
 from collections.abc import Callable
 
+from ..tasks import cancelled
+
 PING_AFTER = 3.0  # seconds of silence before a ping
 UNANSWERED_S = 1.0  # seconds for the answer to a ping; after that the person is told how long nothing has arrived
 DEAD_AFTER = 15.0  # seconds of silence after which the connection counts as dead. What arrives breaks the silence
@@ -41,9 +43,7 @@ class Liveness:
         self._task = asyncio.create_task(self._watch(), name="link liveness")
 
     async def close(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        await cancelled(self._task)
 
     def heard(self) -> None:
         self._heard = self._arrived = time.monotonic()
