@@ -25,7 +25,6 @@ from ccb.tunnel import errors
 from ccb.tunnel.errors import CcbError, ConnectionLost, CopyFailed, NoStorage, NoSuchPath, UsageError
 from ccb.tunnel.plain_text import HostText, one_line
 from ccb.tunnel.reconnecting import waits
-from ccb.tunnel.tasks import cancelled
 from ccb.tunnel.transports.pipe import HandsOver, Pipe, Transport
 from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.spelling import spelled, unspelled
@@ -80,7 +79,9 @@ class ThreadPipe:
         finally:
             self._end(None)
             await asyncio.gather(working, return_exceptions=True)
-            await cancelled(*pumps)
+            for pump in pumps:
+                pump.cancel()
+            await asyncio.gather(*pumps, return_exceptions=True)
 
     def read(self, least: int) -> list[bytes]:
         """Return at least `least` bytes unless the end comes before; nothing at the end. For the thread."""
@@ -414,7 +415,9 @@ class Transfers(AbstractAsyncContextManager["Transfers"]):
         self.running: list[Transfer] = []
 
     async def __aexit__(self, *_: object) -> None:
-        await cancelled(*(each.task for each in self.running))
+        for each in self.running:
+            each.task.cancel()
+        await asyncio.gather(*(each.task for each in self.running), return_exceptions=True)
 
     def start(self, order: CopyOrder) -> Transfer:
         if len(self.running) >= _MOST:

@@ -111,6 +111,7 @@ class SessionUsage(Projection):
         self.spent = {"total_cost_usd": line.total_cost_usd, "modelUsage": line.model_usage}
 
 
+_TEXTS = {"text_delta": "text", "input_json_delta": "partial_json", "thinking_delta": "thinking"}
 _MAX_TOOLS = 64
 
 
@@ -119,22 +120,33 @@ class _StreamedAnswer:
 
     def __init__(self, start: Json, message_id: object) -> None:
         self.message_id = message_id
-        self._parts: list[tuple[Json, messages.ContentBlockDelta | None, list[str]]] = [(start, None, [])]
+        self._parts: list[tuple[Json, list[str]]] = [(start, [])]
 
     def add(self, body: Json) -> None:
         """Take the next object. Deltas of one kind in a row become one."""
-        event = messages.parse_stream_event(as_dict(body.get("event")))
-        delta = event if isinstance(event, messages.ContentBlockDelta) and event.field else None
-        _, last, texts = self._parts[-1]
-        if delta is not None and last is not None and (delta.index, delta.field) == (last.index, last.field):
-            texts.append(delta.text)
+        kind, index, text = _delta(body)
+        if kind and (kind, index) == _delta(self._parts[-1][0])[:2]:
+            self._parts[-1][1].append(text)
         else:
-            self._parts.append((body, delta, [delta.text] if delta is not None else []))
+            self._parts.append((body, [text]))
 
     def bodies(self) -> Iterator[Json]:
         """Yield the answer so far, in as few objects as possible."""
-        for body, delta, texts in self._parts:
-            yield messages.with_text(body, delta, "".join(texts)) if delta is not None and texts[1:] else body
+        for body, texts in self._parts:
+            if not texts[1:]:
+                yield body
+                continue
+            kind, index, _ = _delta(body)
+            delta = {"type": kind, _TEXTS[kind]: "".join(texts)}
+            yield {**body, "event": {"type": "content_block_delta", "index": index, "delta": delta}}
+
+
+def _delta(body: Json) -> tuple[str, object, str]:
+    """Return the kind, the block and the text of a delta of text; kind "" for another object."""
+    event = as_dict(body.get("event"))
+    delta = as_dict(event.get("delta"))
+    kind = str(delta.get("type"))
+    return (kind, event.get("index"), str(delta.get(_TEXTS[kind], ""))) if kind in _TEXTS else ("", None, "")
 
 
 class UnfinishedWork(Projection):

@@ -17,7 +17,6 @@ from ..errors import AuthFailed, CcbError, Unreachable
 from ..plain_text import neutralise
 from ..ssh_config.config_files import resolve, ssh_says
 from ..ssh_config.ssh_target import SshTarget
-from ..tasks import cancelled
 from ..transports import command_transport as commands
 from ..transports.askpass import NO_ASKING, askpass_in, listens
 from ..transports.login_failures import SSH_FAILED, last_words, session_failure, ssh_failure
@@ -113,7 +112,9 @@ async def log_in(command: MasterCommand, *, env: commands.Env, prompts: Prompts,
             do=f"Make `{shown}` work first.",
         )
     finally:
-        await cancelled(*waits)
+        for wait in waits:
+            wait.cancel()
+        await asyncio.gather(*waits, return_exceptions=True)
         if not logged_in:
             await _ended(child, listening)
 
@@ -135,7 +136,8 @@ async def _ended(child: commands.TransportProcess, listening: asyncio.Task[None]
                     os.killpg(group, 0)
                     await asyncio.sleep(_POLL_S)
         os.killpg(group, signal.SIGKILL)
-    await cancelled(listening)
+    listening.cancel()
+    await asyncio.gather(listening, return_exceptions=True)
 
 
 KEEPALIVE_S = 5

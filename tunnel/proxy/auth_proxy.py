@@ -15,7 +15,6 @@ from ..errors import CcbError
 from ..providers.api_errors import Refusal
 from ..providers.costs import ANSWERED, BilledRequest
 from ..providers.provider import Provider, ProviderError, ProviderRequest
-from ..tasks import cancelled
 from ..wire.model_facts import ModelTable
 from .answer_reader import AnswerReader, Auditor
 from .body_store import BodyStore
@@ -162,7 +161,10 @@ class AuthProxy:
 
     async def __aexit__(self, *_: object) -> None:
         self._calls.close()
-        await cancelled(*self._tasks.values())
+        tasks = list(self._tasks.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
         await self._provider.__aexit__(None, None, None)
 
     @property

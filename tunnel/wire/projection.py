@@ -47,5 +47,5 @@ class Projection:
 def replay(records: Iterable[Record], *projections: Projection) -> None:
     """Feed a journal to projections, record by record: it may be larger than the memory."""
     for record in records:
-        for each in projections:
-            each.apply(record)
+        for projection in projections:
+            projection.apply(record)
