@@ -127,21 +127,6 @@ async def test_a_question_open_at_the_end_of_stdin_is_denied_and_the_turn_goes_o
     assert not (here.project / "made").exists()
 
 
-async def test_a_client_that_counts_its_requests_from_one_in_each_process_is_answered_in_each(here: Here) -> None:
-    here.model.add({"text": "Hello.", "times": 0})
-    asked = {"type": "control_request", "request_id": "r1", "request": {"subtype": "initialize"}}
-    resumed: list[str] = []
-    for _ in range(2):
-        async with here.start(*STREAMS, *resumed) as running:
-            for _ in range(2):
-                await running.send(asked)
-                assert (await running.until("control_response"))["response"]["request_id"] == "r1"
-            await running.send(user_message("hi"))
-            resumed = ["--resume", (await running.until("result"))["session_id"]]
-            running.end_input()
-            assert (await running.done()).code == 0
-
-
 @pytest.mark.parametrize(
     ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)], ids=["INT", "TERM", "HUP"]
 )

@@ -347,6 +347,15 @@ async def test_who_was_asked_to_drive_drives_although_another_client_attached(ho
         assert session.driving
 
 
+async def test_a_client_whose_own_earlier_attach_arrives_late_still_drives(host: ScriptedHost) -> None:
+    async with session_on(host, AttachOptions(who=ME)) as (session, peer):
+        await peer.send(wire.Fenced(2, ME))
+        assert "an earlier connection of this ccb" in (await until(session, LinkState.RECONNECTING)).reason
+        _, attach = await host.granted()
+        await until(session, LinkState.CONNECTED)
+        assert attach.role == "driver" and session.driving
+
+
 async def test_a_session_that_was_stopped_meanwhile_is_over_as_after_a_goodbye(host: ScriptedHost) -> None:
     async with session_on(host) as (session, peer):
         host.refusals = [refusal_error(wire.Refused("stopped", "the session was stopped", {}), "devbox")]
