@@ -50,7 +50,6 @@ class EventPrinter:
     hides: Set[str] | None
     goodbye: str = ""
     _earlier_damage: asyncio.Task[None] | None = None
-    _looked_for_damage: asyncio.Event = field(default_factory=asyncio.Event)
     _first_connection: bool = True
     _looking: set[asyncio.Task[None]] = field(default_factory=set)  # for answers that the session gave before this run
     _connected: asyncio.Event = field(default_factory=asyncio.Event)  # again
@@ -108,18 +107,14 @@ class EventPrinter:
             await asyncio.wait({self._earlier_damage}, timeout=GOODBYE_S)
         await self.session.stop(finish=True)
 
-    async def stop_early(self, *, begins: bool) -> None:
+    async def stop_early(self) -> None:
         """Ask for the end of the session together with the prompt, so that it costs no round trip after the result.
 
-        In a session that does not begin with this run, earlier damage is looked for first. If the connection is lost
-        before the result has come, the result is in the journal. A session in memory would be gone: it is stopped when
-        the result is here.
+        If the connection is lost before the result has come, the result is in the journal. A session in memory would be
+        gone: it is stopped when the result is here.
         """
-        if self.session.hello.storage != "disk":
-            return
-        if not begins:
-            await self._looked_for_damage.wait()
-        await self.session.stop(finish=True)
+        if self.session.hello.storage == "disk":
+            await self.session.stop(finish=True)
 
     async def close(self) -> None:
         await cancelled(*self._looking, self._earlier_damage)
@@ -188,7 +183,6 @@ class EventPrinter:
         if self._earlier_damage is None:
             looking = formats.report_earlier_damage(self.session, skipped.seq + 1)
             self._earlier_damage = asyncio.create_task(looking, name="earlier damage")
-            self._earlier_damage.add_done_callback(lambda _: self._looked_for_damage.set())
         state = parse_snapshot(skipped.body)
         if state.prompts is not None:  # newer than what the hello said
             self.results.pending.runs_already(each for prompt in state.prompts if prompt.taken for each in prompt.ids)

@@ -286,15 +286,12 @@ class HeadlessRun:
             return
         if choice.resume_at:
             await go_back_to(session, choice.resume_at, choice.drops_turn or "")
+        if not self._has_stdin_messages and await pump.send_prompt(prompt):
+            await printer.stop_early()
+            return
         if self._has_stdin_messages:
             await pump.send_messages(self._stdin.messages())
-            await printer.stop_session()
-        else:
-            begins = session.hello.seq == 0
-            if await pump.send_prompt(prompt):
-                await printer.stop_early(begins=begins)
-            else:
-                await printer.stop_session()
+        await printer.stop_session()
 
     async def _run_command(self, connected: OpenSession, prompt: str) -> str | None:
         from ..slash_commands.session_api import info_of, laptop_of

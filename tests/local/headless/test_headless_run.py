@@ -149,33 +149,19 @@ async def stops_up_to_now(peer: Peer) -> list[Stop]:
     return stops
 
 
-@pytest.mark.parametrize("hello", [{"seq": 0}, {"seq": 0, "storage": "memory"}, {"seq": 8}], ids=str)
-async def test_the_stop_of_a_new_session_goes_with_its_prompt_unless_the_session_would_be_gone_with_it(
-    host: ScriptedHost, hello: dict[str, object]
+@pytest.mark.parametrize(("seq", "storage"), [(0, "disk"), (0, "memory"), (8, "disk")])
+async def test_the_stop_of_a_session_goes_with_its_prompt_unless_the_session_would_be_gone_with_it(
+    host: ScriptedHost, seq: int, storage: str
 ) -> None:
-    host.greeting = replace(HELLO, **hello)  # type: ignore[arg-type]
+    host.greeting = replace(HELLO, seq=seq, storage=storage)
     async with started("-p", "go") as run:
         peer, _ = await host.granted()
         taken = await peer.next(Input)
-        assert await stops_up_to_now(peer) == ([Stop(1, True)] if hello == {"seq": 0} else [])
+        assert await stops_up_to_now(peer) == ([Stop(1, True)] if storage == "disk" else [])
         await peer.send(Applied(1, taken.id), Event(1, 1, "message", RESULT))
-        if hello != {"seq": 0}:
+        if storage == "memory":
             assert (await peer.next(Stop)).finish
         await peer.send(Bye("done"))
-        assert await run.ended == 0
-
-
-async def test_the_stop_of_a_resumed_session_is_sent_before_the_result_once_damage_was_looked_for(
-    host: ScriptedHost,
-) -> None:
-    async with started("-p", "go") as run:
-        peer, _ = await host.granted()
-        await peer.send(Snapshot(1, 9, {"asks": []}))
-        taken, fetch = await peer.next(Input), await peer.next(Fetch)
-        assert await stops_up_to_now(peer) == []
-        await peer.send(Past(1, fetch.request, {"records": []}))
-        assert (await peer.next(Stop)).finish
-        await peer.send(Applied(1, taken.id), Event(10, 1, "message", RESULT), Bye("done"))
         assert await run.ended == 0
 
 
