@@ -65,24 +65,18 @@ async def test_a_gap_in_the_events_is_an_error_that_names_it() -> None:
             await collect(link)
 
 
-async def test_every_64th_event_is_acknowledged_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(links, "ACK_SECONDS", 60)
+@pytest.mark.parametrize(("seconds", "count", "most"), [(60, 64, 1), (0.05, 3, 2)], ids=["64 at once", "after a while"])
+async def test_events_are_acknowledged_together(
+    seconds: float, count: int, most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(links, "ACK_SECONDS", seconds)
     async with attached() as (link, peer, _, _):
         reading = asyncio.create_task(collect(link))
-        await peer.send(*(wire.Event(n, 1, "m", {}) for n in range(1, 65)))
-        assert (await peer.next(wire.Ack)).seq == 64
-        reading.cancel()
-
-
-async def test_fewer_events_are_acknowledged_after_a_while_and_together(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(links, "ACK_SECONDS", 0.05)
-    async with attached() as (link, peer, _, _):
-        reading = asyncio.create_task(collect(link))
-        await peer.send(*(wire.Event(n, 1, "m", {}) for n in range(1, 4)))
+        await peer.send(*(wire.Event(n, 1, "m", {}) for n in range(1, count + 1)))
         seqs = [(await peer.next(wire.Ack)).seq]
-        while seqs[-1] < 3:
+        while seqs[-1] < count:
             seqs.append((await peer.next(wire.Ack)).seq)
-        assert len(seqs) <= 2
+        assert len(seqs) <= most
         reading.cancel()
 
 
@@ -283,9 +277,10 @@ async def test_a_cancellation_that_comes_while_a_read_is_being_ended_is_not_lost
             await reading
 
 
-async def test_hello_is_read_and_the_next_epoch_asked_for() -> None:
+@pytest.mark.parametrize("version", [wire.PROTOCOL, wire.PROTOCOL - 1])
+async def test_hello_of_this_version_or_the_one_before_is_read_and_the_next_epoch_asked_for(version: int) -> None:
     async with link_pair() as (pipe, peer), Link(pipe) as link:
-        await peer.hello(epoch=6, seq=41)
+        await peer.hello(epoch=6, seq=41, protocol=version)
         hello = await link.hello()
         assert (hello.cwd.raw, hello.seq) == ("/srv/app", 41)
         nonce = new_nonce()
@@ -327,12 +322,6 @@ async def test_an_unknown_version_names_both(version: int) -> None:
         with pytest.raises(ProtocolError) as caught:
             await link.hello()
     assert all(each in caught.value.what for each in (str(version), str(wire.PROTOCOL), "devbox"))
-
-
-async def test_the_version_before_is_spoken() -> None:
-    async with link_pair() as (pipe, peer), Link(pipe) as link:
-        await peer.hello(protocol=wire.PROTOCOL - 1)
-        assert (await link.hello()).protocol == wire.PROTOCOL - 1
 
 
 @pytest.mark.parametrize(
