@@ -126,7 +126,7 @@ async def run_headless(arguments: Arguments, environ: Mapping[str, str] = os.env
                 await run.stop_at_once()
             await cancelled(interrupting, work)
             await run.fail([_REASONS.get(code, "stdout cannot be written")], reason="aborted")
-        await run.results.finish()
+        await run.results.output.finish()
         await _drain(writer, interrupts)
         if writer.broken.done() and code is ExitCode.OK:  # the formats text and json are written only now
             code = stdout_failure(writer.broken.result())

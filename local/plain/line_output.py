@@ -43,8 +43,8 @@ class LinePrinter:
         self.problems: deque[str] = deque(maxlen=_MAX_PROBLEMS)  # the last warnings and errors
         self._write = write
         self._cwd = cwd
-        self._printed: dict[int, Block] = {}  # by identity: blocks are compared so
-        self._begun: set[int] = set()
+        self._printed: set[Block] = set()
+        self._begun: set[Block] = set()  # calls whose headline is printed
         self._calls: deque[ToolBlock] = deque(maxlen=_MAX_CALLS)  # the reducer keeps calls only while a container does
 
     def add(self, block: Block, *, before: Block | None = None) -> None:
@@ -66,16 +66,18 @@ class LinePrinter:
             self._once(block, *quoted(block.text))
         elif isinstance(block, ToolBlock):
             self._call(block)
-        elif isinstance(block, NoticeBlock) and id(block) in self._printed:
+        elif isinstance(block, NoticeBlock) and block in self._printed:
             self._write(*self._notice(block))
 
     def take_away(self, block: Block) -> None:
-        if self._printed.pop(id(block), None) is not None and isinstance(block, MarkdownBlock):
-            self._write("ccb: the model begins this answer again; the text above does not count.")
+        if block in self._printed:
+            self._printed.remove(block)
+            if isinstance(block, MarkdownBlock):
+                self._write("ccb: the model begins this answer again; the text above does not count.")
 
     def _once(self, block: Block, *lines: str) -> None:
-        if id(block) not in self._printed:
-            self._printed[id(block)] = block
+        if block not in self._printed:
+            self._printed.add(block)
             self._write(*lines)
 
     def _notice(self, block: NoticeBlock) -> list[str]:
@@ -87,8 +89,8 @@ class LinePrinter:
 
     def _call(self, block: ToolBlock) -> None:
         name = block.name
-        if block.state is not ToolState.WAITING and id(block) not in self._begun and block.tool_input:
-            self._begun.add(id(block))
+        if block.state is not ToolState.WAITING and block not in self._begun and block.tool_input:
+            self._begun.add(block)
             self._write(f"{name}: {headline(block.name, block.tool_input, self._cwd)}".rstrip(": "))
             self._write(*_todos(block))
         if block.state in (ToolState.DONE, ToolState.FAILED):

@@ -11,7 +11,7 @@ import itertools
 import logging
 import secrets
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sized
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from dataclasses import field, fields
 from typing import Any, Self
 
@@ -113,19 +113,19 @@ class FrameWriter:
     async def send(self, frame: wire.Frame) -> None:
         """Queue `frame`. Wait while its queue is full. Raise ConnectionLost, or FrameError if it is too large."""
         if isinstance(frame, wire.Credit):  # never dropped: its stream would stand still for good
-            await self._room(self._urgent, _MAX_URGENT)
+            await self._when(lambda: len(self._urgent) < _MAX_URGENT)
             self.send_soon(frame)
             return
         lines = encode_frame(frame, next(self._part_ids))
         answers = isinstance(frame, wire.CallHead | wire.CallData | wire.CallEnd)
         lane, limit = (self._data, _MAX_DATA) if answers else (self._inputs, _MAX_INPUTS)
-        await self._room(lane, limit)
+        await self._when(lambda: len(lane) < limit)
         lane.append(lines)
         self._news.set()
 
-    async def _room(self, lane: Sized, limit: int) -> None:
+    async def _when(self, condition: Callable[[], bool]) -> None:
         async with self._changed:
-            await self._changed.wait_for(lambda: len(lane) < limit or self.failed.done())
+            await self._changed.wait_for(lambda: condition() or self.failed.done())
         if self.failed.done():
             raise self.failed.result()
 
@@ -137,10 +137,7 @@ class FrameWriter:
 
     async def flush(self) -> None:
         """Wait until nothing is queued. Raise ConnectionLost."""
-        async with self._changed:
-            await self._changed.wait_for(lambda: self._idle() or self.failed.done())
-        if self.failed.done():
-            raise self.failed.result()
+        await self._when(self._idle)
 
     def _idle(self) -> bool:
         return not (self._busy or self._urgent or self._inputs or self._data)
