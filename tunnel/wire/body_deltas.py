@@ -120,13 +120,7 @@ class KnownBody:
                 self.places.setdefault(piece, index)
 
     def tail(self, count: int) -> bytes:
-        taken: list[bytes] = []
-        for piece in reversed(self.pieces):
-            if count <= 0:
-                break
-            taken.append(piece[-count:])
-            count -= len(piece)
-        return b"".join(reversed(taken))
+        return b"".join(self.pieces)[-count:]
 
 
 class Delta:
@@ -251,18 +245,8 @@ def shortest(pieces: Sequence[bytes], known: Iterable[tuple[str, KnownBody]], *,
 
 
 def chunks(pieces: Iterable[bytes]) -> Iterator[bytes]:
-    held: list[bytes] = []
-    size = 0
-    for piece in pieces:
-        for start in range(0, len(piece), CHUNK):
-            part = piece[start : start + CHUNK]
-            if size + len(part) > CHUNK:
-                yield b"".join(held)
-                held, size = [], 0
-            held.append(part)
-            size += len(part)
-    if held:
-        yield b"".join(held)
+    whole = b"".join(pieces)
+    return (whole[start : start + CHUNK] for start in range(0, len(whole), CHUNK))
 
 
 _IN_THREAD = 1024 * 1024  # bytes from which bodies are compared in a thread: it takes milliseconds

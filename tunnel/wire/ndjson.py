@@ -55,10 +55,7 @@ def dump_line(data: Json) -> str:
 
 def to_bytes(text: str) -> bytes:
     """Encode text as UTF-8. Lone surrogates, as in file names, become `?`."""
-    try:
-        return text.encode("utf-8")
-    except UnicodeEncodeError:
-        return text.encode("utf-8", "replace")
+    return text.encode("utf-8", "replace")
 
 
 def encode_frame(frame: Frame, part_id: int = 0) -> list[bytes]:

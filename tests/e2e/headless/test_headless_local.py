@@ -15,7 +15,7 @@ import pytest
 from tests.support.machine.processes import left_with_home
 from tests.support.machine.waiting import until
 from tests.support.model.model_script import uses
-from tests.support.person.laptop import STREAM, STREAMS, Here, Laptop, user_message
+from tests.support.person.laptop import STREAM, STREAMS, Here, user_message
 
 from ccb.local.command_line.exit_codes import ExitCode
 
@@ -83,25 +83,6 @@ async def test_what_nobody_can_be_asked_about_is_denied_with_code_3(here: Here) 
     (result,) = [each for each in done.messages if each["type"] == "user"]
     decision = {"decision": "reject", "source": "config"}
     assert [each["permission_decision"] for each in result["tool_result_meta"]] == [decision]
-
-
-async def test_a_missing_directory_is_code_66_and_lists_near_names(laptop: Laptop, project: Path) -> None:
-    argv = ["ssh", f"here:{project.parent}/projct", "--local", "-p", "go", *STREAM]
-    done = await laptop.run(argv)
-    assert done.code == 66
-    assert str(project) in done.stderr and "Traceback" not in done.stderr
-    assert [result["subtype"] for result in done.results] == ["error_during_execution"]
-    assert str(project) in " ".join(done.results[0]["errors"])
-
-
-async def test_a_session_id_that_exists_is_refused(here: Here) -> None:
-    here.model.add({"text": "ok", "times": 0})
-    words = ["-p", "go", "--session-id", str(uuid.uuid4())]
-    assert (await here.run(*words)).code == 0
-    again = await here.run(*words)
-    assert (again.code, again.stdout) == (2, "")
-    assert "already in use" in again.stderr
-    assert len(here.model.requests) == 1
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="the rule is about root")
