@@ -201,7 +201,6 @@ class ToolCalls:
         self.orphans = orphans
         self.agents = AgentRuns(container)
         self._open: WeakValueDictionary[str, blocks.ToolBlock] = WeakValueDictionary()
-        self.command_line = ""  # the newest command line of the person that the host runs
         self._line_over = False
         self._pictures = blocks.KeptPictures(container)
         self.todos = Todos()
@@ -259,11 +258,11 @@ class ToolCalls:
             tool.state = blocks.ToolState.RUNNING
             self._container.update_block(tool)
 
-    def progress(self, message: messages.ToolProgressMessage) -> None:
-        """Show what a running tool has printed so far. A command line of the person is shown while it runs."""
+    def progress(self, message: messages.ToolProgressMessage, command_line: str) -> None:
+        """Show what a running tool has printed so far. The person's `command_line` is shown while it runs."""
         tool = self._open.get(message.tool_use_id)
         if tool is None and message.tool_use_id.startswith(SHELL_CALL) and not self._line_over:
-            tool_input = {"command": self.command_line.removeprefix("!").strip()}
+            tool_input = {"command": command_line.removeprefix("!").strip()}
             tool = blocks.ToolBlock(tool_id=message.tool_use_id, name=BASH.name, tool_input=tool_input)
             self._open[tool.tool_id] = tool
             self._container.add(tool)

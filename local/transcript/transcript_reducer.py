@@ -235,8 +235,7 @@ class TranscriptReducer:
             case messages.UserMessage():
                 self._user(message)
             case messages.ToolProgressMessage():
-                self._tools.command_line = self.prompts.command_line
-                self._tools.progress(message)
+                self._tools.progress(message, self.prompts.command_line)
             case messages.ResultMessage():
                 self._turn_over(ToolState.FAILED)
                 self.totals.add(message)

@@ -15,7 +15,7 @@ from ccb.local.session.dialing import AttachOptions
 from ccb.local.session.link_reader import MAX_QUEUED, MAX_QUEUED_BYTES
 from ccb.local.session.remote_session import RemoteSession
 from ccb.local.session.session_client import Item, LaptopNotice, LinkChange, LinkState, SessionEvent
-from ccb.tunnel.errors import CcbError, ConnectionLost, UsageError
+from ccb.tunnel.errors import CcbError, UsageError
 from ccb.tunnel.wire import control_protocol as control
 from ccb.tunnel.wire.frames import Ack, Bye, Detach, Input, Json, Progress, Stop
 
@@ -108,24 +108,6 @@ async def test_interrupt_answer_refuse_and_stop_are_the_public_objects() -> None
         await session.close()
         assert await peer.next(Detach)
         assert session.state is LinkState.CLOSED and await all_of(session) == []
-
-
-async def test_a_lost_link_fails_waiting_requests_and_ends_the_events_with_the_reason() -> None:
-    async with attached() as (session, peer):
-        await peer.say({"type": "assistant"})
-        asking = asyncio.create_task(session.request(control.Request(control.SET_MODEL, None)))
-        await peer.next(Input)
-        peer.hang_up()
-        with pytest.raises(ConnectionLost):
-            await asking
-        seen: list[Item] = []
-        with pytest.raises(ConnectionLost):
-            async for item in session.events():
-                seen.append(item)  # noqa: PERF401 - what came before the error is wanted
-        assert isinstance(seen[0], SessionEvent)
-        assert isinstance(seen[1], LinkChange) and seen[1].state is LinkState.LOST
-        with pytest.raises(ConnectionLost):
-            await session.prompt("late")
 
 
 @pytest.mark.parametrize(

@@ -130,10 +130,15 @@ async def test_it_gives_up_when_its_patience_ends_and_says_how_to_come_back(
     host: ScriptedHost, patience: float
 ) -> None:
     async with session_on(host, AttachOptions(patience=patience, resume=come_back)) as (session, peer):
+        asking = asyncio.create_task(session.request(Request(SET_MODEL, None)))
+        await peer.next(wire.Input)
         host.hanging = True
         peer.hang_up()
         with pytest.raises(ConnectionLost, match=rf"could not be made again within {patience} s") as caught:
             await rest(session)
+        for late in (asking, session.prompt("late")):
+            with pytest.raises(ConnectionLost):
+                await late
         assert "ccb ssh devbox --resume 1" in caught.value.do
         assert session.state is LinkState.LOST
         assert patience == 0 or len(host.dials) == 2
