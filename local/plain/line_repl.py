@@ -7,7 +7,7 @@ import codecs
 import os
 import sys
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, cast
 
@@ -186,7 +186,6 @@ class LineRepl:
         info: session_api.ReplInfo,
         write: Callable[..., None],
         laptop: session_api.LaptopSide = session_api.NO_LAPTOP,
-        environ: Mapping[str, str] = os.environ,
     ) -> None:
         self.following: session_api.NextSession | None = None
         self._write = write
@@ -201,9 +200,8 @@ class LineRepl:
             self.reducer,
             laptop,
             place=session_api.Place.LINES,
-            environ=environ,
             waits=lambda: write("ccb: sent when the connection is there again"),
-            terminal=lambda: f"{environ.get('TERM', '?')}, --plain",
+            terminal=lambda: f"{os.environ.get('TERM', '?')}, --plain",
             problems=lambda: self._printer.problems,
         )
         self._replies = LineReplies(self._api, write)
@@ -406,43 +404,34 @@ class FirstLoginPrompts:
         return getattr(self._prompts, name)
 
 
-async def run_plain(arguments: Arguments, environ: Mapping[str, str] = os.environ) -> int:
+async def run_plain(arguments: Arguments) -> int:
     prompts = FirstLoginPrompts(prompts_for(headless=False))
     lines = _lines(arguments.prompt)
     async with SpareTransport() as kept:
         while True:
-            code, following = await _one_session(arguments, prompts, lines, kept, environ)
+            code, following = await _one_session(arguments, prompts, lines, kept)
             if following is None:
                 return code
             arguments = following
 
 
 async def _one_session(
-    arguments: Arguments,
-    prompts: FirstLoginPrompts,
-    lines: AsyncIterator[str],
-    kept: SpareTransport,
-    environ: Mapping[str, str],
+    arguments: Arguments, prompts: FirstLoginPrompts, lines: AsyncIterator[str], kept: SpareTransport
 ) -> tuple[int, Arguments | None]:
     """Connect, and show a session. Return the exit code, and the arguments for the session that comes next."""
     session_id, asking = arguments.session.session_id or new_uuid(), cast("Prompts", prompts)
     async with (
         connect_session(
-            arguments,
-            session_id=session_id,
-            prompts=asking,
-            choose=lambda _, rows: choose_session(rows),
-            environ=environ,
-            kept=kept,
+            arguments, session_id=session_id, prompts=asking, choose=lambda _, rows: choose_session(rows), kept=kept
         ) as connected,
         Transfers(connected.files.lend) as transfers,
-        FetchedFiles(transfers, PrivateFolder(state_dir(environ) / "opened"), connected.open_with, environ) as fetched,
+        FetchedFiles(transfers, PrivateFolder(state_dir() / "opened"), connected.open_with) as fetched,
     ):
         prompts.over()
         hello = connected.session.hello
         info = session_api.info_of(connected)
         laptop = session_api.laptop_of(connected, transfers, fetched)
-        repl = LineRepl(connected.session, info, _write, laptop, environ)
+        repl = LineRepl(connected.session, info, _write, laptop)
         _write(f"ccb {__version__}, {info.place}. Type a prompt; /help says more.")
         for warning in connected.warnings:
             _write(f"ccb: warning: {warning}")

@@ -67,9 +67,8 @@ class EventFeed:
             self._bytes += memory
             self._news.set()
 
-    def end(self, change: client.LinkChangeKind, failure: CcbError | None = None) -> None:
-        """End the feed. The reader still gets the items that wait; then `failure`, if given, is raised to it."""
-        self.failure = self.failure or failure
+    def end(self, change: client.LinkChangeKind) -> None:
+        """End the feed. The reader still gets the items that wait; then `failure`, if there is one, is raised to it."""
         self.shift(change)
         self.ended.set()
         self._news.set()

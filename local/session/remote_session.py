@@ -343,5 +343,4 @@ class RemoteSession:
             except (TimeoutError, ConnectionLost) as error:
                 log.info("the host was not told that this client leaves: %s", error)
                 connection.link.drop("the host did not answer", silent=True)
-        self._feed.end(client.LinkChangeKind.END)
-        self._requests.fail("the connection ended before the answer")
+        self._supervisor.end(client.LinkChangeKind.END)

@@ -59,9 +59,9 @@ class Supervisor:
         self._requests.fail(error.what)
         self._feed.failure = error
         await self._feed.change(LinkChangeKind.GIVE_UP, error.what)
-        self._end(LinkChangeKind.GIVE_UP)
+        self.end(LinkChangeKind.GIVE_UP)
 
-    def _end(self, change: LinkChangeKind) -> None:
+    def end(self, change: LinkChangeKind) -> None:
         self._feed.end(change)
         self._requests.fail("the connection ended before the answer")
 
@@ -83,12 +83,12 @@ class Supervisor:
             if self._feed.standing.goes_on:
                 late = errors.ConnectionLost("the host did not answer in time")
                 return error if isinstance(error, errors.CcbError) else late
-            self._end(LinkChangeKind.END)
+            self.end(LinkChangeKind.END)
             return None
         finally:
             self._schedule.over()
         await self._feed.change(LinkChangeKind.END, reason)
-        self._end(LinkChangeKind.END)
+        self.end(LinkChangeKind.END)
         return None
 
     async def _attach(self, connection: WorkerConnection) -> None:
