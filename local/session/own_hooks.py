@@ -63,11 +63,7 @@ def _read(event: str, code: int, printed: bytes) -> Json | None:
         return {"action": "decline"} if event == _BEFORE and names_refusal(read.rest) else None
     if any(each.get("decision") == "block" or each.get("continue") is False for each in read.answers):
         return {"action": "decline"}
-    return _own_answer(read.answers[-1].get("hookSpecificOutput") if read.answers else None)
-
-
-def _own_answer(own: object) -> Json | None:
-    given = as_dict(own)
+    given = as_dict(read.answers[-1].get("hookSpecificOutput")) if read.answers else {}
     if given.get("action") not in _ACTIONS:
         return None
     content = {"content": as_dict(given.get("content"))} if given["action"] == "accept" else {}
