@@ -308,16 +308,6 @@ async def test_every_running_is_followed_by_an_idle_after_the_last_result() -> N
     assert output.bodies[1]["sdk_host_only"] is True
 
 
-async def test_a_client_that_asks_for_no_reports_gets_none() -> None:
-    output = Printed()
-    reports = TurnReports(output, None, False)
-    await reports.queued("i1", "A")
-    await reports.turn_began()
-    await reports.taken(["i1"])
-    await reports.turn_ended()
-    assert output.bodies == []
-
-
 async def test_the_first_request_is_answered_while_the_session_is_still_being_connected() -> None:
     output = Printed()
     async with early_input(output, patience_s=0.01) as (stdin, client), asyncio.timeout(60):

@@ -403,14 +403,6 @@ async def test_a_request_without_an_answer_ends_only_in_connected_time(host: Scr
         assert peer
 
 
-async def test_viewers_watch_from_the_start(host: ScriptedHost) -> None:
-    async with RemoteSession(host.dial, AttachOptions(waits=no_waits, who=ME, role="viewer")) as session:
-        _, attach = await host.granted(role="viewer", driver=BOB)
-        assert attach.role == "viewer"
-        assert "bob@desk" in (await until(session, LinkState.FENCED)).reason
-        assert not session.driving
-
-
 async def test_an_attempt_that_hangs_is_given_up_when_the_network_has_changed(host: ScriptedHost) -> None:
     async with session_on(host) as (session, peer):
         host.hanging = True
