@@ -6,7 +6,6 @@ import asyncio
 import json
 import logging
 import os
-from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -101,10 +100,10 @@ def with_boot_fields(arguments: Arguments, request: Json) -> tuple[Arguments, Js
     return replace(arguments, sdk=sdk, agent=agent), confirmed
 
 
-async def run_headless(arguments: Arguments, environ: Mapping[str, str] = os.environ) -> ExitCode:
+async def run_headless(arguments: Arguments) -> ExitCode:
     """Do the run, and return its exit code. If an exception leaves this function it is a bug in ccb."""
     writer = Writer(STDOUT)
-    run = HeadlessRun(arguments, writer, environ)
+    run = HeadlessRun(arguments, writer)
     bug: Exception | None = None
     with Interrupts(last=True) as interrupts:
         work = asyncio.create_task(run.work(), name="headless run")
@@ -147,13 +146,12 @@ async def _drain(writer: Writer, interrupts: Interrupts) -> None:
 class HeadlessRun:
     """One run: `work` does all of it, the other methods end it early."""
 
-    def __init__(self, arguments: Arguments, writer: Writer, environ: Mapping[str, str]) -> None:
+    def __init__(self, arguments: Arguments, writer: Writer) -> None:
         streams = arguments.streams
         self._arguments = arguments
-        self._environ = environ
         self._has_stdin_messages = streams.input_format == "stream-json"
         output = make_output(streams.output_format, writer, verbose=streams.verbose, terminal=os.isatty(STDOUT))
-        flags = state_flags(environ) if self._has_stdin_messages else None
+        flags = state_flags(os.environ) if self._has_stdin_messages else None
         self.results = TurnResults(
             TurnReports(output, flags, self._has_stdin_messages),
             output,
@@ -161,7 +159,7 @@ class HeadlessRun:
             print_all=self._has_stdin_messages,
             print_failures=streams.output_format != "text",  # stdout has only answers then
         )
-        self._mirror = TranscriptMirror(output, environ, Path.cwd()) if arguments.sdk.mirror else None
+        self._mirror = TranscriptMirror(output, os.environ, Path.cwd()) if arguments.sdk.mirror else None
         self._own = OwnAnswers()
         self._printer: EventPrinter | None = None
         self._stdin = EarlyInput(STDIN, output.message)
@@ -183,7 +181,7 @@ class HeadlessRun:
 
     async def _work(self, prompt: str) -> ExitCode:
         async with connect_session(
-            self._arguments, session_id=self._session_id, prompts=prompts_for(headless=True), environ=self._environ
+            self._arguments, session_id=self._session_id, prompts=prompts_for(headless=True)
         ) as connected:
             self._attached(connected)
             session = connected.session
@@ -297,7 +295,7 @@ class HeadlessRun:
         from ..slash_commands.session_api import info_of, laptop_of
         from .command_results import command_result
 
-        return await command_result(prompt, connected.session, info_of(connected), laptop_of(connected), self._environ)
+        return await command_result(prompt, connected.session, info_of(connected), laptop_of(connected))
 
     async def _print(self, session: RemoteSession, printer: EventPrinter) -> None:
         """Print the events of the session. Raises ConnectionLost if it ended before all results came."""

@@ -103,7 +103,7 @@ async def started(*argv: str, terminal: bool = False, piped: bytes = b"") -> Asy
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(headless, "STDIN", stdin)
         patch.setattr(headless, "STDOUT", stdout)
-        ended = asyncio.create_task(headless.run_headless(parse_arguments(["ssh", "devbox:/srv/app", *argv]), {}))
+        ended = asyncio.create_task(headless.run_headless(parse_arguments(["ssh", "devbox:/srv/app", *argv])))
         run = Piped(to_stdin, from_stdout, ended)
         os.write(to_stdin, piped)
         if "-p" in argv:
