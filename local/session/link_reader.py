@@ -19,7 +19,7 @@ from ccb.tunnel.wire.messages import ControlResponse, parse_message
 from ccb.tunnel.wire.ndjson import MAX_DEPTH, is_too_deep
 
 from . import session_client as client
-from .answering import REFUSES, RequestResponder
+from .answering import RequestResponder
 from .dialing import AttachOptions, RetrySchedule
 from .newest import Newest
 from .outbox import Outbox, PendingRequests
@@ -132,8 +132,6 @@ class LinkReader:
                 goodbye = f"{HostText(frame.reason)}" if frame.reason else ""
             else:
                 await self._take(frame, link.memory)
-            if self.responder.has_refused_first():
-                await self.feed.put(client.LaptopNotice(f"The host asks too much at once: {REFUSES}."))
             self.answer_requests()
         return goodbye
 

@@ -85,7 +85,7 @@ class RemoteSession:
         self._feed = EventFeed(client.DriverRole.WANTS if options.role == "driver" else client.DriverRole.WATCHES)
         self._outbox = Outbox()
         self._requests = PendingRequests()
-        self._responder = RequestResponder(self._outbox)
+        self._responder = RequestResponder(self._outbox, self.warn)
         self._own = OwnQuestions(self._feed)
         self._witnesses: list[client.Witness] = []
         self._schedule = RetrySchedule(options.patience, options.waits)
