@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack
 
 from ccb.tunnel.plain_text import HostText
+from ccb.tunnel.tasks import cancelled
 from ccb.tunnel.transports.pipe import Transport
 from ccb.tunnel.wire.spelling import spelled
 
@@ -75,8 +76,7 @@ async def _shown(connected: asyncio.Event, order: CopyOrder, progress: CopyProgr
     try:
         yield
     finally:
-        showing.cancel()
-        await asyncio.gather(showing, return_exceptions=True)
+        await cancelled(showing)
         _write("")
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from ccb.tunnel.errors import CcbError
 from ccb.tunnel.wire import control_protocol as control
 from ccb.tunnel.wire.session_options import SessionOptions
-from ccb.tunnel.wire.web_fetch import MAX_TEXT, TIMEOUT_S, FetchedText, LaptopFetch, Page, WebFetcher, WebRefused
+from ccb.tunnel.wire.web_fetch import MAX_TEXT, TIMEOUT_S, FetchedText, Page, WebFetcher, WebRefused
 
 from ..command_line.arguments import Arguments
 from ..session.remote_session import RemoteSession
@@ -106,11 +106,11 @@ class LaptopWeb:
         self._allow_private = allow_private
         self._room = asyncio.Semaphore(_MAX_AT_ONCE)
 
-    async def fetch(self, request: LaptopFetch) -> Json:
+    async def fetch(self, url: str) -> Json:
         async with self._room:
             log.info("fetching a page for the worker")
             try:
-                page = await self._page(request.url)
+                page = await self._page(url)
             except WebRefused as refused:
                 raise control.RequestRefused(str(refused)) from None
         if page.redirect:

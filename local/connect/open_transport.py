@@ -13,6 +13,7 @@ from ccb.tunnel.errors import AuthFailed, ConfigError, Dropped, Unreachable
 from ccb.tunnel.plain_text import one_line
 from ccb.tunnel.reconnecting import waits
 from ccb.tunnel.ssh.past_logins import PastLogins
+from ccb.tunnel.tasks import cancelled
 from ccb.tunnel.transports.login_prompts import NobodyToAsk, Prompts
 from ccb.tunnel.transports.pipe import Transport
 
@@ -23,7 +24,6 @@ from ..config.settings import settings_path
 from ..config.settings_file import read_settings_file
 from ..config.settings_loading import load_sharing
 from ..session.dialing import FIRST_TRIES
-from ..terminal.stdio import cancelled
 from .startup import StartupLoader
 
 if TYPE_CHECKING:

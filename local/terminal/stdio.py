@@ -35,13 +35,6 @@ async def in_thread(work: Callable[[], T]) -> T:
     return await done
 
 
-async def cancelled(*tasks: asyncio.Future[Any]) -> None:
-    """Cancel tasks on leaving, and wait for their end. Their errors are not raised."""
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)
-
-
 async def read_pieces(fd: int) -> AsyncIterator[bytes]:
     """Yield the bytes of `fd` as they arrive, until its end. Nothing is read ahead."""
     while piece := await in_thread(lambda: _read(fd)):

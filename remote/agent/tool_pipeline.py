@@ -210,9 +210,9 @@ async def run_tool(context: TurnContext, call: ParsedCall) -> CallOutcome:
             log.progress(call.id + ":heartbeat", alive)
 
     async def fetch_on_laptop(url: str) -> FetchedText:
-        from ccb.tunnel.wire.web_fetch import WEB_FETCH, LaptopFetch
+        from ccb.tunnel.wire.web_fetch import WEB_FETCH
 
-        request = Request(WEB_FETCH, LaptopFetch(url), about=url[:100], agent_id=log.agent_id)
+        request = Request(WEB_FETCH, url, about=url[:100], agent_id=log.agent_id)
         return await context.deps.broker.request(request)
 
     mine = replace(

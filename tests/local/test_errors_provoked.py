@@ -215,7 +215,7 @@ async def test_frames_that_tell_of_what_cannot_be() -> None:
             await peer.hello()
             await link.hello()
             await link.attach(have=0, nonce=new_nonce(), options={}, calls=no_calls)
-            await peer.send(Attached(link.next_epoch, "driver", 0, ""), *frames)
+            await peer.send(Attached(link.epoch, "driver", 0, ""), *frames)
             with pytest.raises(ProtocolError) as caught:
                 async for _ in link.frames():
                     pass

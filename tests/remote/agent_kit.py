@@ -35,7 +35,7 @@ from ccb.remote.tools.tool_contract import Tool, ToolContext, ToolDeclaration, T
 from ccb.remote.tools.tool_state import FileState, TodoList
 from ccb.remote.tools.toolset import Toolset
 from ccb.tunnel.wire.control_protocol import A, P, Request, RequestKind, ToolPermission
-from ccb.tunnel.wire.journal_records import MAIN_AGENT, Content, MessageRecord, Record, parse, record_of, to_line
+from ccb.tunnel.wire.journal_records import MAIN_AGENT, Content, MessageRecord, Record, parse_line, record_of, to_line
 from ccb.tunnel.wire.session_options import SessionOptions
 from ccb.tunnel.wire.tool_traits import Effect, ToolTraits
 
@@ -176,7 +176,8 @@ class MemoryLog(SessionLog):
         self.news = asyncio.Event()
 
     def emit(self, content: Content, agent_id: str = MAIN_AGENT) -> Record:
-        record = parse(json.loads(to_line(record_of(content, len(self.records) + 1, agent_id=agent_id))))
+        record = parse_line(to_line(record_of(content, len(self.records) + 1, agent_id=agent_id)))
+        assert record is not None
         self.records.append(record)
         self.all.append((record.kind, record.body))
         self.news.set()

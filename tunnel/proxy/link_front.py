@@ -19,6 +19,7 @@ from ..errors import CcbError
 from ..providers.api_errors import Refusal
 from ..providers.provider import ProviderError
 from ..secret import Secret
+from ..tasks import cancelled
 from ..wire.body_deltas import MAX_PARTS, pack
 from ..wire.frames import CHUNK, INITIAL_CREDIT, CallData, CallEnd, CallHead, CallOpen, Cancel, Credit, Frame, Packed
 from .auth_proxy import AuthProxy, BodyLost
@@ -143,14 +144,9 @@ class LinkFront:
         streams = list(self._streams.values())
         self._streams.clear()
         self._idle.set()
-        tasks = [stream.task for stream in streams if stream.task is not None]
-        if self._answering is not None:
-            tasks.append(self._answering)
         for stream in streams:
             stream.end(lost=True)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await cancelled(*(stream.task for stream in streams), self._answering)
 
     @property
     def open_streams(self) -> int:
@@ -233,9 +229,7 @@ class LinkFront:
     async def _end_stream(self, stream: _Stream) -> None:
         self._forget(stream)
         stream.end(lost=True)
-        if stream.task is not None:
-            stream.task.cancel()
-            await asyncio.gather(stream.task, return_exceptions=True)
+        await cancelled(stream.task)
 
     async def _break(self, stream: _Stream, reason: str) -> None:
         await self._cancel(stream)

@@ -17,6 +17,7 @@ from ..secret import without_secrets
 from ..ssh_config.config_files import resolve
 from ..ssh_config.host_config import HostConfig
 from ..ssh_config.ssh_target import SshTarget, flags_of
+from ..tasks import cancelled
 from ..transports.command_transport import StderrTail, TransportProcess, start
 from ..transports.login_failures import ServerMessages
 from ..transports.login_prompts import Prompts
@@ -153,9 +154,7 @@ class Carrier:
         finally:
             if child is not None:
                 await child.end()
-            if listening is not None:
-                listening.cancel()
-                await asyncio.gather(listening, return_exceptions=True)
+            await cancelled(listening)
             await self._askpass.aclose()
 
 

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ..errors import ConnectionLost
+from ..tasks import cancelled
 from ..transports.command_transport import LAST_WORDS_S, StderrTail
 
 if TYPE_CHECKING:
@@ -116,8 +117,7 @@ class SshPipe:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_CLOSE_S):
                 await self._process.wait_closed()
-        self._stderr_task.cancel()
-        await asyncio.gather(self._stderr_task, return_exceptions=True)
+        await cancelled(self._stderr_task)
 
     async def exit_status(self) -> int | None:
         await self._process.wait_closed()

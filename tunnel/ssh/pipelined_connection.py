@@ -23,6 +23,7 @@ from asyncssh.compression import Decompressor
 from asyncssh.packet import Boolean, SSHPacket, SSHPacketLogger, String, UInt32
 from asyncssh.public_key import SigningKey
 
+from ..tasks import cancelled
 from ..wire.dataclass import dataclass
 from .exec_channel import InputBuffer
 from .past_logins import PastLogin, fingerprint, standing_for
@@ -142,9 +143,7 @@ async def start_command(
         raise
     finally:
         limit.cancel()
-        if channel.opening is not None:
-            channel.opening.cancel()
-            await asyncio.gather(channel.opening, return_exceptions=True)
+        await cancelled(channel.opening)
 
 
 async def start_waiting(

@@ -8,6 +8,7 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING
 
+from ..tasks import cancelled
 from .past_logins import ALWAYS_WAIT, PastLogin, PastLogins
 
 if TYPE_CHECKING:
@@ -73,9 +74,7 @@ class Pipelining:
         return self._ending is None or await asyncio.shield(self._ending)
 
     async def close(self) -> None:
-        if self._ending is not None:
-            self._ending.cancel()
-            await asyncio.gather(self._ending, return_exceptions=True)
+        await cancelled(self._ending)
 
     async def forget(self, why: str) -> None:
         log.info("the pipelined login to %s failed: %s", self._config.hostname, why)

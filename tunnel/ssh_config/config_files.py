@@ -13,6 +13,7 @@ from pathlib import Path
 
 from ..errors import ConfigError
 from ..secret import without_secrets
+from ..tasks import cancelled
 from ..transports.command_transport import said_by
 from .host_config import ALGORITHMS, HostConfig, host_config, with_tokens
 from .ssh_target import SshTarget
@@ -126,8 +127,7 @@ async def resolve(target: SshTarget, ssh: Sequence[str] = ("ssh",)) -> HostConfi
         files += (file for file in target.identities if file not in files)  # ssh leaves missing files out
         return host_config(given, await plain, target, pwd.getpwuid(os.getuid()).pw_dir)
     finally:
-        plain.cancel()
-        await asyncio.gather(plain, return_exceptions=True)
+        await cancelled(plain)
 
 
 async def ssh_says(argv: Sequence[str], host: str, env: Mapping[str, str]) -> dict[str, list[str]]:

@@ -19,6 +19,7 @@ from typing import Self
 
 from ..errors import ConfigError
 from ..plain_text import neutralise
+from ..tasks import cancelled
 from .command_transport import CommandTransport, Env, PipeCommand
 from .login_prompts import NobodyToAsk, Prompts
 
@@ -143,9 +144,7 @@ class Askpass:
     async def close(self) -> None:
         if self._server is not None:
             self._server.close()
-        for task in self._asking:
-            task.cancel()
-        await asyncio.gather(*self._asking, return_exceptions=True)
+        await cancelled(*self._asking)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
@@ -185,7 +184,5 @@ class Askpass:
             if asking.done() and not answers and not echo and "passphrase" not in last.lower():
                 self.gave_up.set()
         finally:
-            for task in (asking, gone):
-                task.cancel()
-            await asyncio.gather(asking, gone, return_exceptions=True)
+            await cancelled(asking, gone)
         return answers[0] if answers else None

@@ -16,6 +16,7 @@ from pathlib import PurePath
 
 from ..errors import CcbError, ConnectionLost, UsageError
 from ..plain_text import neutralise
+from ..tasks import cancelled
 from ..wire.dataclass import dataclass
 from .pipe import Transport
 
@@ -140,8 +141,7 @@ class CommandPipe:
         if self._stdin.transport.get_write_buffer_size():
             self._stdin.transport.abort()  # closing it would wait for a reader that has ended
         await self._child.end()
-        self._stderr_task.cancel()
-        await asyncio.gather(self._stderr_task, return_exceptions=True)
+        await cancelled(self._stderr_task)
 
     def kill(self) -> None:
         self.closed = self._killed = True

@@ -195,10 +195,6 @@ _AGENT = "agent_id"
 _PARENT = "parent_tool_use_id"
 
 
-class RecordError(ValueError):
-    """An object is not a journal record: a field of the envelope is missing or has the wrong type."""
-
-
 @dataclass(frozen=True)
 class PromptItem:
     """A part of a prompt: the journalled input `input_id`, or `content` where the prompt came without an input."""
@@ -407,24 +403,6 @@ def record_of(content: Content, seq: int = 0, time: float = 0.0, agent_id: str =
     return Record(seq, time, content.kind, body)
 
 
-def parse(data: object) -> Record:
-    """Return the record in a JSON object. Raise RecordError."""
-    given = data if isinstance(data, dict) else {}
-    seq, time, kind, body = (given.get(name) for name in ("seq", "time", "kind", "body"))
-    if not (
-        isinstance(seq, int) and isinstance(time, (int, float)) and isinstance(kind, str) and isinstance(body, dict)
-    ):
-        raise RecordError("an object without seq, time, kind and body is no record")
-    try:
-        return Record(seq, float(time), kind, body)
-    except OverflowError:
-        raise RecordError("the time of a record is not a time") from None
-
-
-def parse_event(seq: int, kind: str, body: Json) -> Record:
-    return Record(seq, 0.0, kind, body)
-
-
 def agent_of_message(body: Json) -> str:
     return Record(0, 0.0, "message", body).agent_id
 
@@ -433,7 +411,7 @@ def parse_page(body: Json) -> list[Record]:
     """Return the records of a `past` frame, without those that are malformed."""
     listed = body.get("records")
     return [
-        parse_event(each["seq"], each["kind"], each["body"])
+        Record(each["seq"], 0.0, each["kind"], each["body"])
         for each in (listed if isinstance(listed, list) else ())
         if isinstance(each, dict)
         and isinstance(each.get("kind"), str)
@@ -445,9 +423,13 @@ def parse_page(body: Json) -> list[Record]:
 def parse_line(line: bytes) -> Record | None:
     """Return the record in a line of a journal, None when it is damaged."""
     try:
-        return parse(load(line.decode("utf-8")))
-    except (ValueError, RecursionError):
-        return None
+        given = as_dict(load(line.decode("utf-8")))
+        seq, time, kind, body = (given.get(name) for name in ("seq", "time", "kind", "body"))
+        if isinstance(seq, int) and isinstance(time, (int, float)) and isinstance(kind, str) and isinstance(body, dict):
+            return Record(seq, float(time), kind, body)
+    except (ValueError, RecursionError, OverflowError):  # OverflowError: the time is a number without end
+        pass
+    return None
 
 
 def to_line(record: Record) -> bytes:

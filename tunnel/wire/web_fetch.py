@@ -46,10 +46,9 @@ class Page:
 class WebFetcher:
     """Fetches one page. `stop`, called from any thread, ends it."""
 
-    def __init__(self, *, allow_private: bool, max_body: int = MAX_BODY, agent: str = "ccb") -> None:
+    def __init__(self, *, allow_private: bool, max_body: int = MAX_BODY) -> None:
         self._allow_private = allow_private
         self._max_body = max_body
-        self._agent = agent
         self._deadline = time.monotonic() + TIMEOUT_S
         self._socket: socket.socket | None = None
         self._stopped = False
@@ -88,7 +87,7 @@ class WebFetcher:
         try:
             self._socket = connection.sock = self._connected(place)
             all_headers = {
-                "User-Agent": f"{self._agent} (+https://pypi.org/project/ccb/)",
+                "User-Agent": "ccb (+https://pypi.org/project/ccb/)",
                 "Accept": "text/markdown, text/html;q=0.9, text/plain;q=0.8, */*;q=0.5",
                 "Accept-Encoding": "gzip, identity",
                 "Connection": "close",
@@ -171,13 +170,6 @@ MAX_TEXT = 1_000_000  # most characters of a page that a laptop sends to the hos
 
 
 @dataclass(frozen=True)
-class LaptopFetch:
-    """Fetch this page, in the network of the laptop."""
-
-    url: str
-
-
-@dataclass(frozen=True)
 class FetchedText:
     """A page as text. `redirect` is set, and there is no text, if the server sends to another host."""
 
@@ -190,13 +182,13 @@ class FetchedText:
     cut: bool = False
 
 
-def _read(fields: Json) -> LaptopFetch:
+def _read(fields: Json) -> str:
     url = as_text(fields.get("url"))
     try:
         read_url(url)
     except WebRefused as refused:
         raise RequestRefused(str(refused)) from None
-    return LaptopFetch(url)
+    return url
 
 
 def _fetched(answer: Answer) -> FetchedText:
@@ -210,9 +202,10 @@ def _fetched(answer: Answer) -> FetchedText:
     return FetchedText(url, status, reason, kind, text[:MAX_TEXT], redirect, fields.get("cut") is True)
 
 
-WEB_FETCH: RequestKind[LaptopFetch, FetchedText] = RequestKind(
-    "web_fetch", AnsweredBy.LAPTOP, _fetched, read=_read, journalled=False, deadline_s=TIMEOUT_S + 30
+WEB_FETCH: RequestKind[str, FetchedText] = RequestKind(
+    "web_fetch", AnsweredBy.LAPTOP, _fetched, lambda url: {"url": url}, _read, False, TIMEOUT_S + 30
 )
+"""Fetch a page in the network of the laptop."""
 
 MAX_URL = 2_000
 _PORTS = {"http": 80, "https": 443}

@@ -30,7 +30,7 @@ from ccb.tunnel.wire.journal_records import (
     PromptItem,
     PromptRecord,
     Record,
-    parse,
+    parse_line,
     record_of,
     to_line,
 )
@@ -90,7 +90,8 @@ class DetourSession:
         self._apply(ModelEndRecord(assembler.head.id, assembler.stop_reason, assembler.usage))
 
     def _apply(self, content: Content) -> None:
-        record = parse(json.loads(to_line(record_of(content, len(self.records) + 1))))
+        record = parse_line(to_line(record_of(content, len(self.records) + 1)))
+        assert record is not None
         self.records.append(record)
         self.conversation.apply(record)
 
