@@ -60,7 +60,7 @@ class TokenRenewal:
         grant = {"grant_type": "refresh_token", "refresh_token": account.refresh.reveal()}
         body = json.dumps({**grant, "client_id": account.client_id}).encode()
         headers = {"content-type": "application/json", "accept": "application/json", "user-agent": "ccb"}
-        request = ProviderRequest("POST", "", {**headers, "anthropic-beta": OAUTH_BETA}, as_body(body), len(body))
+        request = ProviderRequest("POST", "", {**headers, "anthropic-beta": OAUTH_BETA}, as_body(body))
         endpoint = endpoint_at(account.token_url, "the token URL of the login", self._environ)
         answer = b""
         async with ProviderClient(endpoint, self._environ) as client, client.request(request) as response:

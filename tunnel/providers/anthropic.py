@@ -59,5 +59,5 @@ class RenamedProvider(AnthropicProvider):
         asked, model = await self._read(request)
         body = dump(without_ours(asked) | ({"model": model} if model else {})).encode("utf-8", "replace")
         del asked
-        async with super().exchange(replace(request, body=as_body(body), size=len(body))) as response:
+        async with super().exchange(replace(request, body=as_body(body))) as response:
             yield response

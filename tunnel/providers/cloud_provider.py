@@ -121,7 +121,7 @@ class CloudProvider(HttpProvider):
         plain = {"content-type": "application/json", "accept": "application/json", "accept-encoding": "identity"}
         url = str(self._client.endpoint.url(call.path))
         headers = {**await self._cloud.signed(url, plain, data), "user-agent": "ccb"}
-        return ProviderRequest("POST", call.path, headers, as_body(data), len(data)), call.streams
+        return ProviderRequest("POST", call.path, headers, as_body(data)), call.streams
 
     async def _refusal(self, response: ProviderResponse) -> ProviderResponse:
         """Return an error answer. One of the model's own API, inside the cloud's, is passed on as it is."""

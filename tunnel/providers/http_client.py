@@ -24,7 +24,7 @@ from ..heavy_imports import load_aiohttp
 from ..wire.dataclass import dataclass
 from .credential import Credential, CredentialSource
 from .provider import ProviderError, ProviderRequest, ProviderResponse
-from .request_body import model_of, read_json, whole_body
+from .request_body import model_of, read_json
 
 if TYPE_CHECKING:
     import aiohttp
@@ -66,7 +66,7 @@ class HttpProvider:
 
     async def _read(self, request: ProviderRequest) -> tuple[dict[str, Any], str]:
         """Return the request, and the model that it asks for by the provider's own name. Raise Refusal."""
-        asked = await read_json(await whole_body(request.body))
+        asked = await read_json(request.body.take())
         return asked, model_of(asked).removeprefix(f"{self._given_name}/")
 
     async def _may_have_another(self, refused: Credential | None) -> bool:
@@ -287,7 +287,7 @@ class ProviderClient:
         endpoint, headers = self.endpoint, dict(request.headers)
         sends = request.method != "GET"
         if sends:
-            headers["content-length"] = str(request.size)
+            headers["content-length"] = str(request.body.size)
         try:
             answer = await session.request(
                 request.method,

@@ -6,13 +6,14 @@ buffers the answer behind, so resuming, cancelling and the limits are the same f
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import field
 from typing import Protocol, Self
 
 from ..wire.dataclass import dataclass
-from .costs import ANSWERED, BilledRequest
+from .costs import ANSWERED
+from .request_body import WholeBody
 
 
 class ProviderError(Exception):
@@ -24,23 +25,17 @@ class ProviderError(Exception):
         self.permanent = permanent
 
 
-async def _allow(request: BilledRequest) -> None:
-    """Let a request pass, whatever it asks for."""
-
-
 @dataclass(frozen=True)
 class ProviderRequest:
     """A request that the policy has allowed. `path` is the raw request target with its query. `headers` are of the
-    closed list, with names in lower case and without a credential. `body` can be read once; it raises when the worker
-    breaks off, and the provider must let that error through. `size` is its length in bytes. The reader of the body
-    waits for `asks`, with what it says of its price, before anything goes out; that may raise Refusal."""
+    closed list, with names in lower case and without a credential. `body` can be read once. `model` is the one that it
+    names."""
 
     method: str
     path: str
     headers: Mapping[str, str] = field(repr=False)
-    body: AsyncIterator[bytes] = field(repr=False)
-    size: int
-    asks: Callable[[BilledRequest], Awaitable[None]] = field(default=_allow, repr=False)
+    body: WholeBody = field(repr=False)
+    model: str = ""
 
 
 @dataclass(frozen=True)

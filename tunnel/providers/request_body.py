@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn, Self
 
 from ..wire.frames import FrameError
@@ -68,10 +68,6 @@ def _refusal(text: str) -> Refusal:
 _IN_THREAD = 64 * 1024  # bytes from which on a body is read in a thread: it takes a millisecond and more
 
 
-async def whole_body(body: AsyncIterator[bytes]) -> bytes:
-    return b"".join([piece async for piece in body])
-
-
 async def read_json(body: bytes) -> Json:
     """Return the object in a body, as `read_request` reads it. Raise Refusal."""
     return await asyncio.to_thread(read_request, body) if len(body) > _IN_THREAD else read_request(body)
@@ -96,8 +92,11 @@ class WholeBody:
     def size(self) -> int:
         return sum(map(len, self.left))
 
+    def whole(self) -> bytes:
+        return b"".join(reversed(self.left))
+
     def take(self) -> bytes:
-        whole = b"".join(reversed(self.left))
+        whole = self.whole()
         self.left.clear()
         return whole
 

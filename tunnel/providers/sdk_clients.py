@@ -35,7 +35,7 @@ class _ProviderTransport(httpx2.AsyncBaseTransport):
         path = request.url.raw_path.decode("ascii").removeprefix(endpoint.base.raw_path.rstrip("/"))
         headers = {**_PLAIN, **({"content-type": "application/json"} if body else {})}
         headers |= await self._sign(str(endpoint.url(path)))
-        sent = ProviderRequest(request.method, path, headers, as_body(body), len(body))
+        sent = ProviderRequest(request.method, path, headers, as_body(body))
         async with self._client.request(sent) as response:
             async for chunk in response.chunks:
                 received += chunk

@@ -166,7 +166,7 @@ class TranslatedProvider(HttpProvider):
             "user-agent": "ccb",
             **key_headers(credential, self._key_header),
         }
-        return ProviderRequest("POST", path, headers, as_body(data), len(data))
+        return ProviderRequest("POST", path, headers, as_body(data))
 
     async def _count(self, asked: Json, target: ModelTarget, credential: Credential | None) -> int:
         dialect = ResponsesDialect()

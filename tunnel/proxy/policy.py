@@ -1,6 +1,6 @@
 """What a worker may ask: the nonce, the pace, the time, routes, headers and limits.
 
-The limits hold for the bytes that the provider gets. So a body is checked whole before its first byte goes on."""
+The limits hold for what the provider gets. So a body is checked whole before its first byte goes on."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from fnmatch import fnmatchcase
 from ..providers.api_errors import NO_RETRY, Refusal
 from ..providers.json_fields import Json
 from ..providers.provider import MAX_BODY, ROUTES
-from ..providers.request_body import read_request
 from ..secret import Secret
 from ..wire.dataclass import dataclass
 
@@ -91,16 +90,12 @@ class RequestLimits:
     models: Sequence[str] = ()
     max_output_tokens: int | None = None
 
-    def __bool__(self) -> bool:
-        return bool(self.models) or self.max_output_tokens is not None
-
     def allows(self, model: object) -> bool:
         named = isinstance(model, str) and bool(model)
         return not self.models or (named and any(fnmatchcase(str(model), each) for each in self.models))
 
-    def check(self, body: bytes, *, answers: bool) -> None:
-        """Raise Refusal unless a whole body is allowed. `answers`: the model answers, so a body names the length."""
-        request = read_request(body)
+    def check(self, request: Json, *, answers: bool) -> None:
+        """Raise Refusal unless a request is allowed. `answers`: the model answers, so the request names the length."""
         others = list(_others(request))
         for model in (request.get("model"), *(each.get("model") for each in others)):
             if not self.allows(model):

@@ -145,7 +145,7 @@ def test_prices_of_the_settings_reach_both_ends_before_a_request_goes_out() -> N
     table = ModelTable()
     router = session_provider(KEYS, with_provider("ollama", models=free), "ollama/local", table=table)
     for name in ("ollama/local", "ollama/dear", "ollama/unheard-of", "openai/gpt-5"):
-        router._learn(name)
+        router.learn(name)
     assert [table.facts(f"ollama/{name}").priced for name in ("local", "dear", "unheard-of")] == [True, True, False]
     assert not table.facts("openai/gpt-5").priced
 

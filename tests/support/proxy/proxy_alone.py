@@ -1,9 +1,9 @@
 """The auth proxy alone in a process, to measure its memory and the time that it adds from outside.
 
 `python -m tests.support.proxy.proxy_alone DIRECTORY MODEL UPSTREAM` serves the proxy over HTTP and prints its socket.
-With the MODEL `-`, bodies pass unread. A line `N QUERY` on stdin makes one in-band call with a request of N bytes;
-`sent received` is printed when it is over. An empty line makes it print its resident size, now and at most, in KB. It
-ends with its stdin.
+With the MODEL `-`, there is one provider, with the API of Anthropic. A line `N QUERY` on stdin makes one in-band call
+with a request of N bytes; `sent received` is printed when it is over. An empty line makes it print its resident size,
+now and at most, in KB. It ends with its stdin.
 """
 
 from __future__ import annotations
@@ -38,7 +38,6 @@ class _Far:
 
     async def call(self, size: int, query: str) -> None:
         await self.calls.handle(CallOpen(0, 1, str(uuid.uuid4()), NONCE, "POST", f"/v1/messages?{query}", {}, size))
-        text = base64.b64encode(b"x" * CHUNK).decode()
         sent = 0
         while sent < size:
             count = min(CHUNK, size - sent)
@@ -46,8 +45,8 @@ class _Far:
                 self._news.clear()
                 await self._news.wait()
             self._credit -= count
-            short = text if count == CHUNK else base64.b64encode(b"x" * count).decode()
-            await self.calls.handle(CallData(0, 1, sent, short))
+            piece = (b"" if sent else b"{}").ljust(count)  # an object, and blanks behind it
+            await self.calls.handle(CallData(0, 1, sent, base64.b64encode(piece).decode()))
             sent += count
         await self.calls.handle(CallEnd(0, 1))
         await self._over.wait()

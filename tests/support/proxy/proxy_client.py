@@ -15,6 +15,7 @@ from tests.support.model.fake_model import API_KEY
 
 from ccb.tunnel.providers.anthropic import AnthropicProvider, anthropic_client
 from ccb.tunnel.providers.credential import Credential, CredentialSource, FixedCredential
+from ccb.tunnel.providers.model_router import ModelRouter
 from ccb.tunnel.proxy.auth_proxy import AuthProxy
 from ccb.tunnel.proxy.link_front import LinkFront
 from ccb.tunnel.proxy.policy import NonceGuard, Policy, RequestHead
@@ -85,9 +86,10 @@ async def answer_to(
         return Answer(response.status, response.headers, text)
 
 
-def provider_of(url: str, credential: CredentialSource | None = None, **environ: str) -> AnthropicProvider:
+def router_to(url: str, credential: CredentialSource | None = None, **environ: str) -> ModelRouter:
     source = credential or FixedCredential(Credential("ANTHROPIC_API_KEY", api_key=Secret(API_KEY)))
-    return AnthropicProvider(source, anthropic_client({"ANTHROPIC_BASE_URL": url, **environ}))
+    provider = AnthropicProvider(source, anthropic_client({"ANTHROPIC_BASE_URL": url, **environ}))
+    return ModelRouter(provider, lambda name: None)
 
 
 @asynccontextmanager
@@ -100,7 +102,7 @@ async def proxy_to(
     hold: float = 600,
     warn: Callable[[str], None] = print,
 ) -> AsyncIterator[AuthProxy]:
-    async with AuthProxy(provider_of(url, credential, **(environ or {})), policy, hold=hold, warn=warn) as proxy:
+    async with AuthProxy(router_to(url, credential, **(environ or {})), policy, hold=hold, warn=warn) as proxy:
         yield proxy
 
 

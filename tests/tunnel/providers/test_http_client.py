@@ -217,7 +217,7 @@ async def test_cookies_of_one_answer_do_not_reach_the_next_request() -> None:
 
 
 async def get(client: ProviderClient) -> tuple[int, bytes]:
-    async with client.request(ProviderRequest("GET", "/v1/models", {}, as_body(b""), 0)) as response:
+    async with client.request(ProviderRequest("GET", "/v1/models", {}, as_body(b""))) as response:
         return response.status, b"".join([chunk async for chunk in response.chunks])
 
 

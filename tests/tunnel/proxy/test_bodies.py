@@ -47,10 +47,10 @@ class Conversation:
 
     def __init__(self, seed: int, size: int) -> None:
         self._chance = random.Random(seed)
-        self.pieces = [self._text(size), b"]}"]
+        self.pieces = [b'{"texts": [' + self._text(size), b"]}"]
 
     def _text(self, size: int) -> bytes:
-        return self._chance.randbytes(size // 2).hex().encode()
+        return b'"%s"' % self._chance.randbytes(size // 2).hex().encode()
 
     def grow(self, count: int) -> list[bytes]:
         self.pieces[-1:-1] = [b",", self._text(count)]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import AsyncIterator
 
@@ -134,14 +133,6 @@ async def test_a_body_over_the_limit_is_413_by_its_announcement(fake_model: Fake
     assert not fake_model.requests and Policy().max_body == 32 * 1024 * 1024
 
 
-@pytest.mark.parametrize("announced", [3, 9])
-async def test_a_body_of_another_length_than_announced_is_refused(fake_model: FakeModel, announced: int) -> None:
-    head = request_head(b"x" * announced)
-    async with proxy_to(fake_model.url) as proxy, proxy.call(head, pieces(b"x" * 6, 2), nonce=guard()) as answer:
-        assert answer.status == 400
-    assert not fake_model.requests
-
-
 async def test_an_upstream_that_cannot_be_reached_is_503_in_the_shape_of_the_api(unused_tcp_port: int) -> None:
     where = f"127.0.0.1:{unused_tcp_port}"
     async with proxy_to(f"http://{where}") as proxy:
@@ -236,26 +227,17 @@ async def test_a_call_that_nobody_can_resume_is_aborted_when_its_reader_leaves(f
         assert not proxy.keeps_calls
 
 
-async def test_a_sender_that_vanishes_in_the_middle_of_its_body_aborts_the_upstream_request() -> None:
-    aborted = asyncio.Event()
-
-    async def handle(request: web.Request) -> web.Response:
-        try:
-            await request.read()
-        except BaseException:
-            aborted.set()
-            raise
-        return web.Response()
-
+async def test_of_a_sender_that_vanishes_in_the_middle_of_its_body_nothing_goes_upstream(fake_model: FakeModel) -> None:
     async def half() -> AsyncIterator[bytes]:
-        yield b"x" * 100
+        yield b"{"
         raise BodyLost
 
-    async with serving(handle) as url, proxy_to(url) as proxy:
-        async with proxy.call(request_head(b"x" * 200), half(), nonce=guard()) as answer:
-            assert answer.status == 400
-        async with asyncio.timeout(60):
-            await aborted.wait()
+    async with (
+        proxy_to(fake_model.url) as proxy,
+        proxy.call(request_head(b"{}"), half(), nonce=guard()) as answer,
+    ):
+        assert answer.status == 400
+    assert not fake_model.requests
 
 
 @pytest.mark.parametrize(("length", "says"), [(900, "shorter"), (5_000, "longer")])

@@ -15,7 +15,6 @@ from aiohttp import web
 from tests.support.model.fake_model import FakeModel
 from tests.support.network.cut_line import CutLine
 from tests.support.network.http_server import serving
-from tests.support.network.relay import relay
 from tests.support.proxy.proxy_client import message_body, proxy_to
 
 from ccb.remote.daemon.model_streams import ModelStreams, StreamLink
@@ -87,29 +86,6 @@ async def test_a_response_whose_last_bytes_get_lost_is_not_asked_for_again(fake_
             again, _ = await over_drops(proxy, body, [Cut(cut_up=line.up - missing)], f"c{missing}")
             assert len(again) == len(whole)
     assert len(fake_model.requests) == 120
-
-
-async def test_an_upload_that_is_cut_while_the_provider_reads_it_is_not_a_request(fake_model: FakeModel) -> None:
-    fake_model.add({"text": "ok", "times": 0})
-    body = message_body("x" * 600 * KIB)
-    _, line = await undisturbed(fake_model.url, body)
-    port = int(fake_model.url.rpartition(":")[2])
-    async with relay(port) as way, proxy_to(f"http://127.0.0.1:{way.port}") as proxy:
-        calls = ModelStreams()
-        asked = asyncio.create_task(ask(calls, body))
-        await asyncio.sleep(0)
-        for number, share in enumerate((20, 60, 95), 1):
-            before = way.up
-            async with CutLine(calls, proxy, number, cut_down=line.down * share // 100) as cut, asyncio.timeout(60):
-                await cut.dead.wait()
-                while way.connections < number or way.up == before:  # the provider has begun to read it
-                    await asyncio.sleep(0)
-        async with CutLine(calls, proxy, 4) as whole:
-            await whole.until_over(asked)
-        await asked
-        assert way.connections == 4
-    assert len(fake_model.requests) == 2
-    assert fake_model.requests[1].size == len(body)
 
 
 async def test_a_request_that_was_handed_over_whole_is_not_sent_again_although_the_provider_reads_slowly() -> None:

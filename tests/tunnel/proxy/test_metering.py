@@ -15,19 +15,15 @@ from aiohttp import web
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.machine.waiting import until
-from tests.support.model.fake_model import API_KEY, FakeModel
+from tests.support.model.fake_model import FakeModel
 from tests.support.network.http_server import serving
-from tests.support.proxy.proxy_client import answer_to, guard, message_body, pieces, request_head
+from tests.support.proxy.proxy_client import answer_to, guard, message_body, pieces, request_head, router_to
 
-from ccb.tunnel.providers.anthropic import AnthropicProvider, anthropic_client
 from ccb.tunnel.providers.api_errors import Refusal
 from ccb.tunnel.providers.costs import BilledRequest, answer_cost, billed, most_cost
-from ccb.tunnel.providers.credential import Credential, FixedCredential
-from ccb.tunnel.providers.model_router import ModelRouter
 from ccb.tunnel.proxy.answer_reader import AnswerReader, Auditor
 from ccb.tunnel.proxy.auth_proxy import AuthProxy
 from ccb.tunnel.proxy.metering import Accounts, CallMeter, CallReport, Reservation
-from ccb.tunnel.secret import Secret
 from ccb.tunnel.wire.model_facts import ModelFacts, ModelTable
 
 MODELS = ModelTable()
@@ -95,11 +91,6 @@ def test_an_endless_line_is_not_kept() -> None:
 
 def priced(message: dict[str, Any]) -> CallReport:
     return metered(json.dumps(message).encode(), headers={"content-type": "application/json"})
-
-
-def router_to(url: str) -> ModelRouter:
-    credential = FixedCredential(Credential("k", api_key=Secret(API_KEY)))
-    return ModelRouter(AnthropicProvider(credential, anthropic_client({"ANTHROPIC_BASE_URL": url})), lambda name: None)
 
 
 @dataclass
