@@ -10,13 +10,12 @@ from ccb.tunnel.providers.anthropic import AnthropicProvider, RenamedProvider, a
 from ccb.tunnel.providers.api_errors import Refusal
 from ccb.tunnel.providers.cloud_provider import BEARER_VARIABLE, Bedrock, Cloud, CloudProvider, Vertex
 from ccb.tunnel.providers.credential import Credential, CredentialSource, FixedCredential, key_headers
-from ccb.tunnel.providers.http_client import ProviderClient
+from ccb.tunnel.providers.http_client import Provider, ProviderClient
 from ccb.tunnel.providers.model_lists import ModelSource
 from ccb.tunnel.providers.model_router import ModelRouter
 from ccb.tunnel.providers.model_traits import TraitsTable
 from ccb.tunnel.providers.openai_chat import ChatDialect
 from ccb.tunnel.providers.openai_responses import ResponsesDialect
-from ccb.tunnel.providers.provider import Provider
 from ccb.tunnel.providers.provider_kinds import ANTHROPIC, KINDS
 from ccb.tunnel.providers.translating_provider import TranslatedProvider
 from ccb.tunnel.wire.model_facts import ModelTable

@@ -19,7 +19,7 @@ from ..secret import Secret
 from ..wire.dataclass import dataclass
 from .anthropic_events import event
 from .api_errors import read_error
-from .http_client import HttpProvider, ProviderClient
+from .http_client import Provider, ProviderClient
 from .json_fields import Json, dump
 from .provider import ProviderError, ProviderRequest, ProviderResponse
 from .request_body import as_body
@@ -78,7 +78,7 @@ def require_extra(module: str, extra: str) -> None:
 _STREAM = ("content-type", "text/event-stream; charset=utf-8")
 
 
-class CloudProvider(HttpProvider):
+class CloudProvider(Provider):
     """See `Provider`. The worker asks for its models as `given_name/model`."""
 
     def __init__(self, cloud: Cloud, client: ProviderClient, given_name: str) -> None:
@@ -95,7 +95,7 @@ class CloudProvider(HttpProvider):
             yield asked
             return
         sent, streams = asked
-        async with self._client.request(sent) as got:
+        async with self.client.request(sent) as got:
             if got.status != 200:
                 yield await self._refusal(got)
             elif not streams:
@@ -119,7 +119,7 @@ class CloudProvider(HttpProvider):
         call = self._cloud.count_call(asked, model) if counting else self._cloud.call(asked, model, betas)
         data = dump(call.body).encode("utf-8", "replace")
         plain = {"content-type": "application/json", "accept": "application/json", "accept-encoding": "identity"}
-        url = str(self._client.endpoint.url(call.path))
+        url = str(self.client.endpoint.url(call.path))
         headers = {**await self._cloud.signed(url, plain, data), "user-agent": "ccb"}
         return ProviderRequest("POST", call.path, headers, as_body(data)), call.streams
 

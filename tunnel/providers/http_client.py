@@ -11,8 +11,9 @@ import logging
 import os
 import re
 import ssl
+from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -30,35 +31,38 @@ if TYPE_CHECKING:
     import aiohttp
 
 
-class HttpProvider:
-    """See `Provider`; `exchange` is missing. `credential` is None for a server that wants none, `given_name` "" for the
-    provider without a name in front of its models."""
+class Provider(ABC):
+    """The one seam between the auth proxy and a model API, at one endpoint and with one credential.
+
+    The worker speaks the Anthropic Messages API and nothing else. A provider takes one such request, calls its own API
+    with its own credential, and returns the answer as an Anthropic response. The auth proxy checks the request before,
+    and buffers the answer behind, so resuming, cancelling and the limits are the same for every provider. The
+    credential stays inside: neither the response nor an error nor a log line may show it. It is None for a server that
+    wants none. `given_name` is "" for the provider without a name in front of its models."""
 
     def __init__(self, credential: CredentialSource | None, client: ProviderClient, given_name: str = "") -> None:
         self._credential = credential
-        self._client = client
+        self.client = client
         self._given_name = given_name
+
+    @abstractmethod
+    def exchange(self, request: ProviderRequest) -> AbstractAsyncContextManager[ProviderResponse]:
+        """Send one request and yield its response as a context; leaving it early aborts the call. Raise ProviderError,
+        CredentialError, ConfigError. A 401 to a credential that may be replaced carries `x-should-retry: true`."""
 
     @property
     def name(self) -> str:
-        host = self._client.endpoint.host
+        """The name under which the person knows the provider: its host."""
+        host = self.client.endpoint.host
         return f"{self._given_name} ({host})" if self._given_name else host
 
     @property
     def what_to_check(self) -> str:
-        return f"{self._client.endpoint.variable}, the network, HTTPS_PROXY"
-
-    async def __aenter__(self) -> Self:
-        await self._client.__aenter__()
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self._client.__aexit__(None, None, None)
-
-    def prepare(self) -> None:
-        self._client.prepare()
+        """What a person should look at when the provider cannot be reached."""
+        return f"{self.client.endpoint.variable}, the network, HTTPS_PROXY"
 
     async def credential_name(self) -> str:
+        """Say where the credential comes from (`apiKeySource` in system/init). Raise CredentialError, ConfigError."""
         try:
             return (await self._credential.get()).source if self._credential is not None else "none"
         except ProviderError as error:  # what renews the token cannot be reached
@@ -248,6 +252,9 @@ class ProviderClient:
         return self
 
     async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
         opening, self._opening = self._opening, None
         if opening is None:
             return

@@ -1,15 +1,9 @@
-"""The one seam between the auth proxy and a model API.
-
-The worker speaks the Anthropic Messages API and nothing else. A provider takes one such request, calls its own API with
-its own credential, and returns the answer as an Anthropic response. The auth proxy checks the request before, and
-buffers the answer behind, so resuming, cancelling and the limits are the same for every provider."""
+"""What the auth proxy gives to a provider, and gets from it: see `http_client.Provider`."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
 from dataclasses import field
-from typing import Protocol, Self
 
 from ..wire.dataclass import dataclass
 from .costs import ANSWERED
@@ -45,33 +39,6 @@ class ProviderResponse:
     status: int
     headers: Sequence[tuple[str, str]]
     chunks: AsyncIterator[bytes]
-
-
-class Provider(Protocol):
-    """One model API with its endpoint and its credential. A context: entering opens its connections, leaving closes
-    them. The credential stays inside: neither the response nor an error nor a log line may show it."""
-
-    @property
-    def name(self) -> str:
-        """The name under which the person knows the provider: its host."""
-
-    @property
-    def what_to_check(self) -> str:
-        """What a person should look at when the provider cannot be reached, for example "the network, HTTPS_PROXY"."""
-
-    async def __aenter__(self) -> Self: ...
-
-    async def __aexit__(self, *_: object) -> None: ...
-
-    def prepare(self) -> None:
-        """Load what the first call needs, and do not wait for it: a worker is about to ask."""
-
-    async def credential_name(self) -> str:
-        """Say where the credential comes from (`apiKeySource` in system/init). Raise CredentialError, ConfigError."""
-
-    def exchange(self, request: ProviderRequest) -> AbstractAsyncContextManager[ProviderResponse]:
-        """Send one request and yield its response as a context; leaving it early aborts the call. Raise ProviderError,
-        CredentialError, ConfigError. A 401 to a credential that may be replaced carries `x-should-retry: true`."""
 
 
 MAX_BODY = 32 * 1024 * 1024  # bytes of a request; the limit of the Messages API

@@ -12,7 +12,7 @@ from .anthropic_events import PING, WRONG, AnswerError, whole_message
 from .api_errors import NO_RETRY, Refusal, read_error
 from .credential import Credential, CredentialSource, key_headers
 from .dialect import Dialect, ModelTarget, StreamReader
-from .http_client import HttpProvider, ProviderClient
+from .http_client import Provider, ProviderClient
 from .json_fields import Json, dump
 from .model_traits import TraitsTable
 from .openai_responses import ResponsesDialect
@@ -85,7 +85,7 @@ _MAX_WHOLE = 64 * 1024 * 1024
 _STREAM = [("content-type", "text/event-stream; charset=utf-8"), ("cache-control", "no-cache")]
 
 
-class TranslatedProvider(HttpProvider):
+class TranslatedProvider(Provider):
     """See `Provider`. Models are asked for as `given_name/model`. `counts`: the API counts tokens."""
 
     def __init__(
@@ -115,11 +115,11 @@ class TranslatedProvider(HttpProvider):
             return
         sent, without_options, reader, streams = asked
         async with AsyncExitStack() as stack:
-            response = await stack.enter_async_context(self._client.request(sent))
+            response = await stack.enter_async_context(self.client.request(sent))
             body = await start_of(response) if response.status != 200 else b""
             if without_options is not None and response.status in (400, 422) and any(map(body.__contains__, _OPTIONS)):
                 self._plain = True
-                response = await stack.enter_async_context(self._client.request(without_options()))
+                response = await stack.enter_async_context(self.client.request(without_options()))
                 body = await start_of(response) if response.status != 200 else b""
             del asked, sent, without_options
             if response.status != 200:
@@ -172,7 +172,7 @@ class TranslatedProvider(HttpProvider):
         dialect = ResponsesDialect()
         sent = self._request(dialect.count_path, dialect.count_body(asked, target), credential)
         try:
-            async with self._client.request(sent) as response:
+            async with self.client.request(sent) as response:
                 data = _object(await start_of(response)) if response.status == 200 else None
         except ProviderError:
             return 0

@@ -126,9 +126,9 @@ class AuthProxy:
                 await reader.head()
             except (Refusal, ProviderError) as failure:
                 if isinstance(failure, ProviderError):
-                    text = f"this laptop cannot reach {self._router.name}: {failure}"
+                    text = f"this laptop cannot reach {self._router.main.name}: {failure}"
                     never = NO_RETRY if failure.permanent else {}
-                    text += "" if never else f"; check {self._router.what_to_check}"
+                    text += "" if never else f"; check {self._router.main.what_to_check}"
                     failure = Refusal(502 if never else 503, text, kind="laptop_unreachable", headers=never)
                 response = own_answer(failure)
             yield response

@@ -38,20 +38,20 @@ def test_a_name_in_front_of_the_model_chooses_the_provider() -> None:
         "vendor/model": "api.anthropic.com",
         None: "api.anthropic.com",
     }.items():
-        assert session_provider(KEYS, NONE, model).name == name
+        assert session_provider(KEYS, NONE, model).main.name == name
     with pytest.raises(ConfigError, match="azure has no base URL") as caught:
         session_provider(KEYS, NONE, "azure/gpt-5")
     assert "AZURE_OPENAI_BASE_URL" in caught.value.do
     gateway = {**KEYS, "ANTHROPIC_BASE_URL": "https://gateway.example"}  # behind it only the settings name providers
-    assert session_provider(gateway, NONE, "openai/gpt-5").name == "gateway.example"
-    assert session_provider(gateway, with_provider("openai"), "openai/gpt-5").name == "openai (api.openai.com)"
+    assert session_provider(gateway, NONE, "openai/gpt-5").main.name == "gateway.example"
+    assert session_provider(gateway, with_provider("openai"), "openai/gpt-5").main.name == "openai (api.openai.com)"
     assert has_others(KEYS, NONE) and has_others({}, with_provider("ollama"))
     assert not has_others({"ANTHROPIC_API_KEY": "k"}, NONE)
 
 
 def test_settings_name_servers_of_the_own() -> None:
     own = with_provider("work", kind="vllm", baseUrl="https://llm.example/v1")
-    assert session_provider(KEYS, own, "work/m").name == "work (llm.example)"
+    assert session_provider(KEYS, own, "work/m").main.name == "work (llm.example)"
     found = named_provider("work", KEYS, own)
     assert found is not None and found.dialect == "chat" and found.kind.name == "vllm"
     kimi = named_provider("kimi", KEYS, with_provider("kimi", dialect="anthropic", baseUrl="https://kimi.example"))
@@ -63,17 +63,17 @@ def test_settings_name_servers_of_the_own() -> None:
 async def test_the_key_comes_from_where_the_settings_say(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TEST_KEYRING_FILE", str(tmp_path / "keyring"))
     environ = {**KEYS, "MINE": "m"}
-    assert await session_provider(environ, NONE, "openai/gpt-5").credential_name() == "OPENAI_API_KEY"
+    assert await session_provider(environ, NONE, "openai/gpt-5").main.credential_name() == "OPENAI_API_KEY"
     own = with_provider("openai", keyVariable="MINE")
-    assert await session_provider(environ, own, "openai/gpt-5").credential_name() == "MINE"
+    assert await session_provider(environ, own, "openai/gpt-5").main.credential_name() == "MINE"
     helper = with_provider("grok", keyHelper="echo from-the-helper")
-    assert await session_provider(environ, helper, "grok/grok-4").credential_name() == "apiKeyHelper"
-    assert await session_provider({}, NONE, "ollama/qwen3").credential_name() == "none"
+    assert await session_provider(environ, helper, "grok/grok-4").main.credential_name() == "apiKeyHelper"
+    assert await session_provider({}, NONE, "ollama/qwen3").main.credential_name() == "none"
     missing = session_provider(environ, with_provider("openai", keyVariable="MISSING"), "openai/gpt-5")
     with pytest.raises(CredentialError, match="MISSING is not set, and no key of openai is stored"):
-        await missing.credential_name()
+        await missing.main.credential_name()
     with pytest.raises(CredentialError, match="GEMINI_API_KEY or GOOGLE_API_KEY is not set") as caught:
-        await session_provider({}, NONE, "gemini/gemini-3-pro").credential_name()
+        await session_provider({}, NONE, "gemini/gemini-3-pro").main.credential_name()
     assert "ccb auth login gemini" in caught.value.do
 
 

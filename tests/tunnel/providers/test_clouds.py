@@ -273,7 +273,7 @@ async def test_vertex_without_credentials_says_how_to_get_some(tmp_path: Path, m
     monkeypatch.setattr(google, "default", nothing)
     provider = session_provider({"ANTHROPIC_API_KEY": "k"}, Settings(), "vertex/claude-opus-4-5")
     with pytest.raises(CredentialError, match="There are no Google credentials"):
-        await provider.credential_name()
+        await provider.main.credential_name()
 
 
 async def test_unusable_credentials_and_no_project_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -282,7 +282,7 @@ async def test_unusable_credentials_and_no_project_are_told(tmp_path: Path, monk
     monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "none"))
     own = Settings(providers={"bedrock": ProviderSettings(region=REGION, profile="nobody")})
     with pytest.raises(CredentialError, match="The AWS credentials cannot be used"):
-        await session_provider({"ANTHROPIC_API_KEY": "k"}, own, "bedrock/m-1").credential_name()
+        await session_provider({"ANTHROPIC_API_KEY": "k"}, own, "bedrock/m-1").main.credential_name()
 
     monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(service_account(tmp_path, "http://127.0.0.1:9")))
     own = Settings(providers={"vertex": ProviderSettings(baseUrl="http://127.0.0.1:9", project="p")})
@@ -292,4 +292,4 @@ async def test_unusable_credentials_and_no_project_are_told(tmp_path: Path, monk
 
     monkeypatch.setattr(google, "default", lambda **_: (object(), None))
     with pytest.raises(ConfigError, match="the project of Vertex is not known"):
-        await session_provider({"ANTHROPIC_API_KEY": "k"}, Settings(), "vertex/m-1").credential_name()
+        await session_provider({"ANTHROPIC_API_KEY": "k"}, Settings(), "vertex/m-1").main.credential_name()
