@@ -194,13 +194,13 @@ class CallRegistry:
         self._abort = abort
         self._hold = hold
         self.calls: dict[str, ProxiedCall] = {}
-        self._unread: dict[str, ProxiedCall] = {}
-        self._expiries: dict[str, asyncio.TimerHandle] = {}
+        self._unread: dict[ProxiedCall, asyncio.TimerHandle | None] = {}  # with the clocks that run
         self._link_down = False
 
     def reader_came(self, call: ProxiedCall) -> None:
         """Stop the clock of `call`: it has a reader again."""
-        self._read(call.id)
+        self._stop_clock(call)
+        self._unread.pop(call, None)
         call.limit(BUFFER)
         self._share()
 
@@ -208,12 +208,12 @@ class CallRegistry:
         """Keep `call`, which has no reader now, for HOLD seconds, counted while the link is up."""
         if self.calls.get(call.id) is not call:
             return
-        self._unread[call.id] = call
+        self._unread[call] = None
         self._share()
         if self._link_down:
             return
         self._start_clock(call)
-        kept = [call for call in self._unread.values() if call.over]
+        kept = [call for call in self._unread if call.over]
         size = sum(call.held for call in kept)
         while kept and (len(kept) > MAX_HELD or size > MAX_HELD_BYTES):
             oldest = kept.pop(0)
@@ -223,19 +223,19 @@ class CallRegistry:
     def link_down(self) -> None:
         """Stop the clocks: no worker is connected."""
         self._link_down = True
-        for handle in self._expiries.values():
-            handle.cancel()
-        self._expiries.clear()
+        for call in self._unread:
+            self._stop_clock(call)
 
     def link_up(self) -> None:
         """Start the clocks: a worker is connected and can ask for its calls."""
         self._link_down = False
-        for call in self._unread.values():
+        for call in self._unread:
             self._start_clock(call)
 
     def drop(self, call: ProxiedCall) -> None:
         if self.calls.get(call.id) is call:
-            self._read(call.id)
+            self._stop_clock(call)
+            self._unread.pop(call, None)
             del self.calls[call.id]
             self._abort(call)
 
@@ -243,19 +243,18 @@ class CallRegistry:
         for call in list(self.calls.values()):
             self.drop(call)
 
-    def _read(self, call_id: str) -> None:
-        self._unread.pop(call_id, None)
-        if handle := self._expiries.pop(call_id, None):
-            handle.cancel()
-
     def _share(self) -> None:
-        for call in self._unread.values():
+        for call in self._unread:
             call.limit(max(BUFFER, READ_AHEAD // len(self._unread)))
 
     def _start_clock(self, call: ProxiedCall) -> None:
-        if handle := self._expiries.get(call.id):
+        self._stop_clock(call)
+        self._unread[call] = asyncio.get_running_loop().call_later(self._hold, self.drop, call)
+
+    def _stop_clock(self, call: ProxiedCall) -> None:
+        if handle := self._unread.get(call):
             handle.cancel()
-        self._expiries[call.id] = asyncio.get_running_loop().call_later(self._hold, self.drop, call)
+            self._unread[call] = None
 
 
 def own_answer(refusal: Refusal) -> CallReader:
