@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import TYPE_CHECKING
 
 from ccb.tunnel.errors import CredentialError
@@ -10,12 +11,13 @@ from ccb.tunnel.providers.anthropic import AnthropicProvider, RenamedProvider, a
 from ccb.tunnel.providers.api_errors import Refusal
 from ccb.tunnel.providers.cloud_provider import BEARER_VARIABLE, Bedrock, Cloud, CloudProvider, Vertex
 from ccb.tunnel.providers.credential import Credential, CredentialSource, FixedCredential, key_headers
+from ccb.tunnel.providers.dialect import Dialect
 from ccb.tunnel.providers.http_client import Provider, ProviderClient
 from ccb.tunnel.providers.model_lists import ModelSource
 from ccb.tunnel.providers.model_router import ModelRouter
 from ccb.tunnel.providers.model_traits import TraitsTable
-from ccb.tunnel.providers.openai_chat import ChatDialect
-from ccb.tunnel.providers.openai_responses import ResponsesDialect
+from ccb.tunnel.providers.openai_chat import chat_call
+from ccb.tunnel.providers.openai_responses import responses_call
 from ccb.tunnel.providers.provider_kinds import ANTHROPIC, KINDS
 from ccb.tunnel.providers.translating_provider import TranslatedProvider
 from ccb.tunnel.wire.model_facts import ModelTable
@@ -98,7 +100,7 @@ def provider_of(named: NamedProvider, environ: Environ, settings: Settings, stor
         provider.key_header = named.own.keyHeader
         return provider
     responses = named.dialect == "responses"
-    dialect = ResponsesDialect() if responses else ChatDialect(kind.rules)
+    dialect: Dialect = responses_call if responses else partial(chat_call, kind.rules)
     counts, header = responses and kind.counts, named.key_header
     traits = named.traits(environ)
     return TranslatedProvider(named.name, dialect, client, credential, traits, counts=counts, key_header=header)

@@ -6,8 +6,8 @@ import hashlib
 import json
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
-from typing import Any, Protocol
+from collections.abc import Callable, Iterable
+from typing import Any
 from uuid import uuid4
 
 from ..wire.dataclass import dataclass
@@ -75,11 +75,8 @@ class DialectCall:
     reader: StreamReader
 
 
-class Dialect(Protocol):
-    """Turns requests of the Messages API into those of another API, and its streams into Anthropic events."""
-
-    def call(self, asked: Json, target: ModelTarget) -> DialectCall:
-        """Translate a request. Raise Untranslatable for what cannot be translated."""
+Dialect = Callable[[Json, ModelTarget], DialectCall]
+"""Translates a request of the Messages API into one of another API. Raise Untranslatable for what cannot be."""
 
 
 _ID = re.compile(r"[A-Za-z0-9_-]+")

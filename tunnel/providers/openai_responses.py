@@ -13,99 +13,89 @@ from .thinking import clamped, wanted_effort, wants_thinking
 MAX_ID = 64
 
 
-class InputItems:
-    def __init__(self, target: ModelTarget, names: ToolNames) -> None:
-        self._target = target
-        self._names = names
-
-    def of(self, asked: Json) -> list[Json]:
-        """Return all items. Raise Untranslatable if the conversation cannot be translated."""
-        items: list[Json] = []
-        for turn in turns(asked):
-            items.extend(self._user(turn) if turn.role == "user" else self._assistant(turn))
-        return items
-
-    def _user(self, turn: RequestTurn) -> Iterator[Json]:
-        for result in turn.of("tool_result"):
-            blocks = blocks_of(result.get("content"))
-            output: str | list[Json]
-            if any(is_media(block) for block in blocks):
-                output = [self._part(block) for block in blocks]
-                if result.get("is_error"):
-                    output.insert(0, {"type": "input_text", "text": "Error:"})
-            else:
-                output = "\n\n".join(plain_text(block) for block in blocks)
-                if result.get("is_error"):
-                    output = f"Error: {output}"
-            call_id = short_id(str(result.get("tool_use_id") or ""), MAX_ID)
-            yield {"type": "function_call_output", "call_id": call_id, "output": output}
-        parts = [self._part(block) for block in turn.blocks if block.get("type") != "tool_result"]
-        if parts:
-            yield {"type": "message", "role": "user", "content": parts}
-
-    def _part(self, block: Json) -> Json:
-        traits = self._target.traits
-        part = part_of(block, images=traits.images, documents=traits.documents, by_url=True)
-        if part.kind == "image":
-            return {"type": "input_image", "detail": "auto", "image_url": part.content}
-        if part.kind == "text":
-            return {"type": "input_text", "text": part.content}
-        if part.content.startswith("data:"):
-            return {"type": "input_file", "filename": part.name, "file_data": part.content}
-        return {"type": "input_file", "file_url": part.content}
-
-    def _assistant(self, turn: RequestTurn) -> Iterator[Json]:
-        for block in turn.blocks:
-            kind = block.get("type")
-            if kind in ("thinking", "redacted_thinking"):
-                item = object_in(self._target.state_in(block), "item")
-                if item.get("type") == "reasoning":  # a host could write another one
-                    yield item
-            elif kind == "text" and block.get("text"):
-                part = {"type": "output_text", "text": block["text"], "annotations": []}
-                yield {"type": "message", "role": "assistant", "content": [part]}
-            elif kind == "tool_use":
-                yield {
-                    "type": "function_call",
-                    "call_id": short_id(str(block.get("id")), MAX_ID),
-                    "name": self._names.sent(str(block.get("name"))),
-                    "arguments": dump(block.get("input") or {}),
-                }
-
-
-PATH = "/responses"
+PATH, COUNT_PATH = "/responses", "/responses/input_tokens"
 _LEAST_OUTPUT = 16
 _COUNTED = ("model", "input", "instructions", "tools", "reasoning")
 
 
-class ResponsesDialect:
+def responses_call(asked: Json, target: ModelTarget) -> DialectCall:
     """See `Dialect`. Nothing is stored at the provider: its reasoning travels encrypted in the history."""
+    names = ToolNames.of(asked)
+    body: Json = {"model": target.model}
+    if instructions := text_of(asked.get("system")):
+        body["instructions"] = instructions
+    body["input"] = [
+        item
+        for turn in turns(asked)
+        for item in (_user(turn, target) if turn.role == "user" else _assistant(turn, target, names))
+    ]
+    declared = [
+        {"type": "function", "strict": False, **each, "parameters": object_schema(each["parameters"])}
+        for each in own_tools(asked, target.provider, names)
+    ]
+    body |= {"tools": declared} if declared else {}
+    if isinstance(asked.get("max_tokens"), int):
+        body["max_output_tokens"] = max(_LEAST_OUTPUT, asked["max_tokens"])
+    body |= {"stream": True, "store": False}
+    if target.traits.thinking:
+        body |= {"include": ["reasoning.encrypted_content"], **_reasoning(asked, target)}
+    body |= user_fields(asked)
+    return DialectCall(PATH, body, ResponsesReader(target, names))
 
-    count_path = "/responses/input_tokens"
 
-    def call(self, asked: Json, target: ModelTarget) -> DialectCall:
-        traits, names = target.traits, ToolNames.of(asked)
-        body: Json = {"model": target.model}
-        if instructions := text_of(asked.get("system")):
-            body["instructions"] = instructions
-        body["input"] = InputItems(target, names).of(asked)
-        declared = [
-            {"type": "function", "strict": False, **each, "parameters": object_schema(each["parameters"])}
-            for each in own_tools(asked, target.provider, names)
-        ]
-        body |= {"tools": declared} if declared else {}
-        if isinstance(asked.get("max_tokens"), int):
-            body["max_output_tokens"] = max(_LEAST_OUTPUT, asked["max_tokens"])
-        body |= {"stream": True, "store": False}
-        if traits.thinking:
-            body |= {"include": ["reasoning.encrypted_content"], **_reasoning(asked, target)}
-        body |= user_fields(asked)
-        return DialectCall(PATH, body, ResponsesReader(target, names))
+def count_body(asked: Json, target: ModelTarget) -> Json:
+    """Return the body that asks for the size of a request at COUNT_PATH. Raise Untranslatable."""
+    body = responses_call(asked, target).body
+    return {name: body[name] for name in _COUNTED if name in body}
 
-    def count_body(self, asked: Json, target: ModelTarget) -> Json:
-        """Return the body that asks for the size of a request at `count_path`. Raise Untranslatable."""
-        body = self.call(asked, target).body
-        return {name: body[name] for name in _COUNTED if name in body}
+
+def _user(turn: RequestTurn, target: ModelTarget) -> Iterator[Json]:
+    for result in turn.of("tool_result"):
+        blocks = blocks_of(result.get("content"))
+        output: str | list[Json]
+        if any(is_media(block) for block in blocks):
+            output = [_part(block, target) for block in blocks]
+            if result.get("is_error"):
+                output.insert(0, {"type": "input_text", "text": "Error:"})
+        else:
+            output = "\n\n".join(plain_text(block) for block in blocks)
+            if result.get("is_error"):
+                output = f"Error: {output}"
+        call_id = short_id(str(result.get("tool_use_id") or ""), MAX_ID)
+        yield {"type": "function_call_output", "call_id": call_id, "output": output}
+    parts = [_part(block, target) for block in turn.blocks if block.get("type") != "tool_result"]
+    if parts:
+        yield {"type": "message", "role": "user", "content": parts}
+
+
+def _part(block: Json, target: ModelTarget) -> Json:
+    part = part_of(block, images=target.traits.images, documents=target.traits.documents, by_url=True)
+    if part.kind == "image":
+        return {"type": "input_image", "detail": "auto", "image_url": part.content}
+    if part.kind == "text":
+        return {"type": "input_text", "text": part.content}
+    if part.content.startswith("data:"):
+        return {"type": "input_file", "filename": part.name, "file_data": part.content}
+    return {"type": "input_file", "file_url": part.content}
+
+
+def _assistant(turn: RequestTurn, target: ModelTarget, names: ToolNames) -> Iterator[Json]:
+    for block in turn.blocks:
+        kind = block.get("type")
+        if kind in ("thinking", "redacted_thinking"):
+            item = object_in(target.state_in(block), "item")
+            if item.get("type") == "reasoning":  # a host could write another one
+                yield item
+        elif kind == "text" and block.get("text"):
+            part = {"type": "output_text", "text": block["text"], "annotations": []}
+            yield {"type": "message", "role": "assistant", "content": [part]}
+        elif kind == "tool_use":
+            yield {
+                "type": "function_call",
+                "call_id": short_id(str(block.get("id")), MAX_ID),
+                "name": names.sent(str(block.get("name"))),
+                "arguments": dump(block.get("input") or {}),
+            }
 
 
 def _reasoning(asked: Json, target: ModelTarget) -> Json:

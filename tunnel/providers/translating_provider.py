@@ -8,6 +8,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from functools import partial
 
+from . import openai_responses
 from .anthropic_events import PING, WRONG, AnswerError, whole_message
 from .api_errors import NO_RETRY, Refusal, read_error
 from .credential import Credential, CredentialSource, key_headers
@@ -15,7 +16,6 @@ from .dialect import Dialect, ModelTarget, StreamReader
 from .http_client import Provider, ProviderClient
 from .json_fields import Json, dump
 from .model_traits import TraitsTable
-from .openai_responses import ResponsesDialect
 from .provider import ProviderError, ProviderRequest, ProviderResponse
 from .request_body import as_body, model_of
 from .request_content import Untranslatable, estimated_count, estimated_tokens
@@ -149,7 +149,7 @@ class TranslatedProvider(Provider):
         if request.path.partition("?")[0] == COUNT_PATH:
             tokens = await self._count(asked, target, credential) if self._counts else 0
             return json_answer({"input_tokens": tokens} if tokens else estimated_count(asked))
-        call = self._dialect.call(asked, target)
+        call = self._dialect(asked, target)
         call.reader.answer.prompt = estimated_tokens(asked)
         plain = {name: value for name, value in call.body.items() if name != "stream_options"}
         has_options = len(plain) < len(call.body) and not self._plain
@@ -169,8 +169,7 @@ class TranslatedProvider(Provider):
         return ProviderRequest("POST", path, headers, as_body(data))
 
     async def _count(self, asked: Json, target: ModelTarget, credential: Credential | None) -> int:
-        dialect = ResponsesDialect()
-        sent = self._request(dialect.count_path, dialect.count_body(asked, target), credential)
+        sent = self._request(openai_responses.COUNT_PATH, openai_responses.count_body(asked, target), credential)
         try:
             async with self.client.request(sent) as response:
                 data = _object(await start_of(response)) if response.status == 200 else None
