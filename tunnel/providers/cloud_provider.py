@@ -24,7 +24,7 @@ from .provider import ProviderError, ProviderRequest, ProviderResponse
 from .request_body import as_body
 from .request_content import Untranslatable, estimated_count
 from .thinking import without_ours
-from .translating_provider import COUNT_PATH, error_answer, json_answer, start_of
+from .translating_provider import COUNT_PATH, error_answer, json_answer
 
 if TYPE_CHECKING:
     from botocore.credentials import Credentials as AwsCredentials
@@ -119,7 +119,7 @@ class CloudProvider(Provider):
 
     async def _refusal(self, response: ProviderResponse) -> ProviderResponse:
         """Return an error answer. One of the model's own API, inside the cloud's, is passed on as it is."""
-        body = await start_of(response)
+        body = await response.start()
         if body.lstrip().startswith(b'{"type":"error"'):
             return ProviderResponse(response.status, response.headers, as_body(body))
         return error_answer(read_error(response.status, response.headers, body, self._given_name))

@@ -40,6 +40,15 @@ class ProviderResponse:
     headers: Sequence[tuple[str, str]]
     chunks: AsyncIterator[bytes]
 
+    async def start(self, most: int = 64 * 1024) -> bytes:
+        """Return the body, or its first `most` bytes, and read no more than that."""
+        body = bytearray()
+        async for chunk in self.chunks:
+            body += chunk
+            if len(body) >= most:
+                break
+        return bytes(body[:most])
+
 
 MAX_BODY = 32 * 1024 * 1024  # bytes of a request; the limit of the Messages API
 

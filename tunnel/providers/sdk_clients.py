@@ -31,17 +31,16 @@ class _ProviderTransport(httpx2.AsyncBaseTransport):
         self._sign = sign
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
-        endpoint, body, received = self._client.endpoint, await request.aread(), bytearray()
+        endpoint, body = self._client.endpoint, await request.aread()
         path = request.url.raw_path.decode("ascii").removeprefix(endpoint.base.raw_path.rstrip("/"))
         headers = {**_PLAIN, **({"content-type": "application/json"} if body else {})}
         headers |= await self._sign(str(endpoint.url(path)))
         sent = ProviderRequest(request.method, path, headers, as_body(body))
         async with self._client.request(sent) as response:
-            async for chunk in response.chunks:
-                received += chunk
-                if len(received) > _MAX_BYTES:
-                    raise ProviderError("its list of models is too long", permanent=True)
-        return httpx2.Response(response.status, headers=list(response.headers), content=bytes(received))
+            received = await response.start(_MAX_BYTES + 1)
+        if len(received) > _MAX_BYTES:
+            raise ProviderError("its list of models is too long", permanent=True)
+        return httpx2.Response(response.status, headers=list(response.headers), content=received)
 
 
 class SdkClient:

@@ -80,7 +80,6 @@ COUNT_PATH = "/v1/messages/count_tokens"
 PING_EVERY_S = 20.0  # seconds of silence before a sign of life to the worker: a model may think for minutes
 
 _OPTIONS = (b"stream_options", b"include_usage")
-_MAX_ERROR = 64 * 1024
 _MAX_WHOLE = 64 * 1024 * 1024
 _STREAM = [("content-type", "text/event-stream; charset=utf-8"), ("cache-control", "no-cache")]
 
@@ -116,11 +115,11 @@ class TranslatedProvider(Provider):
         sent, without_options, reader, streams = asked
         async with AsyncExitStack() as stack:
             response = await stack.enter_async_context(self.client.request(sent))
-            body = await start_of(response) if response.status != 200 else b""
+            body = await response.start() if response.status != 200 else b""
             if without_options is not None and response.status in (400, 422) and any(map(body.__contains__, _OPTIONS)):
                 self._plain = True
                 response = await stack.enter_async_context(self.client.request(without_options()))
-                body = await start_of(response) if response.status != 200 else b""
+                body = await response.start() if response.status != 200 else b""
             del asked, sent, without_options
             if response.status != 200:
                 error = read_error(response.status, response.headers, body, self._given_name)
@@ -172,7 +171,7 @@ class TranslatedProvider(Provider):
         sent = self._request(openai_responses.COUNT_PATH, openai_responses.count_body(asked, target), credential)
         try:
             async with self.client.request(sent) as response:
-                data = _object(await start_of(response)) if response.status == 200 else None
+                data = _object(await response.start()) if response.status == 200 else None
         except ProviderError:
             return 0
         tokens = data.get("input_tokens") if isinstance(data, dict) else 0
@@ -209,15 +208,6 @@ async def _with_pauses(chunks: AsyncIterator[bytes]) -> AsyncGenerator[bytes | N
         if following is not None:
             following.cancel()
             await asyncio.wait((following,))
-
-
-async def start_of(response: ProviderResponse) -> bytes:
-    body = b""
-    async for chunk in response.chunks:
-        body += chunk
-        if len(body) > _MAX_ERROR:
-            break
-    return body[:_MAX_ERROR]
 
 
 async def _whole(stream: AsyncIterator[bytes]) -> ProviderResponse:
