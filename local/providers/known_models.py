@@ -20,7 +20,7 @@ from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.model_facts import ALIASES, ModelFacts, ModelTable, claude_facts, sent_name
 
 from ..config.settings import ProviderSettings
-from .model_list_cache import FRESH_S, NEW_S, ModelList, ModelLists
+from .model_list_cache import FRESH_S, NEW_S, ModelList, keep_list
 from .named_provider import Environ, NamedProvider, granted_names, named_provider
 from .session_provider import Stored, model_source
 
@@ -154,7 +154,7 @@ async def check_models(models: Sequence[str], environ: Environ, settings: Settin
             continue
         if listed is None or not listed.models or listed.find(name) is not None:
             continue
-        if not ModelLists(environ).is_fresh(listed, NEW_S):
+        if not listed.is_fresh(NEW_S):
             said.append(f"{named.name} does not answer, and its list of models of {listed.date} has no {name}.")
             continue
         raise _unknown(named, name, listed, prefixed="/" in model)
@@ -178,13 +178,27 @@ def _unknown(named: NamedProvider, name: str, listed: ModelList, *, prefixed: bo
 async def current_list(
     named: NamedProvider, environ: Environ, settings: Settings, stored: Stored = None, *, at_start: bool = False
 ) -> ModelList | None:
-    """Return a provider's fresh list, else the kept one. None for one without a list. Raise ProviderError, CcbError."""
+    """Return a provider's kept list if it is fresh, or there is no answer, else a new one. None for a provider without
+    a list. Raise ProviderError, CcbError."""
     source = model_source(named, environ, settings, stored)
     if source is None:
         return None
     seconds, fresh_s = (_ASK_S, NEW_S) if at_start else (_REFRESH_S, FRESH_S)
-    address = named.address(environ)
-    return await ModelLists(environ).current(named.name, address, source, seconds=seconds, fresh_s=fresh_s)
+    kept = named.kept_list(environ)
+    if kept is not None and kept.is_fresh(fresh_s):
+        return kept
+    await source.load()
+    try:
+        async with asyncio.timeout(seconds):
+            models = await source.fetch()
+    except (TimeoutError, ProviderError, CcbError) as error:
+        log.info("no new list of models of %s: %r", named.name, error)
+        if kept is not None:
+            return kept
+        if isinstance(error, TimeoutError):
+            raise ProviderError(f"{named.name} did not list its models within {seconds:g} s") from None
+        raise
+    return await asyncio.to_thread(keep_list, environ, named.name, named.address(environ), models)
 
 
 async def list_or_why(

@@ -16,7 +16,7 @@ from ccb.tunnel.providers.provider_kinds import ANTHROPIC, KINDS, DialectName, P
 from ccb.tunnel.wire.dataclass import dataclass
 
 from ..config.settings import ProviderSettings
-from .model_list_cache import ModelList, ModelLists
+from .model_list_cache import ModelList, read_list
 
 if TYPE_CHECKING:
     from ..config.settings import Settings
@@ -107,7 +107,7 @@ class NamedProvider:
 
     def kept_list(self, environ: Environ) -> ModelList | None:
         try:
-            return ModelLists(environ).kept(self.name, self.address(environ)) if self.list_call else None
+            return read_list(environ, self.name, self.address(environ)) if self.list_call else None
         except ConfigError:
             return None
 

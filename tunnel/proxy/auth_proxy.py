@@ -28,7 +28,6 @@ from .policy import (
     NonceGuard,
     Policy,
     RequestHead,
-    WrongNonce,
     request_headers,
     response_headers,
 )
@@ -194,15 +193,16 @@ class AuthProxy:
         return call, reader
 
     def _check(self, head: RequestHead, nonce: NonceGuard) -> None:
-        try:
-            self._policy.check(head, nonce)
-        except WrongNonce:
+        if not nonce.admits(head.nonce):
             log.warning("a request with a wrong nonce, number %d on its connection", nonce.wrong)
             if nonce.wrong == 1:
                 self._warn("A request with a wrong nonce came from the host: a program there is not the worker.")
             elif nonce.wrong == MAX_WRONG:
                 self._warn(f"{MAX_WRONG} requests with wrong nonces: this connection may make no model calls any more.")
-            raise
+            closed = nonce.wrong >= MAX_WRONG
+            said = "too many wrong nonces were tried" if closed else "the nonce is missing or wrong"
+            raise Refusal(403, f"{said} on this connection", headers=NO_RETRY)
+        self._policy.check(head)
         refusal = self.grant.refusal()
         if refusal is not None:
             raise refusal
@@ -305,7 +305,11 @@ class AuthProxy:
         model = ""
         if head.method == "POST":
             answers = head.path.partition("?")[0] == ANSWERED
-            asked = await self._billed(b"".join(pieces), answers=answers)
+            whole = b"".join(pieces)
+            if head.keep:
+                self.bodies.keep(digest, whole)
+            asked = await self._billed(whole, answers=answers)
+            del whole
             model = asked.model
             self._router.learn(model)
             meter.asked(asked)

@@ -10,7 +10,6 @@ import hashlib
 import time
 import zlib
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from ..providers.provider import MAX_BODY
@@ -45,38 +44,22 @@ class BodyStore:
         self._in_flight = 0
         self._pace = CallPace(MAX_BURST, MAX_PER_MINUTE, time.monotonic())
 
-    @asynccontextmanager
-    async def receive(self, opened: CallOpen, arriving: AsyncIterator[bytes]) -> AsyncIterator[AsyncIterator[bytes]]:
-        """Turn the bytes that arrive for a call into its body. Raise CannotRebuild if the worker must send all of it.
-        The body of a call without parts passes through, and is kept if there is room."""
+    def keep(self, digest: str, body: bytes) -> None:
+        """Keep a body that came whole, under the digest that it has, whatever the worker says."""
+        self._kept.put(digest, len(body), body)
+        self.saving.bodies += len(body)
+        self.saving.sent += len(body)
+
+    async def rebuilt(self, opened: CallOpen, arriving: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+        """Turn the parts that arrive for a call into its body. Raise CannotRebuild if the worker must send all of it."""
         fits = opened.size <= MAX_BODY and self._in_flight + opened.size <= _MAX_IN_FLIGHT
-        if not opened.parts and not (fits and opened.digest):
-            yield arriving
-            return
-        if opened.parts and not (fits and opened.sent <= opened.size and not self._pace.wait(time.monotonic())):
+        if not (fits and opened.sent <= opened.size and not self._pace.wait(time.monotonic())):
             raise self._failed()
         self._in_flight += opened.size
         try:
-            if opened.parts:
-                yield _pieces(await self._rebuilt(opened, arriving))
-            else:
-                yield self._keeping(opened, arriving)
+            return _pieces(await self._rebuilt(opened, arriving))
         finally:
             self._in_flight -= opened.size
-
-    async def _keeping(self, opened: CallOpen, arriving: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-        """Pass a whole body on. It is kept under the digest that it has, whatever the worker says."""
-        pieces, size = [], 0
-        async for piece in arriving:
-            pieces.append(piece)
-            size += len(piece)
-            if size == opened.size:
-                body = b"".join(pieces)
-                digest = _digest(body) if size < _IN_THREAD else await asyncio.to_thread(_digest, body)
-                self._kept.put(digest, size, body)
-                self.saving.bodies += size
-                self.saving.sent += size
-            yield piece
 
     async def _rebuilt(self, opened: CallOpen, arriving: AsyncIterator[bytes]) -> bytes:
         base = self._kept.get(opened.base) if opened.base else b""

@@ -12,7 +12,6 @@ import logging
 import re
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AsyncExitStack
 from typing import Self
 
 from ..errors import CcbError
@@ -273,12 +272,12 @@ class LinkFront:
 
     async def _respond(self, stream: _Stream) -> None:
         opened, body = stream.opened, stream.body()
-        head = RequestHead(opened.id, opened.nonce, opened.method, opened.path, opened.headers, opened.size)
-        async with AsyncExitStack() as stack:
-            if opened.digest and not stream.resumed and self._nonce.matches(opened.nonce):
-                body = await stack.enter_async_context(self._proxy.bodies.receive(opened, body))
-            call = self._proxy.call(head, body, nonce=self._nonce, offset=opened.offset)
-            response = await stack.enter_async_context(call)
+        deltas = bool(opened.digest) and not stream.resumed and self._nonce.matches(opened.nonce)
+        if deltas and opened.parts:
+            body = await self._proxy.bodies.rebuilt(opened, body)
+        keep, target = deltas and not opened.parts, (opened.method, opened.path)
+        head = RequestHead(opened.id, opened.nonce, *target, opened.headers, opened.size, keep)
+        async with self._proxy.call(head, body, nonce=self._nonce, offset=opened.offset) as response:
             if response.call.refusal is not None and opened.offset:
                 raise response.call.refusal
             stream.response = response

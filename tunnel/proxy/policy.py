@@ -172,7 +172,8 @@ _MAX_HEADERS = 64
 @dataclass(frozen=True)
 class RequestHead:
     """A model call as a front received it. `id` identifies the call permanently; one with an empty id cannot be
-    resumed. `path` is the raw request target with its query, `size` the announced length of the body in bytes."""
+    resumed. `path` is the raw request target with its query, `size` the announced length of the body in bytes. `keep`:
+    a later body may be sent as a change of this one."""
 
     id: str
     nonce: str = field(repr=False)
@@ -180,10 +181,7 @@ class RequestHead:
     path: str
     headers: Mapping[str, str] = field(repr=False)
     size: int
-
-
-class WrongNonce(Refusal):
-    """The request did not bring the nonce of its connection, or its connection has tried too many wrong ones."""
+    keep: bool = False
 
 
 @dataclass(frozen=True)
@@ -199,12 +197,8 @@ class Policy:
     max_burst: int = MAX_BURST
     max_per_minute: float = MAX_PER_MINUTE
 
-    def check(self, head: RequestHead, nonce: NonceGuard) -> None:
-        """Raise Refusal unless `head` is allowed. The nonce is compared first and in constant time."""
-        if not nonce.admits(head.nonce):
-            closed = nonce.wrong >= MAX_WRONG
-            said = "too many wrong nonces were tried" if closed else "the nonce is missing or wrong"
-            raise WrongNonce(403, f"{said} on this connection", headers=NO_RETRY)
+    def check(self, head: RequestHead) -> None:
+        """Raise Refusal unless `head` is allowed. Its nonce has been compared before."""
         path, _, query = head.path.partition("?")
         if (head.method, path) not in ROUTES:
             raise Refusal(404, "the auth proxy does not serve this method and path")
