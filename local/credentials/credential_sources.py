@@ -46,8 +46,8 @@ _LOOK_S = 0.05
 
 
 async def renew(account: Account, environ: Mapping[str, str], now: float) -> Account:
-    """Return the account with a new token of the provider's token endpoint, asked in Anthropic's form of OAuth's refresh
-    grant. Raise ProviderError, or CredentialError if the endpoint refuses."""
+    """Return the account with a new token of its token endpoint, in Anthropic's form of OAuth's refresh grant. Raise
+    ProviderError, or CredentialError if the endpoint refuses."""
     assert account.refresh is not None
     grant = {"grant_type": "refresh_token", "refresh_token": account.refresh.reveal()}
     body = json.dumps({**grant, "client_id": account.client_id}).encode()

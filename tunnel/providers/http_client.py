@@ -284,8 +284,7 @@ class ProviderClient:
 
     @asynccontextmanager
     async def request(self, request: ProviderRequest) -> AsyncIterator[ProviderResponse]:
-        """Send `request` and yield its response as a context. Leaving the context early aborts the call. A body that
-        raises before its first piece sends nothing. Raise ProviderError."""
+        """Send `request` and yield its response as a context. Leaving it early aborts the call. Raise ProviderError."""
         self.prepare()
         assert self._opening is not None
         session = await asyncio.shield(self._opening)

@@ -36,10 +36,8 @@ class WantedCall:
 class Auditor:
     """Is told of the calls of one auth proxy, in the order in which they happen. This one notes nothing."""
 
-    max_body = 0  # bytes of a request body that are kept until it is looked at
-
-    def sent(self, call_id: str, body: bytes | None, digest: str) -> None:
-        """The provider has the whole request of a call; `body` is None if it was too large to keep."""
+    def sent(self, call_id: str, body: bytes, digest: str) -> None:
+        """The provider has the whole request of a call."""
 
     def wanted(self, call_id: str, wanted: WantedCall) -> None:
         """A model has begun to ask for a tool call: its input may still be empty."""

@@ -168,7 +168,7 @@ class AuthProxy:
     ) -> tuple[ProxiedCall, CallReader]:
         call = self._calls.calls.get(head.id) if head.id else None
         if call is not None and not call.uploaded:
-            log.info("model call %s starts again: the provider did not get its whole request", head.id)
+            log.info("model call %s starts again: its request did not arrive whole", head.id)
             self._calls.drop(call)
         elif call is not None:
             reader = call.attach(offset)
@@ -326,8 +326,7 @@ class AuthProxy:
         return billed(request, len(body))
 
     def _look_at(self, call_id: str, pieces: list[bytes], digest: str) -> None:
-        small = sum(map(len, pieces)) <= self._auditor.max_body
-        self._auditor.sent(call_id, b"".join(pieces) if small else None, digest)
+        self._auditor.sent(call_id, b"".join(pieces), digest)
 
 
 async def _received(arriving: AsyncIterator[bytes], size: int) -> tuple[list[bytes], str]:

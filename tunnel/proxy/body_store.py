@@ -51,7 +51,7 @@ class BodyStore:
         self.saving.sent += len(body)
 
     async def rebuilt(self, opened: CallOpen, arriving: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-        """Turn the parts that arrive for a call into its body. Raise CannotRebuild if the worker must send all of it."""
+        """Make the body of a call of the parts that arrive. Raise CannotRebuild if the worker must send all of it."""
         fits = opened.size <= MAX_BODY and self._in_flight + opened.size <= _MAX_IN_FLIGHT
         if not (fits and opened.sent <= opened.size and not self._pace.wait(time.monotonic())):
             raise self._failed()

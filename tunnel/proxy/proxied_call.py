@@ -29,8 +29,8 @@ class ResponseHead:
 
 
 class ProxiedCall:
-    """The response of one call. One task fills it; at most one `CallReader` reads it. `uploaded`: the provider has the
-    whole request, and the call must not be sent again. `refusal` is why the proxy itself answers, None for an answer of
+    """The response of one call. One task fills it; at most one `CallReader` reads it. `uploaded`: all of the
+    request is here, and it must not be sent again. `refusal` is why the proxy itself answers, None for an answer of
     the provider. `over`: nothing more will arrive; `complete`: all of it has, else `failure` is why not."""
 
     def __init__(self, call_id: str, refusal: Refusal | None = None) -> None:
