@@ -115,50 +115,37 @@ class ResponsesReader(StreamReader):
         super().__init__(target, names)
         self._parts: set[object] = set()
         self._spoken: set[object] = set()
-        self._handlers = {
-            "response.output_text.delta": self._text,
-            "response.refusal.delta": self._text,
-            "response.reasoning_summary_text.delta": self._thinking,
-            "response.reasoning_text.delta": self._thinking,
-            "response.reasoning_summary_part.added": self._part,
-            "response.function_call_arguments.delta": self._arguments,
-            "response.output_item.added": self._added,
-            "response.output_item.done": self._item_done,
-            "response.completed": self._ended,
-            "response.incomplete": self._ended,
-            "response.failed": self._failed,
-            "error": self._failed,
-        }
 
     def feed(self, data: bytes) -> None:
         if data == b"[DONE]":
             return
         event = self._event(data)
         event = event if isinstance(event, dict) else {"error": event}
-        kind = event.get("type")
-        if not isinstance(kind, str):
-            kind = "error"
+        kind, place = text_in(event, "type") or "error", event.get("output_index")
         if not self.answer.begun and kind not in ("error", "response.failed"):
             self.answer.begin(object_in(event, "response").get("id"))
-        handler = self._handlers.get(kind)
-        if handler is not None:
-            handler(event)
-
-    def _text(self, event: Json) -> None:
-        self._spoken.add(event.get("output_index"))
-        self.answer.text(text_in(event, "delta"))
-
-    def _thinking(self, event: Json) -> None:
-        self.answer.thinking(text_in(event, "delta"))
-
-    def _part(self, event: Json) -> None:
-        """A summary may have several parts: an empty line divides them."""
-        if event.get("output_index") in self._parts:
-            self.answer.thinking("\n\n")
-        self._parts.add(event.get("output_index"))
-
-    def _arguments(self, event: Json) -> None:
-        self.answer.arguments(event.get("output_index"), text_in(event, "delta"))
+        match kind:
+            case "response.output_text.delta" | "response.refusal.delta":
+                self._spoken.add(place)
+                self.answer.text(text_in(event, "delta"))
+            case "response.reasoning_summary_text.delta" | "response.reasoning_text.delta":
+                self.answer.thinking(text_in(event, "delta"))
+            case "response.reasoning_summary_part.added":
+                if place in self._parts:  # a summary may have several parts: an empty line divides them
+                    self.answer.thinking("\n\n")
+                self._parts.add(place)
+            case "response.function_call_arguments.delta":
+                self.answer.arguments(place, text_in(event, "delta"))
+            case "response.output_item.added":
+                self._added(event)
+            case "response.output_item.done":
+                self._item_done(event)
+            case "response.completed" | "response.incomplete":
+                self._ended(event)
+            case "response.failed" | "error":
+                usage = object_in(object_in(event, "response"), "usage")
+                self.answer.usage = read_usage(usage, self.answer.usage)
+                raise self._failure(event)
 
     def _added(self, event: Json) -> None:
         item = object_in(event, "item")
@@ -187,8 +174,3 @@ class ResponsesReader(StreamReader):
         complete = event["type"] == "response.completed"
         self.answer.stop("end_turn" if complete else _INCOMPLETE.get(str(why), "max_tokens"))
         self.answer.finish()
-
-    def _failed(self, event: Json) -> None:
-        usage = object_in(object_in(event, "response"), "usage")
-        self.answer.usage = read_usage(usage, self.answer.usage)
-        raise self._failure(event)
