@@ -31,7 +31,7 @@ from .policy import (
     request_headers,
     response_headers,
 )
-from .proxied_call import HOLD, CallReader, CallRegistry, ProxiedCall, ResponseHead, own_answer
+from .proxied_call import HOLD, CallReader, CallRegistry, ProxiedCall, own_answer
 
 log = logging.getLogger(__name__)
 
@@ -268,9 +268,8 @@ class AuthProxy:
                 request = await self._request(call, head, arriving, meter, audited)
                 response = await stack.enter_async_context(self._router.exchange(request))
             meter.status = response.status
-            seen = ResponseHead(response.status, response_headers(response.headers))
-            call.start(seen)
-            reader = AnswerReader(head.id, meter, self._auditor, seen.headers)
+            call.start(response.status, response_headers(response.headers))
+            reader = AnswerReader(head.id, meter, self._auditor, call.headers)
             stack.callback(reader.close)
             async for chunk in response.chunks:
                 received += len(chunk)

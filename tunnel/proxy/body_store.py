@@ -10,7 +10,6 @@ import hashlib
 import time
 import zlib
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass
 
 from ..providers.provider import MAX_BODY
 from ..wire.body_deltas import DICTIONARY, MAX_KEPT, MAX_PARTS, BodyCache, inflate
@@ -26,20 +25,12 @@ class CannotRebuild(Exception):
     """The laptop cannot make the body of its parts: it does not have the earlier body, or the parts do not fit."""
 
 
-@dataclass
-class Saving:
-    """What deltas have saved: bytes of all bodies, bytes that were sent, and how many bodies came again."""
-
-    bodies: int = 0
-    sent: int = 0
-    again: int = 0
-
-
 class BodyStore:
-    """Keeps the bodies of one session, over all its connections, and makes new ones of them."""
+    """Keeps the bodies of one session, over all its connections, and makes new ones of them. `made` are the bytes of
+    all bodies, `sent` those that the worker has sent for them."""
 
     def __init__(self) -> None:
-        self.saving = Saving()
+        self.made = self.sent = 0
         self._kept: BodyCache[bytes] = BodyCache()
         self._in_flight = 0
         self._pace = CallPace(MAX_BURST, MAX_PER_MINUTE, time.monotonic())
@@ -47,14 +38,14 @@ class BodyStore:
     def keep(self, digest: str, body: bytes) -> None:
         """Keep a body that came whole, under the digest that it has, whatever the worker says."""
         self._kept.put(digest, len(body), body)
-        self.saving.bodies += len(body)
-        self.saving.sent += len(body)
+        self.made += len(body)
+        self.sent += len(body)
 
     async def rebuilt(self, opened: CallOpen, arriving: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
         """Make the body of a call of the parts that arrive. Raise CannotRebuild if the worker must send all of it."""
         fits = opened.size <= MAX_BODY and self._in_flight + opened.size <= _MAX_IN_FLIGHT
         if not (fits and opened.sent <= opened.size and not self._pace.wait(time.monotonic())):
-            raise self._failed()
+            raise CannotRebuild
         self._in_flight += opened.size
         try:
             return _pieces(await self._rebuilt(opened, arriving))
@@ -64,7 +55,7 @@ class BodyStore:
     async def _rebuilt(self, opened: CallOpen, arriving: AsyncIterator[bytes]) -> bytes:
         base = self._kept.get(opened.base) if opened.base else b""
         if base is None:
-            raise self._failed()
+            raise CannotRebuild
         pieces, sent = [], 0
         while sent < opened.sent and (piece := await anext(arriving, b"")):
             pieces.append(piece)
@@ -75,16 +66,12 @@ class BodyStore:
                 raise ValueError("more or less came than was announced")
             body = _make(*work) if opened.size < _IN_THREAD else await asyncio.to_thread(_make, *work)
         except (ValueError, zlib.error) as error:
-            raise self._failed() from error
+            raise CannotRebuild from error
         self._kept.was_copied(opened.base, sum(opened.parts[2::3]))
         self._kept.put(opened.digest, len(body), body)
-        self.saving.bodies += len(body)
-        self.saving.sent += sent
+        self.made += len(body)
+        self.sent += sent
         return body
-
-    def _failed(self) -> CannotRebuild:
-        self.saving.again += 1
-        return CannotRebuild()
 
 
 def _make(opened: CallOpen, base: bytes, sent: bytes) -> bytes:

@@ -11,7 +11,6 @@ from collections.abc import Callable, Mapping
 
 from ..providers.api_errors import Refusal
 from ..providers.provider import ProviderError
-from ..wire.dataclass import dataclass
 
 BUFFER = 4 * 1024 * 1024  # bytes of a response that are kept ahead of its reader
 
@@ -20,24 +19,18 @@ class Superseded(Exception):
     """Another reader asked for the same call; this one gets no more."""
 
 
-@dataclass(frozen=True)
-class ResponseHead:
-    """What the worker may see of a response head. Names are in lower case."""
-
-    status: int
-    headers: Mapping[str, str]
-
-
 class ProxiedCall:
-    """The response of one call. One task fills it; at most one `CallReader` reads it. `uploaded`: all of the
-    request is here, and it must not be sent again. `refusal` is why the proxy itself answers, None for an answer of
-    the provider. `over`: nothing more will arrive; `complete`: all of it has, else `failure` is why not."""
+    """The response of one call. One task fills it; at most one `CallReader` reads it. `uploaded`: all of the request is
+    here, and it must not be sent again. `refusal` is why the proxy itself answers, None for an answer of the provider.
+    `status` is 0 until the head of the response is here; `headers` are what the worker may see of it. `over`: nothing
+    more will arrive; `complete`: all of it has, else `failure` is why not."""
 
     def __init__(self, call_id: str, refusal: Refusal | None = None) -> None:
         self.id = call_id
         self.refusal = refusal
         self.uploaded = False
-        self.head: ResponseHead | None = None
+        self.status = 0
+        self.headers: Mapping[str, str] = {}
         self.over = self.complete = False
         self.failure: Refusal | ProviderError | None = None
         self.reader: CallReader | None = None
@@ -61,8 +54,8 @@ class ProxiedCall:
         self._limit = size
         _resolve(self._full)
 
-    def start(self, head: ResponseHead) -> None:
-        self.head = head
+    def start(self, status: int, headers: Mapping[str, str]) -> None:
+        self.status, self.headers = status, headers
         _resolve(self._waiting)
 
     def put(self, chunk: bytes) -> bool:
@@ -137,24 +130,21 @@ class CallReader:
 
     @property
     def status(self) -> int:
-        assert self.call.head is not None
-        return self.call.head.status
+        return self.call.status
 
     @property
     def headers(self) -> Mapping[str, str]:
-        assert self.call.head is not None
-        return self.call.head.headers
+        return self.call.headers
 
-    async def head(self) -> ResponseHead:
+    async def head(self) -> None:
         """Wait for the response head. Raise Refusal or ProviderError if the call fails before it arrives."""
         call = self.call
-        while call.head is None:
+        while not call.status:
             if call.failure is not None:
                 raise call.failure
             if not self.current:
                 raise Superseded
             await call.news()
-        return call.head
 
     async def read(self, limit: int = 64 * 1024) -> bytes:
         """Return the next bytes, at most `limit`; b"" at the end of the response. Raise Superseded, or when everything
@@ -261,7 +251,7 @@ def own_answer(refusal: Refusal) -> CallReader:
     body = refusal.body()
     headers = {"content-type": "application/json", "content-length": str(len(body)), **refusal.headers}
     call = ProxiedCall("", refusal)
-    call.start(ResponseHead(refusal.status, headers))
+    call.start(refusal.status, headers)
     call.put(body)
     call.finish()
     return call.attach(0)
