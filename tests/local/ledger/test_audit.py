@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from tests.support.model.fake_model import FakeModel
-from tests.support.proxy.proxy_client import guard, pieces, read_all, request_head, router_to
+from tests.support.proxy.proxy_client import answer_to, router_to
 from tests.support.run_words import run_words
 
 from ccb.local.command_line.exit_codes import ExitCode
@@ -57,9 +57,7 @@ class Session:
         self.proxy = AuthProxy(router_to(fake_model.url), auditor=self.audit)
 
     async def ask(self, body: bytes, call_id: str) -> None:
-        async with self.proxy.call(request_head(body, call_id=call_id), pieces(body), nonce=guard()) as answer:
-            assert answer.status == 200
-            await read_all(answer)
+        assert (await answer_to(self.proxy, body, call_id=call_id)).status == 200
 
     def entries(self) -> list[AuditEntry]:
         with open_ledger(self.state) as ledger:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 from tests.support.network.http_server import serving
-from tests.support.proxy.proxy_client import guard, pieces, read_all, request_head
+from tests.support.proxy.proxy_client import answer_to
 
 from ccb.local.config.settings import ModelSettings, ProviderSettings, Settings
 from ccb.local.config.settings_loading import load_settings
@@ -84,15 +84,13 @@ async def test_an_address_may_name_a_version_of_the_api_as_azure_wants_it() -> N
         asked.append((request.raw_path, request.headers["api-key"]))
         return web.json_response({"error": {"message": "no such deployment", "code": "404"}}, status=404)
 
-    body = json.dumps({"model": "azure/d-1", "max_tokens": 5, "messages": [{"role": "user", "content": "go"}]}).encode()
+    body = {"model": "azure/d-1", "max_tokens": 5, "messages": [{"role": "user", "content": "go"}]}
     async with serving(answer) as url:
         for path, dialect in (("openai", None), ("openai/deployments/d-1", "chat")):
             own = with_provider("azure", baseUrl=f"{url}/{path}?api-version=2025-04-01-preview", dialect=dialect)
-            async with (
-                AuthProxy(session_provider({**KEYS, "AZURE_OPENAI_API_KEY": "a"}, own, "azure/d-1")) as proxy,
-                proxy.call(request_head(body), pieces(body), nonce=guard()) as response,
-            ):
-                assert response.status == 404 and b"no such deployment" in await read_all(response)
+            async with AuthProxy(session_provider({**KEYS, "AZURE_OPENAI_API_KEY": "a"}, own, "azure/d-1")) as proxy:
+                told = await answer_to(proxy, body)
+            assert told.status == 404 and b"no such deployment" in told.body
     assert asked == [
         ("/openai/responses?api-version=2025-04-01-preview", "a"),
         ("/openai/deployments/d-1/chat/completions?api-version=2025-04-01-preview", "a"),
@@ -104,13 +102,11 @@ async def test_an_address_may_name_a_version_of_the_api_as_azure_wants_it() -> N
 
 async def test_a_host_gets_no_provider_that_the_laptop_did_not_choose() -> None:
     """A key that lies in the environment for something else is not the host's to use."""
-    body = json.dumps({"model": "openai/gpt-5", "messages": [{"role": "user", "content": "spend"}]}).encode()
-    async with (
-        AuthProxy(session_provider(KEYS, NONE, "sonnet")) as proxy,
-        proxy.call(request_head(body), pieces(body), nonce=guard()) as answer,
-    ):
-        assert (answer.status, answer.headers["x-should-retry"]) == (403, "false")
-        assert b"openai was not chosen on the laptop" in await read_all(answer)
+    body = {"model": "openai/gpt-5", "messages": [{"role": "user", "content": "spend"}]}
+    async with AuthProxy(session_provider(KEYS, NONE, "sonnet")) as proxy:
+        answer = await answer_to(proxy, body)
+    assert (answer.status, answer.headers["x-should-retry"]) == (403, "false")
+    assert b"openai was not chosen on the laptop" in answer.body
     with pytest.raises(Refusal):
         session_provider(KEYS, NONE, "sonnet").provider_of("openai/gpt-5")
     session_provider(KEYS, NONE, "sonnet", "openai/gpt-5").provider_of("openai/gpt-5")  # --fallback-model

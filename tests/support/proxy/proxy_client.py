@@ -6,7 +6,7 @@ import asyncio
 import base64
 import json
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -76,12 +76,22 @@ class Answer:
         return dict(parsed["error"])
 
 
-async def answer_to(
-    proxy: AuthProxy, body: bytes = b"{}", *, connection: NonceGuard | None = None, size: int = 64 * 1024, **head: Any
-) -> Answer:
-    """Make one call: `head` as for `request_head`, the body in pieces of `size`."""
-    asked = request_head(body, **head)
-    async with proxy.call(asked, pieces(body, size), nonce=connection or guard()) as response:
+def calling(
+    proxy: AuthProxy,
+    body: bytes | Mapping[str, Any] | None = None,
+    *,
+    connection: NonceGuard | None = None,
+    size: int = 64 * 1024,
+    **head: Any,
+) -> AbstractAsyncContextManager[CallReader]:
+    """One call: `head` as for `request_head`, the body in pieces of `size`, by default `message_body()`."""
+    data = message_body() if body is None else body if isinstance(body, bytes) else json.dumps(body).encode()
+    return proxy.call(request_head(data, **head), pieces(data, size), nonce=connection or guard())
+
+
+async def answer_to(proxy: AuthProxy, body: bytes | Mapping[str, Any] | None = None, **more: Any) -> Answer:
+    """Make one call, and read the whole answer. See `calling`."""
+    async with calling(proxy, body, **more) as response:
         text = await read_all(response)
         return Answer(response.status, response.headers, text)
 

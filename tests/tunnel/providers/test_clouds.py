@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.providers.adapters import Told
+from tests.support.providers.adapters import Told, told_by
 from tests.support.providers.cloud_server import (
     ACCESS_KEY,
     ACCESS_TOKEN,
@@ -24,7 +24,6 @@ from tests.support.providers.cloud_server import (
     exception,
     frame,
 )
-from tests.support.proxy.proxy_client import guard, pieces, read_all, request_head
 
 from ccb.local.config.settings import ProviderSettings, Settings
 from ccb.local.providers.named_provider import named_provider
@@ -70,10 +69,7 @@ async def cloud(
 
 
 async def ask(proxy: AuthProxy, body: Json, path: str = "/v1/messages", betas: str = "") -> Told:
-    data = json.dumps(body).encode()
-    head = request_head(data, path=path, headers={"anthropic-beta": betas} if betas else {})
-    async with proxy.call(head, pieces(data), nonce=guard()) as response:
-        return Told(response.status, dict(response.headers), await read_all(response))
+    return await told_by(proxy, body, path=path, headers={"anthropic-beta": betas} if betas else {})
 
 
 def compared(ours: object, theirs: object) -> None:

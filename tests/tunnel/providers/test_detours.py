@@ -13,7 +13,7 @@ from tests.support.providers.adapters import MODELS, settings_for, tool
 from tests.support.providers.dialect_server import KEY, DialectServer
 from tests.support.providers.strict_anthropic import AnthropicServer
 from tests.support.providers.turns import Said
-from tests.support.proxy.proxy_client import guard, pieces, read_all, request_head
+from tests.support.proxy.proxy_client import answer_to
 
 from ccb.local.config.settings import ProviderSettings, Settings
 from ccb.local.providers.session_provider import session_provider
@@ -77,11 +77,9 @@ class DetourSession:
         self.conversation.seal()
         model = self._model
         sent = model_request.body(PREFIX, self.conversation.messages, model=model, max_tokens=1000, session_id="s")
-        body, assembler = b"".join(sent), MessageAssembler()
-        async with self._proxy.call(request_head(body), pieces(body), nonce=guard()) as response:
-            answer = await read_all(response)
-        assert response.status == 200, answer
-        for event in SseParser().feed(answer):
+        answer, assembler = await answer_to(self._proxy, b"".join(sent)), MessageAssembler()
+        assert answer.status == 200, answer.body
+        for event in SseParser().feed(answer.body):
             step = assembler.feed(decode_event(event.data))
             if isinstance(step, BlockDone):
                 assert assembler.head is not None

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tests.support.machine.waiting import until
 from tests.support.model.fake_model import FakeModel
 from tests.support.network.http_server import serving
-from tests.support.proxy.proxy_client import answer_to, guard, message_body, pieces, proxy_to, request_head
+from tests.support.proxy.proxy_client import answer_to, calling, guard, message_body, proxy_to
 
 from ccb.tunnel.providers.anthropic import AnthropicProvider, anthropic_client
 from ccb.tunnel.providers.api_errors import Refusal
@@ -30,10 +30,10 @@ async def test_wrong_nonces_are_told_and_after_ten_the_connection_answers_nothin
     async with proxy_to(fake_model.url, warn=told.append) as proxy:
         for _ in range(MAX_WRONG):
             assert (await answer_to(proxy, b"", nonce="guessed", connection=connection)).status == 403
-        answer = await answer_to(proxy, message_body(), connection=connection)
+        answer = await answer_to(proxy, connection=connection)
         assert (answer.status, b"too many wrong nonces" in answer.body) == (403, True)
         fake_model.add({"text": "hello"})
-        assert (await answer_to(proxy, message_body())).status == 200, "the next connection has a nonce of its own"
+        assert (await answer_to(proxy)).status == 200, "the next connection has a nonce of its own"
     assert len(told) == 2 and "wrong nonce" in told[0] and str(MAX_WRONG) in told[1]
 
 
@@ -41,7 +41,7 @@ async def test_only_allowed_models_and_lengths_reach_the_provider(fake_model: Fa
     fake_model.add({"text": "hello"})
     limits = RequestLimits(models=("m", "claude-*"), max_output_tokens=100)
     async with proxy_to(fake_model.url, policy=Policy(requests=limits)) as proxy:
-        assert (await answer_to(proxy, message_body(), size=7)).status == 200
+        assert (await answer_to(proxy, size=7)).status == 200
         refused = await answer_to(proxy, message_body().replace(b'"m"', b'"gpt-9"'), size=7)
     assert (refused.status, refused.error["type"]) == (403, "laptop_not_allowed") and b"gpt-9" in refused.body
     (seen,) = fake_model.requests
@@ -154,16 +154,15 @@ async def test_a_revoked_session_gets_not_another_byte_and_starts_no_call() -> N
         await out.write(b"second")
         return out
 
-    body = message_body()
     async with serving(handle) as url, proxy_to(url) as proxy:
-        async with proxy.call(request_head(body, call_id="c"), pieces(body), nonce=guard()) as answer:
+        async with calling(proxy, call_id="c") as answer:
             assert await answer.read() == b"first"
             proxy.revoke()
             more.set()
             with pytest.raises(Refusal, match="revoked"):
                 await answer.read()
         for call_id in ("c", "d"):
-            refused = await answer_to(proxy, body, call_id=call_id)
+            refused = await answer_to(proxy, call_id=call_id)
             assert (refused.status, refused.error["type"]) == (403, "laptop_revoked")
             assert refused.headers["x-should-retry"] == "false"
         await until(lambda: not proxy.under_way)
@@ -171,11 +170,7 @@ async def test_a_revoked_session_gets_not_another_byte_and_starts_no_call() -> N
 
 async def test_bytes_that_have_arrived_and_were_not_read_are_gone_with_the_grant(fake_model: FakeModel) -> None:
     fake_model.add({"text": "hello"})
-    body = message_body()
-    async with (
-        proxy_to(fake_model.url) as proxy,
-        proxy.call(request_head(body, call_id="c"), pieces(body), nonce=guard()) as answer,
-    ):
+    async with proxy_to(fake_model.url) as proxy, calling(proxy, call_id="c") as answer:
         while proxy.under_way:
             await asyncio.sleep(0)
         proxy.revoke()

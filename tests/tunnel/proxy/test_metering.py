@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from tests.support.machine.waiting import until
 from tests.support.model.fake_model import FakeModel
 from tests.support.network.http_server import serving
-from tests.support.proxy.proxy_client import answer_to, guard, message_body, pieces, request_head, router_to
+from tests.support.proxy.proxy_client import answer_to, calling, message_body, pieces, request_head, router_to
 
 from ccb.tunnel.providers.api_errors import Refusal
 from ccb.tunnel.providers.costs import BilledRequest, answer_cost, billed, most_cost
@@ -210,7 +210,7 @@ async def test_a_call_that_fails_is_of_the_model_that_was_asked(fake_model: Fake
     fake_model.add({"status": 529})
     accounts = KeptAccounts()
     async with AuthProxy(router_to(fake_model.url), accounts=accounts) as proxy:
-        assert (await answer_to(proxy, message_body())).status == 529
+        assert (await answer_to(proxy)).status == 529
     (report,) = accounts.reports
     assert (report.status, report.model, report.cost_usd) == (529, "m", 0)
 
@@ -359,7 +359,7 @@ async def left_early(proxy: AuthProxy, body: bytes, seen: str, arrived: asyncio.
     """Ask, and leave: before anything comes, or before the end."""
 
     async def ask() -> None:
-        async with proxy.call(request_head(body), pieces(body), nonce=guard()) as answer:
+        async with calling(proxy, body) as answer:
             text = b""
             while text.count(b"event: content_block_delta") < 400:
                 text += await answer.read()

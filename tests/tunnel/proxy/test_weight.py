@@ -15,7 +15,7 @@ import pytest
 from aiohttp import web
 from tests.support.network.http_server import serving
 from tests.support.proxy.proxy_bench import MB, Bench, bench, drain, event_latency
-from tests.support.proxy.proxy_client import guard, pieces, request_head
+from tests.support.proxy.proxy_client import calling, guard, pieces, request_head
 
 from ccb.local.config.settings import ProviderSettings, Settings
 from ccb.local.providers.session_provider import session_provider
@@ -82,7 +82,7 @@ async def test_a_request_takes_no_memory_while_its_answer_streams(model: str, tm
         async with AuthProxy(session_provider(environ, Settings(providers=own), model)) as proxy:
             tracemalloc.start()
             try:
-                async with proxy.call(request_head(body), pieces(body), nonce=guard()) as response:
+                async with calling(proxy, body) as response:
                     assert await response.read()
                     held, peak = tracemalloc.get_traced_memory()
             finally:
@@ -134,20 +134,19 @@ async def _copied(body: bytes) -> AsyncIterator[bytes]:
 
 
 _ONE_CALL = """
-import asyncio, json, sys
+import asyncio, sys
 from ccb.local.config.settings import ProviderSettings, Settings
 from ccb.local.providers.session_provider import session_provider
 from ccb.tunnel.proxy.auth_proxy import AuthProxy
-from tests.support.proxy.proxy_client import guard, pieces, request_head
+from tests.support.proxy.proxy_client import calling
 url, home, model = sys.argv[1:]
 keys = {"ANTHROPIC_API_KEY": "k", "OPENAI_API_KEY": "k", "DEEPSEEK_API_KEY": "k"}
 own = {name: ProviderSettings(baseUrl=f"{url}/v1") for name in ("openai", "deepseek")}
 async def main():
-    messages = [{"role": "user", "content": "x"}]
-    body = json.dumps({"model": model, "max_tokens": 9, "stream": True, "messages": messages}).encode()
+    body = {"model": model, "max_tokens": 9, "stream": True, "messages": [{"role": "user", "content": "x"}]}
     environ = {"HOME": home, "ANTHROPIC_BASE_URL": url, **keys}
     async with AuthProxy(session_provider(environ, Settings(providers=own), model)) as proxy:
-        async with proxy.call(request_head(body), pieces(body), nonce=guard()) as response:
+        async with calling(proxy, body) as response:
             assert response.status == 200 and await response.read()
 asyncio.run(main())
 print([name for name in ("aiohttp", "anthropic", "openai", "httpx2") if name in sys.modules])
