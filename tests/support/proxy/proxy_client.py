@@ -120,6 +120,7 @@ async def proxy_to(
 class Stream:
     head: CallHead | None = None
     body: bytearray = field(default_factory=bytearray)
+    received: int = 0
     first_offset: int | None = None
     end: CallEnd | None = None
     upload_credit: int = INITIAL_CREDIT
@@ -131,12 +132,13 @@ def _may_send(stream: Stream, size: int) -> bool:
 
 class Worker:
     """The worker's end of one connection: collects frames by stream. With `auto_credit` every byte of a response is
-    acknowledged as it comes, else only what `grant` says."""
+    acknowledged as it comes, else only what `grant` says. Without `keeps`, bodies are only counted."""
 
-    def __init__(self, proxy: AuthProxy, *, auto_credit: bool = True) -> None:
+    def __init__(self, proxy: AuthProxy, *, auto_credit: bool = True, keeps: bool = True) -> None:
         self.streams: dict[int, Stream] = {}
         self.calls = LinkFront(proxy, self._take, Secret(NONCE), epoch=3)
         self._auto_credit = auto_credit
+        self._keeps = keeps
         self._changed = asyncio.Condition()
 
     async def __aenter__(self) -> Worker:
@@ -215,8 +217,10 @@ class Worker:
                 assert known.head is not None and known.end is None and 0 < len(chunk) <= CHUNK
                 if known.first_offset is None:
                     known.first_offset = frame.off
-                assert frame.off == known.first_offset + len(known.body)
-                known.body += chunk
+                assert frame.off == known.first_offset + known.received
+                known.received += len(chunk)
+                if self._keeps:
+                    known.body += chunk
                 if self._auto_credit:
                     await self.grant(frame.stream, len(chunk))
             case CallEnd():
