@@ -5,7 +5,6 @@ aiohttp takes 70 to 120 ms to load: that happens in a thread while the worker st
 from __future__ import annotations
 
 import asyncio
-import functools
 import ipaddress
 import logging
 import os
@@ -216,14 +215,6 @@ def tls_context(environ: Mapping[str, str] = os.environ) -> ssl.SSLContext:
     return context
 
 
-@functools.cache
-def system_context() -> ssl.SSLContext:
-    """Return the verifying context with the system's CAs. All connections share it: reading them takes 25 ms."""
-    context = ssl.create_default_context()
-    context.set_alpn_protocols(("http/1.1",))
-    return context
-
-
 CONNECT_TIMEOUT = 30.0  # seconds for the TCP and TLS handshakes
 
 READ_TIMEOUT = 3600.0
@@ -231,11 +222,6 @@ READ_TIMEOUT = 3600.0
 may say nothing is the worker's decision (`remote/model/retry.py`)."""
 
 _MAX_HEADER = 64 * 1024
-
-
-def _load(*, trusts_system: bool) -> ssl.SSLContext | None:
-    load_aiohttp()
-    return system_context() if trusts_system else None
 
 
 class ProviderClient:
@@ -268,12 +254,11 @@ class ProviderClient:
             self._opening = asyncio.create_task(self._open(), name="load the HTTP client")
 
     async def _open(self) -> aiohttp.ClientSession:
-        system = await asyncio.to_thread(_load, trusts_system=self.endpoint.secure and self._tls is None)
+        await asyncio.to_thread(load_aiohttp)  # it reads the CAs of the system
         import aiohttp
 
-        # Without a context no certificate is trusted: see `load_aiohttp`.
         return aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=128, ssl=self._tls or system or True, keepalive_timeout=30),
+            connector=aiohttp.TCPConnector(limit=128, ssl=self._tls or True, keepalive_timeout=30),
             timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_TIMEOUT, sock_read=READ_TIMEOUT),
             cookie_jar=aiohttp.DummyCookieJar(),
             skip_auto_headers=("accept", "accept-encoding", "content-type", "user-agent"),
