@@ -15,7 +15,7 @@ from ccb.tunnel.errors import CcbError, CredentialError
 from ccb.tunnel.providers.credential import Credential, CredentialSource, FixedCredential
 from ccb.tunnel.providers.http_client import ProviderClient, endpoint_at
 from ccb.tunnel.providers.provider import ProviderError, ProviderRequest
-from ccb.tunnel.providers.request_body import as_body
+from ccb.tunnel.providers.request_body import WholeBody
 from ccb.tunnel.secret import Secret
 from ccb.tunnel.transports.login_prompts import NobodyToAsk
 
@@ -52,7 +52,7 @@ async def renew(account: Account, environ: Mapping[str, str], now: float) -> Acc
     grant = {"grant_type": "refresh_token", "refresh_token": account.refresh.reveal()}
     body = json.dumps({**grant, "client_id": account.client_id}).encode()
     headers = {"content-type": "application/json", "accept": "application/json", "user-agent": "ccb"}
-    request = ProviderRequest("POST", "", {**headers, "anthropic-beta": OAUTH_BETA}, as_body(body))
+    request = ProviderRequest("POST", "", {**headers, "anthropic-beta": OAUTH_BETA}, WholeBody(body))
     endpoint = endpoint_at(account.token_url, "the token URL of the login", environ)
     async with ProviderClient(endpoint, environ) as client, client.request(request) as response:
         answer = await response.start()

@@ -223,7 +223,7 @@ def _route(endpoint: Endpoint, environ: Mapping[str, str]) -> str:
 async def _ask(client: ProviderClient, credential: Credential | None) -> tuple[int, float | None]:
     """Ask for the list of models as model calls go. Return the HTTP status, and the provider's time if it sent one."""
     headers = {**key_headers(credential, ""), "accept": "application/json", "user-agent": "ccb"}
-    request = ProviderRequest("GET", "/v1/models?limit=1", headers, WholeBody([]))
+    request = ProviderRequest("GET", "/v1/models?limit=1", headers, WholeBody())
     async with asyncio.timeout(_PROVIDER_S), client, client.request(request) as response:
         date = next((value for name, value in response.headers if name.lower() == "date"), "")
     try:

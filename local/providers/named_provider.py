@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from functools import cache
 from typing import TYPE_CHECKING, NoReturn
 
 from ccb.tunnel.errors import ConfigError, UsageError
@@ -91,12 +92,11 @@ class NamedProvider:
 
     def traits(self, environ: Environ) -> TraitsTable:
         """Return what its models can do, with what its list said when it was last asked for."""
-        listed: list[ModelList | None] = []
+        kept_list = cache(lambda: self.kept_list(environ))  # its file is read when a model is asked for
 
         def facts(model: str) -> Facts:
-            if not listed:
-                listed.append(self.kept_list(environ))
-            found = listed[0].find(model) if listed[0] is not None else None
+            kept = kept_list()
+            found = kept.find(model) if kept is not None else None
             return found.facts if found is not None else {}
 
         own: dict[str, Facts] = {}

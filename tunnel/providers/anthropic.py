@@ -11,7 +11,7 @@ from .credential import in_one_header
 from .http_client import Endpoint, Provider, ProviderClient, endpoint_at
 from .json_fields import dump
 from .provider import ProviderRequest, ProviderResponse
-from .request_body import as_body
+from .request_body import WholeBody
 from .thinking import without_ours
 
 BASE_URL_VARIABLE = "ANTHROPIC_BASE_URL"
@@ -59,5 +59,5 @@ class RenamedProvider(AnthropicProvider):
         asked, model = await self._read(request)
         body = dump(without_ours(asked) | ({"model": model} if model else {})).encode("utf-8", "replace")
         del asked
-        async with super().exchange(replace(request, body=as_body(body))) as response:
+        async with super().exchange(replace(request, body=WholeBody(body))) as response:
             yield response

@@ -21,7 +21,7 @@ from .api_errors import read_error
 from .http_client import Provider, ProviderClient
 from .json_fields import Json, dump
 from .provider import ProviderError, ProviderRequest, ProviderResponse
-from .request_body import as_body
+from .request_body import WholeBody
 from .request_content import Untranslatable, estimated_count
 from .thinking import without_ours
 from .translating_provider import COUNT_PATH, error_answer, json_answer
@@ -115,13 +115,13 @@ class CloudProvider(Provider):
         plain = {"content-type": "application/json", "accept": "application/json", "accept-encoding": "identity"}
         url = str(self.client.endpoint.url(path))
         headers = {**await self._cloud.signed(url, plain, data), "user-agent": "ccb"}
-        return ProviderRequest("POST", path, headers, as_body(data)), streams
+        return ProviderRequest("POST", path, headers, WholeBody(data)), streams
 
     async def _refusal(self, response: ProviderResponse) -> ProviderResponse:
         """Return an error answer. One of the model's own API, inside the cloud's, is passed on as it is."""
         body = await response.start()
         if body.lstrip().startswith(b'{"type":"error"'):
-            return ProviderResponse(response.status, response.headers, as_body(body))
+            return ProviderResponse(response.status, response.headers, WholeBody(body))
         return error_answer(read_error(response.status, response.headers, body, self._given_name))
 
 

@@ -16,7 +16,7 @@ from ..wire.model_facts import claude_facts
 from .http_client import ProviderClient
 from .json_fields import Json, dump, list_in, object_in, objects_in, text_in
 from .provider import ProviderError, ProviderRequest
-from .request_body import as_body
+from .request_body import WholeBody
 from .thinking import LEVELS
 
 log = logging.getLogger(__name__)
@@ -184,7 +184,7 @@ async def signed_request(
     """Return the status, the headers and the body of an answer. Raise ProviderError, and what `sign` raises."""
     headers = {**_PLAIN, **({"content-type": "application/json"} if body else {})}
     headers |= await sign(str(client.endpoint.url(path)))
-    async with client.request(ProviderRequest(method, path, headers, as_body(body))) as response:
+    async with client.request(ProviderRequest(method, path, headers, WholeBody(body))) as response:
         received = await response.start(_MAX_BYTES + 1)
     if len(received) > _MAX_BYTES:
         raise ProviderError("its list of models is too long", permanent=True)

@@ -11,7 +11,7 @@ from typing import Self
 from .http_client import Provider
 from .json_fields import dump
 from .provider import ProviderRequest, ProviderResponse
-from .request_body import as_body, read_json
+from .request_body import WholeBody, read_json
 from .thinking import without_ours
 
 _OURS = b'"ccb1.'
@@ -52,7 +52,7 @@ class ModelRouter:
         provider = self.provider_of(request.model)
         if provider is self.default and _OURS in request.body.whole():
             kept = dump(without_ours(await read_json(request.body.take()))).encode("utf-8", "replace")
-            request = replace(request, body=as_body(kept))
+            request = replace(request, body=WholeBody(kept))
             del kept
         async with provider.exchange(request) as response:
             yield response

@@ -76,9 +76,8 @@ async def read_json(body: bytes) -> Json:
 class WholeBody:
     """A body that is all there. Reading takes each piece out of the list `left`, so no piece is held twice."""
 
-    def __init__(self, pieces: list[bytes]) -> None:
-        self.left = pieces
-        pieces.reverse()
+    def __init__(self, *pieces: bytes) -> None:
+        self.left = [*reversed(pieces)]
 
     def __aiter__(self) -> Self:
         return self
@@ -99,7 +98,3 @@ class WholeBody:
         whole = self.whole()
         self.left.clear()
         return whole
-
-
-def as_body(data: bytes) -> WholeBody:
-    return WholeBody([data])

@@ -316,7 +316,7 @@ class AuthProxy:
                 self._reserved[call] = None
                 self._reserved[call] = await self._accounts.reserve(asked)
                 audited.callback(self._look_at, head.id, list(pieces), digest)
-        return ProviderRequest(head.method, head.path, request_headers(head.headers), WholeBody(pieces), model)
+        return ProviderRequest(head.method, head.path, request_headers(head.headers), WholeBody(*pieces), model)
 
     async def _billed(self, body: bytes, *, answers: bool) -> BilledRequest:
         """Read a body: nothing of its conversation is held while the call waits for its budget. Raise Refusal."""
