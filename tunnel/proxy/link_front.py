@@ -10,7 +10,6 @@ import base64
 import binascii
 import logging
 import re
-from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Self
 
@@ -38,7 +37,7 @@ Send = Callable[[Frame], Awaitable[None]]
 
 
 class _Stream:
-    """One stream: request bytes the provider has not taken yet, and how much of the response the worker can take."""
+    """One stream: request bytes that have not been read yet, and how much of the response the worker can take."""
 
     def __init__(self, opened: CallOpen, grant: Callable[[int, int], Awaitable[None]], *, resumed: bool) -> None:
         self.opened = opened
@@ -49,51 +48,37 @@ class _Stream:
         self._taken = opened.offset
         self._grant = grant
         self.resumed = resumed
-        self._chunks: deque[bytes] = deque()
+        self._chunks: asyncio.Queue[bytes | None] = asyncio.Queue()  # None behind the last
+        self._missing = opened.sent if opened.parts else opened.size
         self._received = 0
-        self._allowed = INITIAL_CREDIT
-        self._ended = False
         self._lost = False
-        self._news = asyncio.Event()
         self._credit_news = asyncio.Event()
 
     async def feed(self, data: CallData) -> None:
-        """Take request bytes. Raise ValueError if they are not at the next offset or exceed the credit."""
+        """Take request bytes, and give credit for more: all of a body is read before the provider gets any of it. Raise
+        ValueError if they are not at the next offset, or more than was announced."""
         chunk = base64.b64decode(data.b64, validate=True)
         if data.off != self._received:
             raise ValueError(f"data at offset {data.off}, expected {self._received}")
         self._received += len(chunk)
-        if len(chunk) > CHUNK or self._received > self._allowed:
-            raise ValueError("more data than the credit allows")
-        if self.resumed or self.finished:
-            self._allowed += len(chunk)
+        self._missing -= len(chunk)
+        if self._missing < 0:
+            raise ValueError("more data than was announced")
+        if not (self.resumed or self.finished):
+            self._chunks.put_nowait(chunk)
+        if self._missing:
             await self._grant(self.opened.stream, len(chunk))
-            return
-        self._chunks.append(chunk)
-        self._news.set()
 
     def end(self, *, lost: bool = False) -> None:
         """No more request bytes will come. `lost`: the body is not complete."""
-        self._ended = True
         self._lost = self._lost or lost
-        self._news.set()
+        self._chunks.put_nowait(None)
 
     async def body(self) -> AsyncIterator[bytes]:
-        """The request body. The worker gets credit for a piece once the provider has taken it."""
-        size = self.opened.sent if self.opened.parts else self.opened.size
-        while True:
-            while not self._chunks:
-                if self._lost:
-                    raise BodyLost
-                if self._ended:
-                    return
-                self._news.clear()
-                await self._news.wait()
-            chunk = self._chunks.popleft()
+        while (chunk := await self._chunks.get()) is not None:
             yield chunk
-            self._allowed += len(chunk)
-            if not self._ended and self._allowed - INITIAL_CREDIT < size:
-                await self._grant(self.opened.stream, len(chunk))
+        if self._lost:
+            raise BodyLost
 
     def take(self, count: int) -> None:
         self.credit += count
