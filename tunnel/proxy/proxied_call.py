@@ -37,8 +37,8 @@ class ProxiedCall:
         self._limit = BUFFER
         self._bytes = bytearray()  # those that are not acknowledged
         self._base = 0  # the offset of the first of them
-        self._waiting: asyncio.Future[None] | None = None  # the reader, for news
-        self._full: asyncio.Future[None] | None = None  # the provider, for room
+        self._news = asyncio.Event()  # for the reader
+        self._room = asyncio.Event()  # for the provider
 
     @property
     def held(self) -> int:
@@ -52,43 +52,43 @@ class ProxiedCall:
     def limit(self, size: int) -> None:
         """Set how many bytes are kept ahead of the reader before the provider has to wait."""
         self._limit = size
-        _resolve(self._full)
+        self._room.set()
 
     def start(self, status: int, headers: Mapping[str, str]) -> None:
         self.status, self.headers = status, headers
-        _resolve(self._waiting)
+        self._news.set()
 
     def put(self, chunk: bytes) -> bool:
         """Append bytes of the body, and return whether there is room for more. A call that is over takes none."""
         if chunk and not self.over:
             self._bytes += chunk
-            _resolve(self._waiting)
+            self._news.set()
         return self.held < self._limit
 
     async def news(self) -> None:
-        self._waiting = asyncio.get_running_loop().create_future()
-        await self._waiting
+        self._news.clear()
+        await self._news.wait()
 
     async def room(self) -> None:
         while self.held >= self._limit:
-            self._full = asyncio.get_running_loop().create_future()
-            await self._full
+            self._room.clear()
+            await self._room.wait()
 
     def finish(self) -> None:
         self.over = self.complete = True
-        _resolve(self._waiting)
+        self._news.set()
 
     def fail(self, error: Refusal | ProviderError) -> None:
         """End the call without a complete response. Bytes that have arrived can still be read."""
         if not self.over:
             self.failure, self.over = error, True
-        _resolve(self._waiting)
+        self._news.set()
 
     def revoke(self, refusal: Refusal) -> None:
         """End the call at once: not even bytes that have arrived can be read any more."""
         self.failure, self.over, self.complete = refusal, True, False
         self.acknowledge(self.end)
-        _resolve(self._waiting)
+        self._news.set()
 
     def attach(self, offset: int) -> CallReader:
         """Return a reader that starts at byte `offset` and acknowledges everything before it. An earlier reader gets
@@ -96,7 +96,7 @@ class ProxiedCall:
         if not self._base <= offset <= self.end:
             raise Refusal(410, f"byte {offset} of this response is not held any more")
         self.reader = CallReader(self, offset)
-        _resolve(self._waiting)
+        self._news.set()
         self.acknowledge(offset)
         return self.reader
 
@@ -108,12 +108,7 @@ class ProxiedCall:
         if offset > self._base:
             del self._bytes[: offset - self._base]
             self._base = offset
-            _resolve(self._full)
-
-
-def _resolve(future: asyncio.Future[None] | None) -> None:
-    if future is not None and not future.done():
-        future.set_result(None)
+            self._room.set()
 
 
 class CallReader:
