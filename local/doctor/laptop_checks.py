@@ -14,6 +14,7 @@ import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import ccb
@@ -37,7 +38,7 @@ from ..providers.named_provider import NamedProvider, named_provider
 from ..providers.session_provider import model_source, provider_of
 from ..terminal.stdio import in_thread
 from .doctor_findings import LAPTOP, Finding, FindingState, error_finding, judged, skew_text
-from .ssh_checks import _KEYRING_S, default_keys, keys_finding
+from .ssh_checks import default_keys, keys_finding
 
 if TYPE_CHECKING:
     from ccb.tunnel.transports.login_prompts import Prompts
@@ -48,6 +49,9 @@ _CREDENTIAL_S = 20.0
 _PROGRAM_S = 5.0
 _SKEW_S = 300.0
 _MOST = 10
+_KEYRING_S = 10.0
+
+_finding, _judged = partial(Finding, LAPTOP), partial(judged, LAPTOP)
 
 
 async def laptop_findings(
@@ -78,14 +82,6 @@ async def laptop_findings(
         yield finding
     for finding in others:
         yield finding
-
-
-def _finding(name: str, state: FindingState, found: str, fix: str = "") -> Finding:
-    return Finding(LAPTOP, name, state, found, fix)
-
-
-def _judged(name: str, found: str, fix: str = "") -> Finding:
-    return judged(LAPTOP, name, found, fix)
 
 
 def _openssh() -> Finding:
