@@ -32,7 +32,7 @@ class ModelTarget:
 
     def state_in(self, block: Json) -> Json:
         """Return what this model has sealed in a thinking block."""
-        return opened(block, self.provider, self.model) or {}
+        return opened(block, self.provider, self.model)
 
 
 class StreamReader(ABC):
