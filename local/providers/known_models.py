@@ -65,7 +65,7 @@ def short_names(environ: Environ) -> dict[str, str]:
 def model_traits(name: str, environ: Environ, settings: Settings) -> tuple[NamedProvider, ModelTraits] | None:
     """Return what is known of a model that names its provider, None for a model of Anthropic's or of a gateway."""
     found = provider_and_model(name, environ, settings) if "/" in name else None
-    return None if found is None else (found[0], found[0].traits(environ).of(found[1]))
+    return None if found is None else (found[0], found[0].traits(environ)(found[1]))
 
 
 def model_options(
@@ -83,7 +83,7 @@ def model_options(
         found = provider_and_model(name, environ, settings)
         if found is None or not ("/" in name or _listed(*found, environ)):
             continue
-        traits = found[0].traits(environ).of(found[1])
+        traits = found[0].traits(environ)(found[1])
         facts = traits.facts(name)
         table.learn(name, facts)
         told[name] = _as_sent(facts)
@@ -317,14 +317,14 @@ def usable_providers(environ: Environ, settings: Settings, models: Sequence[str]
 
 def offers_of(named: NamedProvider, listed: ModelList | None, environ: Environ) -> list[ModelOffer]:
     """Return the models of a provider: those of the settings, and those of its list, the newest first."""
-    table = named.traits(environ)
+    traits_of = named.traits(environ)
     models = sorted(listed.models, key=lambda each: each.id) if listed is not None else []
     models.sort(key=lambda each: each.created, reverse=True)
     of_list = {each.id for each in models}
     front = "" if named.name == ANTHROPIC else f"{named.name}/"
     offers = []
     for model in [*(ListedModel(name) for name in named.own.models if name not in of_list), *models]:
-        traits, known = table.of(model.id), claude_facts(model.id)  # whoever serves it
+        traits, known = traits_of(model.id), claude_facts(model.id)  # whoever serves it
         price, priced = (traits.input_price, traits.output_price), known.input_price > 0
         if traits.input_price is None and priced:
             price = known.input_price, known.output_price

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -15,7 +15,7 @@ from ccb.tunnel.providers.dialect import Dialect
 from ccb.tunnel.providers.http_client import Provider, ProviderClient
 from ccb.tunnel.providers.model_lists import ModelSource
 from ccb.tunnel.providers.model_router import ModelRouter
-from ccb.tunnel.providers.model_traits import TraitsTable
+from ccb.tunnel.providers.model_traits import ModelTraits
 from ccb.tunnel.providers.openai_chat import chat_call
 from ccb.tunnel.providers.openai_responses import responses_call
 from ccb.tunnel.providers.provider_kinds import ANTHROPIC, KINDS
@@ -67,7 +67,7 @@ def session_provider(
             raise Refusal(403, f"{said} (providers)", headers={"x-should-retry": "false"})
         return provider_of(named, environ, settings, accounts)
 
-    traits: dict[str, TraitsTable | None] = {}
+    traits: dict[str, Callable[[str], ModelTraits] | None] = {}
 
     def learn(asked: str) -> None:
         name, slash, own_name = asked.partition("/")
@@ -77,7 +77,7 @@ def session_provider(
             named = named_provider(name, environ, settings)
             traits[name] = named.traits(environ) if named is not None else None
         if (known := traits[name]) is not None:
-            table.learn(asked, known.of(own_name).facts(asked))
+            table.learn(asked, known(own_name).facts(asked))
 
     return ModelRouter(default, make, model or "", learn)
 

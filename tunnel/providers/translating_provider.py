@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 
 from . import openai_responses
@@ -14,7 +14,7 @@ from .credential import Credential, CredentialSource, key_headers
 from .dialect import Dialect, DialectCall, ModelTarget, StreamReader
 from .http_client import Provider, ProviderClient
 from .json_fields import Json, dump
-from .model_traits import TraitsTable
+from .model_traits import ModelTraits
 from .provider import ProviderError, ProviderRequest, ProviderResponse
 from .request_body import WholeBody, model_of
 from .request_content import Untranslatable, estimated_count, estimated_tokens
@@ -92,7 +92,7 @@ class TranslatedProvider(Provider):
         dialect: Dialect,
         client: ProviderClient,
         credential: CredentialSource | None,
-        traits: TraitsTable,
+        traits: Callable[[str], ModelTraits],
         *,
         counts: bool = False,
         key_header: str = "authorization",
@@ -138,7 +138,7 @@ class TranslatedProvider(Provider):
         asked, model = await self._read(request)
         if not model:
             raise Untranslatable("model: Field required")
-        target = ModelTarget(self._given_name, model, model_of(asked), self._traits.of(model))
+        target = ModelTarget(self._given_name, model, model_of(asked), self._traits(model))
         if request.path.partition("?")[0] == COUNT_PATH:
             tokens = await self._count(asked, target, credential) if self._counts else 0
             return json_answer({"input_tokens": tokens} if tokens else estimated_count(asked))

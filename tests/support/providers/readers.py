@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ccb.tunnel.providers.dialect import ModelTarget, StreamReader
-from ccb.tunnel.providers.model_traits import TraitsTable
+from ccb.tunnel.providers.model_traits import traits_of
 from ccb.tunnel.providers.openai_chat import chat_call
 from ccb.tunnel.providers.openai_responses import responses_call
 from ccb.tunnel.providers.provider_kinds import KINDS
@@ -17,7 +17,7 @@ from .adapters import MODELS
 def reader_of(flavour: str) -> StreamReader:
     name, _, model = MODELS[flavour].partition("/")
     kind = KINDS["openai" if flavour in ("openai", "responses") else flavour]
-    target = ModelTarget(name, model, MODELS[flavour], TraitsTable(kind.traits).of(model))
+    target = ModelTarget(name, model, MODELS[flavour], traits_of(model, kind.traits, {}, {}))
     asked = {"messages": [{"role": "user", "content": "hi"}]}
     call = responses_call(asked, target) if flavour == "responses" else chat_call(kind.rules, asked, target)
     return call.reader
