@@ -125,7 +125,8 @@ class ModelSource:
 
     async def load(self) -> None:
         if not self.call.path:
-            await asyncio.to_thread(load_sdk, self.call.sdk)
+            for module in ("ccb.tunnel.providers.sdk_clients", self.call.sdk):
+                await asyncio.to_thread(import_module, module)
 
     async def fetch(self) -> list[ListedModel]:
         """Return the models. Raise ProviderError, which says why there is no list, CredentialError, ConfigError."""
@@ -189,12 +190,6 @@ async def signed_request(
     if len(received) > _MAX_BYTES:
         raise ProviderError("its list of models is too long", permanent=True)
     return response.status, response.headers, received
-
-
-def load_sdk(sdk: str) -> None:
-    from . import sdk_clients  # noqa: F401 - loads httpx2
-
-    import_module(sdk)
 
 
 def _parameters(path: str, more: str) -> list[str]:

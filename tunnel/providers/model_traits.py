@@ -89,8 +89,8 @@ _FAMILIES: tuple[tuple[str, ModelTraits], ...] = (  # the first prefix counts; w
 
 
 def traits_of(model: str, default: ModelTraits, listed: Facts, own: Facts) -> ModelTraits:
-    """Return the traits of a model. The strongest word has the person (`own`), then the list of the provider (`listed`),
-    then what ccb knows of the family, then `default`."""
+    """Return the traits of a model. The strongest word has the person (`own`), then that of its list (`listed`), then
+    what ccb knows of the family, then `default`."""
     name = model.rsplit("/", 1)[-1].lower()  # a vendor's name in front does not count
     known = next((traits for prefix, traits in _FAMILIES if name.startswith(prefix)), default)
     said = {**known_prices(model), **_checked(listed), **own}
