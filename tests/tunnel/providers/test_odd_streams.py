@@ -42,7 +42,6 @@ ROWS: dict[str, tuple[list[list[Json]], list[tuple[str, Json]]]] = {
         [[frag(0, "x", "", '{"a"')], [frag(0, None, "Read")], [frag(0, None, None, ":1}")]],
         READ,
     ),
-    "one call twice in an event": ([[frag(0, "x", "Read", '{"a"'), frag(0, "x", "Read", ":1}")]], READ),
     "an index only at first": ([[frag(0, "x", "Read", '{"a"')], [frag(None, None, None, ":1}")]], READ),
     "an index only later": ([[frag(None, "x", "Read", '{"a"')], [frag(0, None, None, ":1}")]], READ),
     "an empty id": ([[frag(0, "", "Read", '{"a"')], [frag(0, "", "", ":1}")]], READ),
@@ -56,10 +55,6 @@ ROWS: dict[str, tuple[list[list[Json]], list[tuple[str, Json]]]] = {
         [[frag(0, "x", "Read")], [frag(0, "y", "Bash")], [frag(0, "x", None, '{"a":1}')], [frag(0, "y", None, "{}")]],
         [*READ, ("Bash", {})],
     ),
-    "calls in one event without ids and indexes": (
-        [[frag(None, None, "Read", '{"a":1}'), frag(None, None, "Read", '{"b":2}')]],
-        [("Read", {"a": 1}), ("Read", {"b": 2})],
-    ),
     "fragments of two calls mixed": (
         [
             [frag(0, "x", "Read"), frag(1, "y", "Bash")],
@@ -71,10 +66,6 @@ ROWS: dict[str, tuple[list[list[Json]], list[tuple[str, Json]]]] = {
     "five calls in one event": (
         [[frag(place, f"i{place}", "Bash", f'{{"n":{place}}}') for place in range(5)]],
         [("Bash", {"n": place}) for place in range(5)],
-    ),
-    "an empty call before another": (
-        [[frag(0, "x", "Bash")], [frag(1, "y", "Read", '{"a":1}')]],
-        [("Bash", {}), *READ],
     ),
     "empty names behind the first": ([[frag(0, "x", "Read", '{"a"')], [frag(0, "x", " ", ":1}")]], READ),
 }

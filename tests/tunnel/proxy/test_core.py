@@ -46,23 +46,12 @@ async def test_a_call_gets_the_key_and_loses_every_credential_and_hop_header_it_
     assert seen.headers == {**kept, **added, "host": fake_model.url.removeprefix("http://")}
 
 
-@pytest.mark.parametrize(
-    ("credential", "headers"),
-    [
-        (Credential("a", api_key=Secret("k")), {"x-api-key": "k"}),
-        (Credential("b", bearer=Secret("t")), {"authorization": "Bearer t"}),
-        (Credential("c", api_key=Secret("k"), bearer=Secret("t")), {"x-api-key": "k", "authorization": "Bearer t"}),
-    ],
-    ids=["key", "bearer", "both"],
-)
-async def test_each_credential_has_its_own_header(
-    fake_model: FakeModel, credential: Credential, headers: dict[str, str]
-) -> None:
+async def test_key_and_token_have_their_own_headers(fake_model: FakeModel) -> None:
+    credential = Credential("c", api_key=Secret("k"), bearer=Secret("t"))
     async with proxy_to(fake_model.url, credential=FixedCredential(credential)) as proxy:
         await answer_to(proxy, b"", method="GET", path="/v1/models?limit=5")
     (seen,) = fake_model.other_requests
-    sent = {name: seen.headers[name] for name in ("x-api-key", "authorization") if name in seen.headers}
-    assert (sent, seen.query) == (headers, "limit=5")
+    assert (seen.headers["x-api-key"], seen.headers["authorization"], seen.query) == ("k", "Bearer t", "limit=5")
 
 
 async def test_the_response_passes_byte_for_byte_and_sensitive_headers_stay_behind() -> None:

@@ -157,17 +157,6 @@ async def test_a_stream_number_in_use_is_refused(fake_model: FakeModel) -> None:
         assert worker.streams[1].end == CallEnd(3, 1, "the stream number is in use")
 
 
-async def test_fifty_streams_share_one_connection(fake_model: FakeModel) -> None:
-    fake_model.add({"text": "x", "stall_after": 2, "times": 50})
-    async with proxy_to(fake_model.url) as proxy, Worker(proxy) as worker:
-        calls = [asyncio.create_task(worker.post(n, message_body(f"prompt {n}"), call_id=f"c{n}")) for n in range(50)]
-        await fake_model.until(lambda model: len(model.requests) == 50)
-        fake_model.release()
-        answers = await asyncio.gather(*calls)
-    assert all(stream.body.endswith(b'"message_stop"}\n\n') for stream in answers)
-    assert len({bytes(stream.body) for stream in answers}) == 50
-
-
 async def test_a_call_goes_on_while_the_link_is_down_and_is_picked_up_where_it_was(fake_model: FakeModel) -> None:
     fake_model.add({"text": "x" * 2000, "stall_after": 6})
     body = message_body()
