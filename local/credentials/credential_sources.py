@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING
 from ccb.tunnel.errors import CcbError, CredentialError
 from ccb.tunnel.providers.credential import Credential, CredentialSource, FixedCredential
 from ccb.tunnel.providers.http_client import ProviderClient, endpoint_at
-from ccb.tunnel.providers.provider import ProviderError, ProviderRequest
-from ccb.tunnel.providers.request_body import WholeBody
+from ccb.tunnel.providers.provider import ProviderError, ProviderRequest, WholeBody
 from ccb.tunnel.secret import Secret
 from ccb.tunnel.transports.login_prompts import NobodyToAsk
 

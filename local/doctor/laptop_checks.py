@@ -24,8 +24,7 @@ from ccb.tunnel.plain_text import one_line
 from ccb.tunnel.providers.anthropic import anthropic_client
 from ccb.tunnel.providers.credential import Credential, key_headers
 from ccb.tunnel.providers.http_client import Endpoint, ProviderClient, proxy_variable
-from ccb.tunnel.providers.provider import ProviderError, ProviderRequest
-from ccb.tunnel.providers.request_body import WholeBody
+from ccb.tunnel.providers.provider import ProviderError, ProviderRequest, WholeBody
 
 from ..config.log import state_dir
 from ..config.settings import Settings, settings_path

@@ -10,8 +10,7 @@ from dataclasses import replace
 from .credential import in_one_header
 from .http_client import Endpoint, Provider, ProviderClient, endpoint_at
 from .json_fields import dump
-from .provider import ProviderRequest, ProviderResponse
-from .request_body import WholeBody
+from .provider import ProviderRequest, ProviderResponse, WholeBody
 from .thinking import without_ours
 
 BASE_URL_VARIABLE = "ANTHROPIC_BASE_URL"

@@ -20,8 +20,7 @@ from .anthropic_events import event
 from .api_errors import read_error
 from .http_client import Provider, ProviderClient
 from .json_fields import Json, dump
-from .provider import ProviderError, ProviderRequest, ProviderResponse
-from .request_body import WholeBody
+from .provider import ProviderError, ProviderRequest, ProviderResponse, WholeBody
 from .request_content import Untranslatable, estimated_count
 from .thinking import without_ours
 from .translating_provider import COUNT_PATH, error_answer, json_answer

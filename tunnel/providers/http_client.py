@@ -11,7 +11,7 @@ import os
 import re
 import ssl
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import field
 from pathlib import Path
@@ -23,7 +23,7 @@ from ..errors import ConfigError, CredentialError
 from ..heavy_imports import load_aiohttp
 from ..wire.dataclass import dataclass
 from .credential import Credential, CredentialSource
-from .provider import ProviderError, ProviderRequest, ProviderResponse
+from .provider import ProviderError, ProviderRequest, ProviderResponse, WholeBody
 from .request_body import model_of, read_json
 
 if TYPE_CHECKING:
@@ -332,3 +332,23 @@ class ProviderClient:
         if isinstance(error, TimeoutError):
             return ProviderError(f"{host} did not answer in time")
         return ProviderError(f"the connection to {host} broke ({type(error).__name__})")
+
+
+Sign = Callable[[str], Awaitable[Mapping[str, str]]]
+"""Returns the headers that authenticate a request to a URL. Raise CredentialError, ConfigError."""
+
+_MAX_LISTED = 16 * 1024 * 1024  # bytes
+_PLAIN = {"accept": "application/json", "accept-encoding": "identity", "user-agent": "ccb"}
+
+
+async def signed_request(
+    client: ProviderClient, sign: Sign, method: str, path: str, body: bytes = b""
+) -> tuple[int, Sequence[tuple[str, str]], bytes]:
+    """Return the status, the headers and the body of an answer. Raise ProviderError, and what `sign` raises."""
+    headers = {**_PLAIN, **({"content-type": "application/json"} if body else {})}
+    headers |= await sign(str(client.endpoint.url(path)))
+    async with client.request(ProviderRequest(method, path, headers, WholeBody(body))) as response:
+        received = await response.start(_MAX_LISTED + 1)
+    if len(received) > _MAX_LISTED:
+        raise ProviderError("its list of models is too long", permanent=True)
+    return response.status, response.headers, received

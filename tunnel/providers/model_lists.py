@@ -6,17 +6,16 @@ import asyncio
 import json
 import logging
 import re
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import field, replace
 from importlib import import_module
 from urllib.parse import quote, urlsplit
 
 from ..wire.dataclass import dataclass
 from ..wire.model_facts import claude_facts
-from .http_client import ProviderClient
+from .http_client import ProviderClient, Sign, signed_request
 from .json_fields import Json, dump, list_in, object_in, objects_in, text_in
-from .provider import ProviderError, ProviderRequest
-from .request_body import WholeBody
+from .provider import ProviderError
 from .thinking import LEVELS
 
 log = logging.getLogger(__name__)
@@ -91,8 +90,6 @@ _CLOUDS: dict[str, Callable[[Json], ListedModel]] = {
 
 _MAX_DETAILED = 100  # models of which more is asked: servers on a laptop have few
 _MAX_PARTS = 20
-_MAX_BYTES = 16 * 1024 * 1024
-_PLAIN = {"accept": "application/json", "accept-encoding": "identity", "user-agent": "ccb"}
 
 
 @dataclass(frozen=True)
@@ -109,10 +106,6 @@ class ListCall:
     more: tuple[str, ...] = ()
     of_project: bool = False
     sdk: str = "openai"
-
-
-Sign = Callable[[str], Awaitable[Mapping[str, str]]]
-"""Returns the headers that authenticate a request to a URL. Raise CredentialError, ConfigError."""
 
 
 @dataclass(frozen=True)
@@ -177,19 +170,6 @@ class ModelSource:
             log.info("no details of the model %s: %s", model.id, error)
             return model
         return replace(model, facts={**model.facts, **(read_details(body) if status == 200 else {})})
-
-
-async def signed_request(
-    client: ProviderClient, sign: Sign, method: str, path: str, body: bytes = b""
-) -> tuple[int, Sequence[tuple[str, str]], bytes]:
-    """Return the status, the headers and the body of an answer. Raise ProviderError, and what `sign` raises."""
-    headers = {**_PLAIN, **({"content-type": "application/json"} if body else {})}
-    headers |= await sign(str(client.endpoint.url(path)))
-    async with client.request(ProviderRequest(method, path, headers, WholeBody(body))) as response:
-        received = await response.start(_MAX_BYTES + 1)
-    if len(received) > _MAX_BYTES:
-        raise ProviderError("its list of models is too long", permanent=True)
-    return response.status, response.headers, received
 
 
 def _parameters(path: str, more: str) -> list[str]:

@@ -10,8 +10,8 @@ from typing import Self
 
 from .http_client import Provider
 from .json_fields import dump
-from .provider import ProviderRequest, ProviderResponse
-from .request_body import WholeBody, read_json
+from .provider import ProviderRequest, ProviderResponse, WholeBody
+from .request_body import read_json
 from .thinking import without_ours
 
 _OURS = b'"ccb1.'

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import field
+from typing import Self
 
 from ..wire.dataclass import dataclass
 from .costs import ANSWERED
-from .request_body import WholeBody
 
 
 class ProviderError(Exception):
@@ -17,6 +17,33 @@ class ProviderError(Exception):
     def __init__(self, message: str, *, permanent: bool = False) -> None:
         super().__init__(message)
         self.permanent = permanent
+
+
+class WholeBody:
+    """A body that is all there. Reading takes each piece out of the list `left`, so no piece is held twice."""
+
+    def __init__(self, *pieces: bytes) -> None:
+        self.left = [*reversed(pieces)]
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> bytes:
+        if not self.left:
+            raise StopAsyncIteration
+        return self.left.pop()
+
+    @property
+    def size(self) -> int:
+        return sum(map(len, self.left))
+
+    def whole(self) -> bytes:
+        return b"".join(reversed(self.left))
+
+    def take(self) -> bytes:
+        whole = self.whole()
+        self.left.clear()
+        return whole
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,7 @@ from typing import Any
 
 import httpx2
 
-from .http_client import ProviderClient
-from .model_lists import Sign, signed_request
+from .http_client import ProviderClient, Sign, signed_request
 from .provider import ProviderError
 
 

@@ -15,8 +15,8 @@ from .dialect import Dialect, DialectCall, ModelTarget, StreamReader
 from .http_client import Provider, ProviderClient
 from .json_fields import Json, dump
 from .model_traits import ModelTraits
-from .provider import ProviderError, ProviderRequest, ProviderResponse
-from .request_body import WholeBody, model_of
+from .provider import ProviderError, ProviderRequest, ProviderResponse, WholeBody
+from .request_body import model_of
 from .request_content import Untranslatable, estimated_count, estimated_tokens
 
 MAX_EVENT = 16 * 1024 * 1024  # bytes of one event. A line that is longer ends the answer

@@ -15,8 +15,8 @@ from ..errors import CcbError
 from ..providers.api_errors import NO_RETRY, Refusal
 from ..providers.costs import ANSWERED, BilledRequest, billed
 from ..providers.model_router import ModelRouter
-from ..providers.provider import MAX_BODY, ProviderError, ProviderRequest
-from ..providers.request_body import WholeBody, read_json
+from ..providers.provider import MAX_BODY, ProviderError, ProviderRequest, WholeBody
+from ..providers.request_body import read_json
 from ..wire.model_facts import ModelTable
 from .answer_reader import AnswerReader, Auditor
 from .body_store import BodyStore

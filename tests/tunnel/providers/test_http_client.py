@@ -23,8 +23,7 @@ from ccb.tunnel.errors import ConfigError
 from ccb.tunnel.providers import http_client
 from ccb.tunnel.providers.anthropic import anthropic_client, anthropic_endpoint
 from ccb.tunnel.providers.http_client import ProviderClient, endpoint_at, tls_context
-from ccb.tunnel.providers.provider import ProviderError, ProviderRequest
-from ccb.tunnel.providers.request_body import WholeBody
+from ccb.tunnel.providers.provider import ProviderError, ProviderRequest, WholeBody
 
 
 async def answer_through(url: str, environ: dict[str, str] | None = None) -> Answer:
