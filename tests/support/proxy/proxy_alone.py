@@ -1,9 +1,8 @@
 """The auth proxy alone in a process, to measure its memory and the time that it adds from outside.
 
 `python -m tests.support.proxy.proxy_alone DIRECTORY MODEL UPSTREAM` serves the proxy over HTTP and prints its socket.
-With the MODEL `-`, there is one provider, with the API of Anthropic. A line `N QUERY` on stdin makes one in-band call
-with a request of N bytes; `sent received` is printed when it is over. An empty line makes it print its resident size,
-now and at most, in KB. It ends with its stdin.
+A line `N QUERY` on stdin makes one in-band call with a request of N bytes; `sent received` is printed when it is over.
+An empty line makes it print its resident size, now and at most, in KB. It ends with its stdin.
 """
 
 from __future__ import annotations
@@ -12,27 +11,17 @@ import asyncio
 import re
 import sys
 import uuid
-from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
 from tests.support.proxy.http_door import http_door
-from tests.support.proxy.proxy_client import NONCE, Worker, proxy_to
+from tests.support.proxy.proxy_client import NONCE, Worker, session_proxy
 
-from ccb.local.config.settings import ProviderSettings, Settings
-from ccb.local.providers.session_provider import session_provider
-from ccb.tunnel.proxy.auth_proxy import AuthProxy
 from ccb.tunnel.proxy.policy import Policy
 
 
 async def _main(directory: Path, model: str, upstream: str) -> None:
-    keys = {"ANTHROPIC_API_KEY": "k", "OPENAI_API_KEY": "k", "DEEPSEEK_API_KEY": "k"}
-    environ = {"HOME": str(directory), "ANTHROPIC_BASE_URL": upstream, **keys}
-    own = {model.partition("/")[0]: ProviderSettings(baseUrl=f"{upstream}/v1")} if "/" in model else {}
     policy = Policy(max_calls=200, max_burst=100_000, max_per_minute=1_000_000)
-    if model == "-":
-        made: AbstractAsyncContextManager[AuthProxy] = proxy_to(upstream, policy=policy)
-    else:
-        made = AuthProxy(session_provider(environ, Settings(providers=own), model), policy)
+    made = session_proxy(upstream, directory, model, policy)
     async with made as proxy, http_door(proxy, NONCE, directory / "model.sock") as path:
         _say(str(path))
         while line := await asyncio.to_thread(sys.stdin.readline):

@@ -81,7 +81,7 @@ class Memory:
 @asynccontextmanager
 async def bench(directory: Path) -> AsyncIterator[Bench]:
     upstream, url = await _start("tests.support.model.bulk_upstream")
-    proxy, socket = await _start("tests.support.proxy.proxy_alone", str(directory), "-", url)
+    proxy, socket = await _start("tests.support.proxy.proxy_alone", str(directory), "claude-test", url)
     try:
         async with (
             aiohttp.ClientSession(url, connector=aiohttp.TCPConnector(limit=0)) as direct,

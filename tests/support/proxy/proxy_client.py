@@ -13,6 +13,8 @@ from typing import Any
 
 from tests.support.model.fake_model import API_KEY
 
+from ccb.local.config.settings import ProviderSettings, Settings
+from ccb.local.providers.session_provider import session_provider
 from ccb.tunnel.providers.anthropic import AnthropicProvider, anthropic_client
 from ccb.tunnel.providers.credential import Credential, CredentialSource, FixedCredential
 from ccb.tunnel.providers.model_router import ModelRouter
@@ -114,6 +116,14 @@ async def proxy_to(
 ) -> AsyncIterator[AuthProxy]:
     async with AuthProxy(router_to(url, credential, **(environ or {})), policy, hold=hold, warn=warn) as proxy:
         yield proxy
+
+
+def session_proxy(url: str, home: object, model: str, policy: Policy | None = None) -> AuthProxy:
+    """The proxy of a session with several providers, which are all at `url`."""
+    keys = {"ANTHROPIC_API_KEY": "k", "OPENAI_API_KEY": "k", "DEEPSEEK_API_KEY": "k"}
+    environ = {"HOME": str(home), "ANTHROPIC_BASE_URL": url, **keys}
+    own = {name: ProviderSettings(baseUrl=f"{url}/v1") for name in ("openai", "deepseek")}
+    return AuthProxy(session_provider(environ, Settings(providers=own), model), policy)
 
 
 @dataclass

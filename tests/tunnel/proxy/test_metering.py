@@ -308,7 +308,19 @@ async def test_an_answer_that_is_not_read_to_its_end_is_paid_for(seen: str) -> N
     accounts = KeptAccounts()
     body = json.dumps({"model": "claude-opus-4-5", "max_tokens": 9, "messages": ["x" * 40_000]}).encode()
     async with serving(upstream) as url, AuthProxy(router_to(url), accounts=accounts) as proxy, asyncio.timeout(20):
-        await left_early(proxy, body, seen, arrived)
+
+        async def ask() -> None:
+            async with calling(proxy, body) as answer:
+                text = b""
+                while text.count(b"event: content_block_delta") < 400:
+                    text += await answer.read()
+
+        call = asyncio.create_task(ask())
+        await arrived.wait()
+        if seen == "the start":
+            await call
+        call.cancel()
+        await asyncio.gather(call, return_exceptions=True)
         while not accounts.reports:
             await asyncio.sleep(0)
     (report,) = accounts.reports
@@ -332,20 +344,3 @@ def test_what_makes_an_answer_dearer_counts_also_without_its_end() -> None:
         reports.append(meter.report(complete=False))
     usual, fast = reports
     assert fast.cost_usd == pytest.approx(usual.cost_usd * 6 * 1.1)
-
-
-async def left_early(proxy: AuthProxy, body: bytes, seen: str, arrived: asyncio.Event) -> None:
-    """Ask, and leave: before anything comes, or before the end."""
-
-    async def ask() -> None:
-        async with calling(proxy, body) as answer:
-            text = b""
-            while text.count(b"event: content_block_delta") < 400:
-                text += await answer.read()
-
-    call = asyncio.create_task(ask())
-    await arrived.wait()
-    if seen == "the start":
-        await call
-    call.cancel()
-    await asyncio.gather(call, return_exceptions=True)
