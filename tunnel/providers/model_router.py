@@ -6,7 +6,6 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from typing import Self
 
 from .http_client import Provider
 from .json_fields import dump
@@ -20,7 +19,7 @@ _OURS = b'"ccb1.'
 class ModelRouter:
     """`default` answers for every model that names no other provider. `make` returns the provider with a name, None for
     an unknown one; each is made once. `main` is that of `model`, the model of the session: it gets ready before the
-    first call. `learn` is told of each model before it is asked. A context: leaving it closes all connections."""
+    first call. `learn` is told of each model before it is asked."""
 
     def __init__(
         self,
@@ -35,10 +34,7 @@ class ModelRouter:
         self._made: dict[str, Provider] = {}
         self.main = self.provider_of(model)
 
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
+    async def close(self) -> None:
         for provider in (self.default, *self._made.values()):
             await provider.client.close()
 

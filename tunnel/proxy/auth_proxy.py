@@ -77,7 +77,6 @@ class AuthProxy:
         self._in_memory = 0
 
     async def __aenter__(self) -> Self:
-        await self._router.__aenter__()
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -86,7 +85,7 @@ class AuthProxy:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        await self._router.__aexit__(None, None, None)
+        await self._router.close()
 
     @property
     def under_way(self) -> int:
