@@ -88,7 +88,10 @@ class CloudProvider(Provider):
         sent, streams = asked
         async with self.client.request(sent) as got:
             if got.status != 200:
-                yield await self._refusal(got)
+                body = await got.start()
+                own = body.lstrip().startswith(b'{"type":"error"')  # of the model's API, inside the cloud's
+                error = read_error(got.status, got.headers, body, self._given_name)
+                yield ProviderResponse(got.status, got.headers, WholeBody(body)) if own else error_answer(error)
             elif not streams:
                 yield got
             else:
@@ -115,13 +118,6 @@ class CloudProvider(Provider):
         url = str(self.client.endpoint.url(path))
         headers = {**await self._cloud.signed(url, plain, data), "user-agent": "ccb"}
         return ProviderRequest("POST", path, headers, WholeBody(data)), streams
-
-    async def _refusal(self, response: ProviderResponse) -> ProviderResponse:
-        """Return an error answer. One of the model's own API, inside the cloud's, is passed on as it is."""
-        body = await response.start()
-        if body.lstrip().startswith(b'{"type":"error"'):
-            return ProviderResponse(response.status, response.headers, WholeBody(body))
-        return error_answer(read_error(response.status, response.headers, body, self._given_name))
 
 
 def _body(asked: Json, model: str, version: str, betas: str, without: tuple[str, ...]) -> Json:
