@@ -5,13 +5,14 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from ccb.tunnel.providers.model_lists import MAX_LISTED, ListedModel, known_as
+from ccb.tunnel.providers.model_lists import MAX_LISTED, ListedModel
 from ccb.tunnel.wire.dataclass import dataclass
 
 from ..config.settings import xdg_dir
@@ -37,7 +38,17 @@ class ModelList:
         return time.strftime("%Y-%m-%d", time.localtime(self.at))
 
     def find(self, model: str) -> ListedModel | None:
-        return known_as(model, self.models)
+        """Return the model that a name stands for, which may lack a date or a tag, or have a variant (`:free`)."""
+        by_id = {each.id: each for each in self.models}
+        model = model.removesuffix("@default")  # Vertex's word for the newest version
+        if model in by_id:
+            return by_id[model]
+        dated = re.compile(re.escape(model) + r"(-\d{8}|-\d{4}-\d{2}-\d{2}|@\d{8}|:latest)")
+        found = max((name for name in by_id if dated.fullmatch(name)), default=None)
+        if found is not None:
+            return by_id[found]
+        base, colon, _ = model.rpartition(":")
+        return by_id.get(base) if colon and "/" in base else None
 
     def is_fresh(self, fresh_s: float) -> bool:
         return 0 <= time.time() - self.at < fresh_s

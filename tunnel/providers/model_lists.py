@@ -6,7 +6,7 @@ import asyncio
 import json
 import logging
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import field, replace
 from importlib import import_module
 from urllib.parse import quote, urlsplit
@@ -302,17 +302,3 @@ def _prices(item: Json) -> Json:
 
 def _first_size(values: Iterable[object]) -> int:
     return next((each for each in values if type(each) is int and 0 < each < 1_000_000_000), 0)
-
-
-def known_as(model: str, models: Sequence[ListedModel]) -> ListedModel | None:
-    """Return the model that a name stands for, which may lack a date or a tag, or have a variant (`:free`)."""
-    by_id = {each.id: each for each in models}
-    model = model.removesuffix("@default")  # Vertex's word for the newest version
-    if model in by_id:
-        return by_id[model]
-    dated = re.compile(re.escape(model) + r"(-\d{8}|-\d{4}-\d{2}-\d{2}|@\d{8}|:latest)")
-    found = max((name for name in by_id if dated.fullmatch(name)), default=None)
-    if found is not None:
-        return by_id[found]
-    base, colon, _ = model.rpartition(":")
-    return by_id.get(base) if colon and "/" in base else None

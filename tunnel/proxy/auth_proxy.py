@@ -192,7 +192,8 @@ class AuthProxy:
         return call, reader
 
     def _check(self, head: RequestHead, nonce: NonceGuard) -> None:
-        if not nonce.admits(head.nonce):
+        if not nonce.matches(head.nonce):
+            nonce.wrong += 1
             log.warning("a request with a wrong nonce, number %d on its connection", nonce.wrong)
             if nonce.wrong == 1:
                 self._warn("A request with a wrong nonce came from the host: a program there is not the worker.")

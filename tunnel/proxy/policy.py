@@ -45,7 +45,8 @@ MAX_WRONG = 10  # wrong nonces after which a front answers nothing any more, not
 
 
 class NonceGuard:
-    """Compares what requests bring with the nonce of their connection. An empty nonce matches nothing."""
+    """Compares what requests bring with the nonce of their connection. An empty nonce matches nothing. `wrong` counts
+    the requests that had to go."""
 
     def __init__(self, nonce: Secret) -> None:
         self._nonce = nonce
@@ -54,13 +55,6 @@ class NonceGuard:
     def matches(self, presented: str) -> bool:
         """Return whether a request with this nonce would be admitted. Compare in constant time."""
         return presented != "" and self._nonce.matches(presented) and self.wrong < MAX_WRONG
-
-    def admits(self, presented: str) -> bool:
-        """Return whether a request with this nonce may go on, and count a wrong one."""
-        admitted = self.matches(presented)
-        if not admitted:
-            self.wrong += 1
-        return admitted
 
 
 class CallPace:

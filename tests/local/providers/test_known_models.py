@@ -11,7 +11,7 @@ from tests.support.providers.dialect_server import KEY, DialectServer
 
 from ccb.local.config.settings import ModelSettings, ProviderSettings, Settings
 from ccb.local.providers.known_models import check_models, model_options, refresh_lists, said_at_start, short_names
-from ccb.local.providers.model_list_cache import FRESH_S, NEW_S, keep_list, read_list
+from ccb.local.providers.model_list_cache import FRESH_S, NEW_S, ModelList, keep_list, read_list
 from ccb.tunnel.errors import UsageError
 from ccb.tunnel.providers.model_lists import ListedModel
 from ccb.tunnel.wire.model_facts import ALIASES, ModelTable
@@ -142,3 +142,20 @@ def test_a_list_counts_for_its_own_address_only_also_where_it_cannot_be_written(
     (tmp_path / "x").write_text("a file is in the way")
     made = keep_list({"XDG_CACHE_HOME": str(tmp_path / "x")}, "p", "a", [ListedModel("m")])
     assert made.find("m") is not None and (tmp_path / "x").is_file()
+
+
+def test_a_name_may_leave_out_the_date_or_the_tag_at_its_end() -> None:
+    ids = ["claude-opus-4-5-20251101", "claude-opus-4-20250514", "qwen3:latest", "qwen3:8b", "v/m", "gpt-5"]
+    listed = ModelList(0.0, [ListedModel(each) for each in ids])
+    for name, found in {
+        "claude-opus-4-5": "claude-opus-4-5-20251101",
+        "qwen3": "qwen3:latest",
+        "qwen3:8b": "qwen3:8b",
+        "v/m:free": "v/m",
+        "gpt-5": "gpt-5",
+        "claude-opus": None,
+        "qwen3:70b": None,
+        "gpt": None,
+    }.items():
+        known = listed.find(name)
+        assert (known.id if known is not None else None) == found

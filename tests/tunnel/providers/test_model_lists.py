@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.support.network.http_server import serving
 
 from ccb.tunnel.providers.http_client import ProviderClient, endpoint_at
-from ccb.tunnel.providers.model_lists import MAX_LISTED, ListCall, ListedModel, ModelSource, known_as, read_page
+from ccb.tunnel.providers.model_lists import MAX_LISTED, ListCall, ListedModel, ModelSource, read_page
 from ccb.tunnel.providers.model_traits import ModelTraits, traits_of
 from ccb.tunnel.providers.provider import ProviderError
 from ccb.tunnel.providers.provider_kinds import KINDS
@@ -115,23 +115,6 @@ def test_a_list_has_a_limit_and_a_price_beyond_all_numbers_is_none() -> None:
     assert not model.facts
     many = {"data": [{"id": f"model-{number}"} for number in range(MAX_LISTED + 10)]}
     assert len(read_list(json.dumps(many).encode())) == MAX_LISTED
-
-
-def test_a_name_may_leave_out_the_date_or_the_tag_at_its_end() -> None:
-    ids = ["claude-opus-4-5-20251101", "claude-opus-4-20250514", "qwen3:latest", "qwen3:8b", "v/m", "gpt-5"]
-    models = read_list(json.dumps({"data": [{"id": each} for each in ids]}).encode())
-    for name, found in {
-        "claude-opus-4-5": "claude-opus-4-5-20251101",
-        "qwen3": "qwen3:latest",
-        "qwen3:8b": "qwen3:8b",
-        "v/m:free": "v/m",
-        "gpt-5": "gpt-5",
-        "claude-opus": None,
-        "qwen3:70b": None,
-        "gpt": None,
-    }.items():
-        known = known_as(name, models)
-        assert (known.id if known is not None else None) == found
 
 
 def test_the_person_outranks_the_list_and_the_list_what_ccb_knows() -> None:
