@@ -14,7 +14,7 @@ import uuid
 from pathlib import Path
 
 from tests.support.proxy.http_door import http_door
-from tests.support.proxy.proxy_client import NONCE, Worker, session_proxy
+from tests.support.proxy.proxy_client import Worker, session_proxy
 
 from ccb.tunnel.proxy.policy import Policy
 
@@ -22,7 +22,7 @@ from ccb.tunnel.proxy.policy import Policy
 async def _main(directory: Path, model: str, upstream: str) -> None:
     policy = Policy(max_calls=200, max_burst=100_000, max_per_minute=1_000_000)
     made = session_proxy(upstream, directory, model, policy)
-    async with made as proxy, http_door(proxy, NONCE, directory / "model.sock") as path:
+    async with made as proxy, http_door(proxy, directory / "model.sock") as path:
         _say(str(path))
         while line := await asyncio.to_thread(sys.stdin.readline):
             size, _, query = line.strip().partition(" ")

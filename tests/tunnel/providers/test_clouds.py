@@ -16,6 +16,7 @@ from tests.support.providers.cloud_server import (
     ACCESS_KEY,
     ACCESS_TOKEN,
     ANSWER,
+    AWS,
     REGION,
     SECRET_KEY,
     SESSION_TOKEN,
@@ -35,9 +36,7 @@ from ccb.tunnel.proxy.auth_proxy import AuthProxy
 from ccb.tunnel.wire.frames import Json
 
 ARN = "arn:aws:bedrock:eu-central-1:1:application-inference-profile/abc"
-PLACE = {"AWS_REGION": REGION, "AWS_EC2_METADATA_DISABLED": "true"}
-KEYS = {"AWS_ACCESS_KEY_ID": ACCESS_KEY, "AWS_SECRET_ACCESS_KEY": SECRET_KEY, "AWS_SESSION_TOKEN": SESSION_TOKEN}
-AWS = {**PLACE, **KEYS}
+KEYS = {**AWS, "AWS_SESSION_TOKEN": SESSION_TOKEN, "AWS_EC2_METADATA_DISABLED": "true"}
 SAID = "".join(f"event: {each['type']}\ndata: {json.dumps(each, ensure_ascii=False)}\n\n" for each in ANSWER)
 
 
@@ -56,12 +55,9 @@ def asked_of(model: str, *, stream: bool = False) -> Json:
 async def cloud(
     kind: str, monkeypatch: pytest.MonkeyPatch, environ: dict[str, str], **own: str
 ) -> AsyncIterator[tuple[CloudServer, AuthProxy]]:
-    """A proxy in front of a scripted cloud. The libraries of a cloud read the variables of this process."""
-    for name in [*AWS, "AWS_PROFILE", "AWS_BEARER_TOKEN_BEDROCK", "GOOGLE_APPLICATION_CREDENTIALS"]:
-        monkeypatch.delenv(name, raising=False)
-    for name, value in environ.items():
-        monkeypatch.setenv(name, value)
-    async with CloudServer(kind).running() as server:
+    """A proxy in front of a scripted cloud."""
+    monkeypatch.delenv("GOOGLE_APPLICATION_CREDENTIALS", raising=False)
+    async with CloudServer(kind).running(monkeypatch, environ) as server:
         settings = Settings(providers={kind: ProviderSettings(baseUrl=server.url, **own)})  # type: ignore[arg-type]
         named = {"ANTHROPIC_API_KEY": "unused", **environ}
         async with AuthProxy(session_provider(named, settings, f"{kind}/m-1")) as proxy:
@@ -84,7 +80,7 @@ async def test_bedrock_gets_what_the_sdk_would_send_and_sign(model: str, monkeyp
     pytest.importorskip("boto3")
     import anthropic
 
-    async with cloud("bedrock", monkeypatch, AWS) as (server, proxy):
+    async with cloud("bedrock", monkeypatch, KEYS) as (server, proxy):
         keys = {"aws_access_key": ACCESS_KEY, "aws_secret_key": SECRET_KEY, "aws_session_token": SESSION_TOKEN}
         client = anthropic.AsyncAnthropicBedrock(**keys, aws_region=REGION, base_url=server.url, max_retries=0)
         for stream in (True, False):
@@ -188,7 +184,7 @@ async def test_errors_of_a_cloud_are_those_of_the_messages_api_and_odd_frames_no
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     pytest.importorskip("botocore")
-    async with cloud("bedrock", monkeypatch, AWS) as (server, proxy):
+    async with cloud("bedrock", monkeypatch, KEYS) as (server, proxy):
         for name, kind in {"throttlingException": "rate_limit_error", "somethingNewException": "api_error"}.items():
             server.frames = chunk(ANSWER[0]) + exception(name, "slow down")
             told = await ask(proxy, asked_of("bedrock/m", stream=True))
@@ -216,7 +212,7 @@ async def test_errors_of_a_cloud_are_those_of_the_messages_api_and_odd_frames_no
 @pytest.mark.parametrize("cut", [1, 40])
 async def test_a_stream_that_is_cut_or_damaged_is_no_answer(cut: int, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("botocore")
-    async with cloud("bedrock", monkeypatch, AWS) as (server, proxy):
+    async with cloud("bedrock", monkeypatch, KEYS) as (server, proxy):
         whole = server.frames
         for frames in (whole[:-cut], whole[:200] + bytes([whole[200] ^ 1]) + whole[201:]):
             server.frames = frames

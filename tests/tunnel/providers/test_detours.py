@@ -96,20 +96,17 @@ class DetourSession:
 @asynccontextmanager
 async def session(*places: str) -> AsyncIterator[tuple[DetourSession, dict[str, Server]]]:
     servers: dict[str, Server] = {"anthropic": AnthropicServer("native", "claude-sonnet-4-5-20250929")}
+    servers |= {place: DialectServer(place) for place in places if place in TRANSLATED}
+    if "gateway" in places:
+        servers["gateway"] = AnthropicServer("lab", "coder")
     providers: dict[str, ProviderSettings] = {}
     async with AsyncExitStack() as stack:
-        await stack.enter_async_context(servers["anthropic"].running())
-        for place in places:
-            if place == "gateway":
-                servers[place] = AnthropicServer("lab", "coder")
-            elif place != "anthropic":
-                servers[place] = DialectServer(place)
-            await stack.enter_async_context(servers[place].running()) if place != "anthropic" else None
-            server = servers[place]
+        for place, server in servers.items():
+            await stack.enter_async_context(server.running())
             if isinstance(server, DialectServer):
                 providers |= settings_for(server).providers
-        if "gateway" in servers:
-            providers["lab"] = ProviderSettings(kind="anthropic-compatible", baseUrl=servers["gateway"].url)
+            elif place == "gateway":
+                providers["lab"] = ProviderSettings(kind="anthropic-compatible", baseUrl=server.url)
         environ = {"OTHER_KEY": KEY, "ANTHROPIC_API_KEY": "k", "ANTHROPIC_BASE_URL": servers["anthropic"].url}
         router = session_provider(environ, Settings(providers=providers), PLACES[places[0]])
         async with AuthProxy(router) as proxy:
