@@ -9,7 +9,7 @@ import pytest
 from tests.support.network.http_server import serving
 from tests.support.providers.adapters import Told, adapter, answered, result, tool, user
 from tests.support.providers.dialect_server import Raw, sse, stream_of
-from tests.support.providers.turns import Said
+from tests.support.providers.turns import Said, calls_chunk, chunk, frag
 from tests.support.proxy.proxy_client import answer_to
 
 from ccb.local.config.settings import ProviderSettings, Settings
@@ -21,19 +21,6 @@ from ccb.tunnel.wire.frames import Json
 
 TOOLS = [tool("Read"), tool("Bash")]
 USAGE = {"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15}
-
-
-def chunk(delta: Json | None = None, finish: str | None = None, **more: object) -> Json:
-    return {"id": "c1", "choices": [{"index": 0, "delta": delta or {}, "finish_reason": finish}], **more}
-
-
-def call(index: int | None, arguments: str = "", name: str = "", call_id: str = "") -> Json:
-    made: Json = {"function": {"arguments": arguments}}
-    made |= {} if index is None else {"index": index}
-    made |= {"id": call_id, "type": "function"} if call_id else {}
-    if name:
-        made["function"]["name"] = name
-    return made
 
 
 async def told(*events: Json, flavour: str = "openai", done: bool = True, cut: bool = False) -> Told:
@@ -60,9 +47,9 @@ async def test_04_text_between_and_behind_calls_has_its_own_block(whole: bool) -
     """`read_message` wants every delta in an open block."""
     first, rest = ('{"a": 1}', "") if whole else ('{"a"', ": 1}")
     got = await told(
-        chunk({"tool_calls": [call(0, first, "Read", "x")]}),
+        calls_chunk(frag(0, "x", "Read", first)),
         chunk({"content": "between"}),
-        chunk({"tool_calls": [call(0, rest), call(1, "{}", "Bash", "y")]}),
+        calls_chunk(frag(0, arguments=rest), frag(1, "y", "Bash", "{}")),
         chunk({"content": " and behind"}),
         chunk({}, "tool_calls"),
     )
@@ -73,7 +60,7 @@ async def test_04_text_between_and_behind_calls_has_its_own_block(whole: bool) -
 
 @pytest.mark.parametrize("finish", ["stop", "tool_calls"])
 async def test_05_a_call_ends_with_tool_use_and_no_empty_text_stands_before_it(finish: str) -> None:
-    using = chunk({"content": None, "tool_calls": [call(0, "{}", "Bash", "x")]})
+    using = chunk({"content": None, "tool_calls": [frag(0, "x", "Bash", "{}")]})
     got = await told(chunk({"role": "assistant", "content": ""}), using, chunk({"content": ""}, finish))
     assert got.message["stop_reason"] == "tool_use" and len(got.message["content"]) == 1
 
@@ -81,7 +68,7 @@ async def test_05_a_call_ends_with_tool_use_and_no_empty_text_stands_before_it(f
 @pytest.mark.parametrize("arguments", ['{"path": "/et', ""])
 @pytest.mark.parametrize(("finish", "reason"), [("length", "max_tokens"), ("content_filter", "refusal")])
 async def test_07_a_call_that_is_cut_is_never_run(arguments: str, finish: str, reason: str) -> None:
-    got = await told(chunk({"tool_calls": [call(0, arguments, "Read", "x")]}), chunk({}, finish))
+    got = await told(calls_chunk(frag(0, "x", "Read", arguments)), chunk({}, finish))
     assert got.message["stop_reason"] == reason
     (done,) = by_the_worker(got)
     assert done.broken
@@ -103,7 +90,7 @@ async def test_07_a_call_of_an_incomplete_response_has_no_input(ended: bool, why
 
 
 async def test_07_a_call_that_really_has_no_input_is_run_with_none() -> None:
-    got = await told(chunk({"tool_calls": [call(0, "", "Bash", "x")]}), chunk({}, "tool_calls"))
+    got = await told(calls_chunk(frag(0, "x", "Bash")), chunk({}, "tool_calls"))
     (done,) = by_the_worker(got)
     assert (done.broken, done.block["input"]) == ("", {})
 

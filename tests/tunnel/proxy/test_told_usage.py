@@ -11,6 +11,7 @@ from tests.support.machine.waiting import until
 from tests.support.network.http_server import serving
 from tests.support.providers.adapters import settings_for
 from tests.support.providers.dialect_server import KEY, DialectServer, Raw, sse
+from tests.support.providers.turns import chunk
 from tests.support.proxy.proxy_client import answer_to
 from tests.tunnel.proxy.test_metering import KeptAccounts
 
@@ -64,11 +65,6 @@ def counts(usage: Json, report: CallReport) -> tuple[int, int, int, bool]:
     return report.tokens.input, report.tokens.cache_read, report.tokens.output, report.estimated
 
 
-def _chunk(usage: object = "none", delta: Json | None = None, finish: str | None = None) -> Json:
-    made: Json = {"id": "c", "choices": [{"index": 0, "delta": delta or {}, "finish_reason": finish}]}
-    return made if usage == "none" else {**made, "usage": usage}
-
-
 TOLD: Json = {"prompt_tokens": 1_200, "completion_tokens": 90, "total_tokens": 1_290}
 CACHED: Json = {"prompt_tokens_details": {"cached_tokens": 2_000}}
 WRITTEN: Json = {"prompt_tokens_details": {"cached_tokens": 600, "cache_write_tokens": 300}}
@@ -95,7 +91,8 @@ CHAT: dict[str, tuple[object, object, tuple[int, int, int, bool]]] = {  # usage 
 
 @pytest.mark.parametrize(("first", "last", "expected"), CHAT.values(), ids=CHAT)
 async def test_an_openai_compatible_server(first: object, last: object, expected: tuple[int, int, int, bool]) -> None:
-    events = [_chunk(first, {"content": TEXT}), _chunk(delta={}, finish="stop"), _chunk(last) | {"choices": []}]
+    early, late = ({} if each == "none" else {"usage": each} for each in (first, last))
+    events = [chunk({"content": TEXT}, **early), chunk({}, "stop"), chunk(**late) | {"choices": []}]
     server = DialectServer("vllm", Raw(sse(*events)))
     async with server.running():
         environ = {"OTHER_KEY": KEY, "ANTHROPIC_API_KEY": "unused"}
@@ -111,7 +108,7 @@ async def test_an_openai_compatible_server(first: object, last: object, expected
 async def test_what_came_before_a_failure_is_paid_for() -> None:
     """An error in a stream is no free answer."""
     failure = {"error": {"message": "upstream exploded", "type": "server_error"}}
-    server = DialectServer("vllm", Raw(sse(_chunk(delta={"content": TEXT}), failure)), Raw(sse(failure)))
+    server = DialectServer("vllm", Raw(sse(chunk({"content": TEXT}), failure)), Raw(sse(failure)))
     async with server.running():
         environ = {"OTHER_KEY": KEY, "ANTHROPIC_API_KEY": "unused"}
         _, answer, report = await asked(environ, settings_for(server), "vllm/some-model")
