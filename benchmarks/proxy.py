@@ -9,7 +9,7 @@ from pathlib import Path
 
 import aiohttp
 from benchmarks.ratio import compare, single, versus
-from tests.support.proxy.proxy_bench import HEADERS, MB, Bench, bench, drain, event_latency
+from tests.support.proxy.proxy_bench import HEADERS, MB, Bench, bench, drain, event_latency, growth
 
 ROUNDS = 200  # with those to warm up, fewer calls than the proxy holds back
 
@@ -46,13 +46,13 @@ async def main() -> None:
                 took = []
                 for session in (made.direct, made.proxied):
                     start = time.perf_counter()
-                    async with made.memory() as memory:
+                    async with made.memory() as sizes:
                         await drain(session, sent, f"bytes={received}")
                     took.append(time.perf_counter() - start)
                 compare(f"{name} over HTTP", [took[1]], "direct", [took[0]], None)
-                single("the same, growth of the proxy", memory.growth, most, unit="MB")
+                single("the same, growth of the proxy", growth(sizes), most, unit="MB")
                 start = time.perf_counter()
-                async with made.memory() as memory:
+                async with made.memory() as sizes:
                     await made.inband(sent, f"bytes={received}")
                 compare(f"{name} over the link", [time.perf_counter() - start], "direct", [took[0]], None)
-                single("the same, growth of proxy and worker", memory.growth, most, unit="MB")
+                single("the same, growth of proxy and worker", growth(sizes), most, unit="MB")
