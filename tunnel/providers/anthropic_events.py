@@ -29,7 +29,6 @@ class AnswerError(Exception):
     def __init__(self, kind: str, message: str) -> None:
         super().__init__(message)
         self.kind = kind
-        self.message = message
 
 
 @dataclass

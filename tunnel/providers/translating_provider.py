@@ -46,7 +46,7 @@ class StreamTranslator:
             if len(self._rest) > MAX_EVENT:
                 raise AnswerError(WRONG, "the provider sent an event that is too long")
         except AnswerError as error:
-            self.answer.fail(error.kind, error.message)
+            self.answer.fail(error.kind, str(error))
         return self.answer.take()
 
     def end(self) -> bytes:
@@ -57,7 +57,7 @@ class StreamTranslator:
                 self._reader.feed(data)
             self._reader.end()
         except AnswerError as error:
-            self.answer.fail(error.kind, error.message)
+            self.answer.fail(error.kind, str(error))
         return self.answer.take()
 
 

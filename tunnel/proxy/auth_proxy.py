@@ -315,7 +315,8 @@ class AuthProxy:
             if answers:
                 self._reserved[call] = None
                 self._reserved[call] = await self._accounts.reserve(asked)
-                audited.callback(self._look_at, head.id, list(pieces), digest)
+                kept = list(pieces)  # whoever sends the body lets its pieces go
+                audited.callback(lambda: self._auditor.sent(head.id, b"".join(kept), digest))
         return ProviderRequest(head.method, head.path, request_headers(head.headers), WholeBody(*pieces), model)
 
     async def _billed(self, body: bytes, *, answers: bool) -> BilledRequest:
@@ -323,9 +324,6 @@ class AuthProxy:
         request = await read_json(body)
         self._policy.requests.check(request, answers=answers)
         return billed(request, len(body))
-
-    def _look_at(self, call_id: str, pieces: list[bytes], digest: str) -> None:
-        self._auditor.sent(call_id, b"".join(pieces), digest)
 
 
 async def _received(arriving: AsyncIterator[bytes], size: int) -> tuple[list[bytes], str]:

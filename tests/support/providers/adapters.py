@@ -6,15 +6,13 @@ import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-import pytest
 from tests.support.model.model_script import Json
 
 from ccb.local.config.settings import ProviderSettings, Settings
 from ccb.local.providers.session_provider import session_provider
-from ccb.tunnel.providers.provider import ProviderError
 from ccb.tunnel.proxy.auth_proxy import AuthProxy
 
-from ..proxy.proxy_client import Answer, answer_to, body_of, calling
+from ..proxy.proxy_client import Answer, answer_to
 from .dialect_server import KEY, DialectServer, Reply
 
 MODELS = {
@@ -131,16 +129,6 @@ class Adapter:
         told = await told_by(self.proxy, asked, path=path)
         assert KEY.encode() not in told.body
         return told
-
-    async def ask_broken(self, messages: list[Json], **more: object) -> bytes:
-        """Make a call whose answer breaks off, and return what came of it."""
-        asked: Json = {"model": self.model, "max_tokens": 1000, "stream": True, "messages": messages, **more}
-        came = b""
-        async with calling(self.proxy, asked) as response:
-            with pytest.raises(ProviderError):
-                async for piece in body_of(response):
-                    came += piece
-        return came
 
 
 @asynccontextmanager

@@ -57,11 +57,8 @@ async def test_parallel_calls_their_results_and_what_must_come_back(flavour: str
         assert it.server.refused == []
         sent = it.server.requests[1]
     items = sent["input"] if flavour == "responses" else sent["messages"]
-    results = [item for item in items if item.get("type", item.get("role")) in _RESULTS]
+    results = [item for item in items if item.get("type", item.get("role")) in ("function_call_output", "tool")]
     assert [item.get("output", item.get("content")) for item in results] == ["r0", "Error: r1", "r2"]
-
-
-_RESULTS = ("function_call_output", "tool")
 
 
 async def test_images_and_documents_also_in_results(flavour: str) -> None:
