@@ -49,25 +49,24 @@ class _Stream:
         self._grant = grant
         self.resumed = resumed
         self._chunks: asyncio.Queue[bytes | None] = asyncio.Queue()  # None behind the last
-        self._missing = opened.sent if opened.parts else opened.size
+        self._size = opened.sent if opened.parts else opened.size
         self._received = 0
+        self._allowed = INITIAL_CREDIT
         self._lost = False
         self._credit_news = asyncio.Event()
 
     async def feed(self, data: CallData) -> None:
-        """Take request bytes, and give credit for more: all of a body is read before the provider gets any of it. Raise
-        ValueError if they are not at the next offset, or more than was announced."""
+        """Take request bytes. Raise ValueError if they are not at the next offset or exceed the credit."""
         chunk = base64.b64decode(data.b64, validate=True)
         if data.off != self._received:
             raise ValueError(f"data at offset {data.off}, expected {self._received}")
         self._received += len(chunk)
-        self._missing -= len(chunk)
-        if self._missing < 0:
-            raise ValueError("more data than was announced")
-        if not (self.resumed or self.finished):
+        if self._received > self._allowed:
+            raise ValueError("more data than the credit allows")
+        if self.resumed or self.finished:
+            await self._taken_in(len(chunk))
+        else:
             self._chunks.put_nowait(chunk)
-        if self._missing:
-            await self._grant(self.opened.stream, len(chunk))
 
     def end(self, *, lost: bool = False) -> None:
         """No more request bytes will come. `lost`: the body is not complete."""
@@ -75,10 +74,17 @@ class _Stream:
         self._chunks.put_nowait(None)
 
     async def body(self) -> AsyncIterator[bytes]:
+        """The request body. The worker gets credit for a piece once it has been read: nobody may ever read it."""
         while (chunk := await self._chunks.get()) is not None:
             yield chunk
+            await self._taken_in(len(chunk))
         if self._lost:
             raise BodyLost
+
+    async def _taken_in(self, count: int) -> None:
+        self._allowed += count
+        if self._allowed - INITIAL_CREDIT < self._size:
+            await self._grant(self.opened.stream, count)
 
     def take(self, count: int) -> None:
         self.credit += count
