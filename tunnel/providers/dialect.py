@@ -13,7 +13,7 @@ from uuid import uuid4
 from ..wire.dataclass import dataclass
 from ..wire.json_schema import SCHEMA_LISTS, SCHEMA_MAPS, SINGLE_SCHEMAS, cleaned, plain_root
 from .anthropic_events import WRONG, AnswerBuilder, AnswerError
-from .api_errors import error_in_stream
+from .api_errors import error_of
 from .json_fields import Json, object_in, objects_in, text_in
 from .model_traits import ModelTraits
 from .request_content import Untranslatable, blocks_of
@@ -59,7 +59,7 @@ class StreamReader(ABC):
             raise AnswerError(WRONG, f"{self._target.provider} sent an event that is not JSON") from None
 
     def _failure(self, event: object) -> AnswerError:
-        failure = error_in_stream(event, self._target.provider)
+        failure = error_of(event, 500, {}, self._target.provider)
         return AnswerError(failure.kind, failure.message)
 
     def _sealed(self, state: Json) -> str:

@@ -82,7 +82,7 @@ def _make(opened: CallOpen, base: bytes, sent: bytes) -> bytes:
     if len(sent) != count:
         raise ValueError("the new bytes are not as many as the parts say")
     body = rebuild(base, opened.parts, sent)
-    if _digest(body) != opened.digest:
+    if hashlib.sha256(body).hexdigest() != opened.digest:
         raise ValueError("the body is another one")
     return body
 
@@ -108,10 +108,6 @@ def rebuild(base: bytes, parts: Sequence[int], new: bytes) -> bytes:
         pieces += [fresh[at : at + count], old[start : start + copied]]
         at += count
     return b"".join(pieces)
-
-
-def _digest(body: bytes) -> str:
-    return hashlib.sha256(body).hexdigest()
 
 
 async def _pieces(body: bytes) -> AsyncIterator[bytes]:

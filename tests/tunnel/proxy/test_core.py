@@ -122,14 +122,6 @@ async def test_a_malformed_header_is_refused(fake_model: FakeModel, headers: dic
     assert not fake_model.requests
 
 
-async def test_a_body_over_the_limit_is_413_by_its_announcement(fake_model: FakeModel) -> None:
-    body = b"x" * 5000
-    async with proxy_to(fake_model.url, policy=Policy(max_body=4096)) as proxy:
-        answer = await answer_to(proxy, body)
-        assert (answer.status, answer.error["type"]) == (413, "request_too_large")
-    assert not fake_model.requests and Policy().max_body == 32 * 1024 * 1024
-
-
 async def test_an_upstream_that_cannot_be_reached_is_503_in_the_shape_of_the_api(unused_tcp_port: int) -> None:
     where = f"127.0.0.1:{unused_tcp_port}"
     async with proxy_to(f"http://{where}") as proxy:
