@@ -17,7 +17,7 @@ from ccb.tunnel.providers.provider import ProviderError
 from ccb.tunnel.providers.provider_kinds import ANTHROPIC, KINDS
 from ccb.tunnel.providers.thinking import clamped
 from ccb.tunnel.wire.dataclass import dataclass
-from ccb.tunnel.wire.model_facts import ALIASES, ModelTable, claude_facts, sent_name
+from ccb.tunnel.wire.model_facts import ALIASES, ModelFacts, ModelTable, claude_facts, sent_name
 
 from ..config.settings import ProviderSettings
 from .model_list_cache import FRESH_S, NEW_S, ModelList, keep_list
@@ -86,13 +86,17 @@ def model_options(
         traits = found[0].traits(environ)(found[1])
         facts = traits.facts(name)
         table.learn(name, facts)
-        long = [facts.long_from, facts.long_input, facts.long_output] if facts.long_from else []
-        prices = [facts.input_price, facts.output_price, facts.read_share, facts.write_share, *long]
-        told[name] = [facts.context_window, facts.max_output, *prices]
+        told[name] = _as_sent(facts)
         if traits.thinking:
             thinking[name] = list(traits.efforts)
     small_ones = {"small_model": small, "compact_model": small if chosen else ""}
     return {"model_facts": told, "thinking_models": thinking, "model_aliases": {**short, **aliases}, **small_ones}
+
+
+def _as_sent(facts: ModelFacts) -> list[object]:
+    known = [facts.context_window, facts.max_output, facts.input_price, facts.output_price]
+    long = [facts.long_from, facts.long_input, facts.long_output] if facts.long_from else []
+    return [*known, facts.read_share, facts.write_share, *long]
 
 
 def _listed(named: NamedProvider, name: str, environ: Environ) -> bool:

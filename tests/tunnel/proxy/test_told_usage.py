@@ -91,8 +91,8 @@ CHAT: dict[str, tuple[object, object, tuple[int, int, int, bool]]] = {  # usage 
 
 @pytest.mark.parametrize(("first", "last", "expected"), CHAT.values(), ids=CHAT)
 async def test_an_openai_compatible_server(first: object, last: object, expected: tuple[int, int, int, bool]) -> None:
-    early, late = ({} if each == "none" else {"usage": each} for each in (first, last))
-    events = [chunk({"content": TEXT}, **early), chunk({}, "stop"), chunk(**late) | {"choices": []}]
+    early, late = (Json() if each == "none" else {"usage": each} for each in (first, last))
+    events = [chunk({"content": TEXT}) | early, chunk({}, "stop"), chunk() | late | {"choices": []}]
     server = DialectServer("vllm", Raw(sse(*events)))
     async with server.running():
         environ = {"OTHER_KEY": KEY, "ANTHROPIC_API_KEY": "unused"}
