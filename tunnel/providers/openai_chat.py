@@ -16,12 +16,8 @@ from .request_content import RequestTurn, blocks_of, is_media, part_of, plain_te
 from .thinking import clamped, is_of, wanted_effort, wants_thinking
 
 _GROWING = ("text", "summary", "data")
-
-
 MAX_ID = 40
 _UNSIGNED = "skip_thought_signature_validator"  # Gemini's own word for calls that another model has made
-
-
 PATH = "/chat/completions"
 
 
