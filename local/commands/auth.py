@@ -15,7 +15,7 @@ from ccb.tunnel.errors import ConfigError, CredentialError, Unreachable, UsageEr
 from ccb.tunnel.providers.anthropic import anthropic_endpoint
 from ccb.tunnel.providers.credential import Credential, key_headers
 from ccb.tunnel.providers.http_client import Endpoint, ProviderClient, endpoint_at
-from ccb.tunnel.providers.model_lists import load_sdk
+from ccb.tunnel.providers.model_lists import ListCall, ModelSource
 from ccb.tunnel.providers.provider import ProviderError
 from ccb.tunnel.providers.provider_kinds import KINDS
 from ccb.tunnel.wire.dataclass import dataclass
@@ -99,15 +99,15 @@ class AuthTarget:
         """Return the status of a request that costs nothing and shows whether the credential is good."""
         named = self.named
         sdk = "anthropic" if named.dialect == "anthropic" else "openai"
-        await asyncio.to_thread(load_sdk, sdk)
-        from ccb.tunnel.providers.sdk_clients import SdkClient
+        call = ListCall(_CHECKED_AT.get(named.kind.name, ""), sdk=sdk)
 
         async def sign(url: str) -> Mapping[str, str]:
             return key_headers(credential, named.key_header, named.own.keyHeader)
 
-        async with SdkClient(sdk, ProviderClient(self.endpoint, environ), sign) as api:
-            path = _CHECKED_AT.get(named.kind.name)
-            return (await api.get(path) if path else await api.list_models()).status_code
+        source = ModelSource(ProviderClient(self.endpoint, environ), sign, call)
+        await source.load()
+        async with source.client:
+            return (await source.ask(call.path))[0]
 
 
 def target(name: str, environ: Mapping[str, str], settings: Settings) -> AuthTarget:

@@ -258,7 +258,7 @@ async def _credential_name(arguments: Arguments, startup: starting.SessionStartu
     session = arguments.session
     exists = session.continue_latest or session.resume is not None or arguments.command == "attach"
     try:
-        return await startup.provider.credential_name()
+        return await startup.provider.main.credential_name()
     except CredentialError:
         if arguments.agent.model or not exists or not has_others(environ, startup.settings):
             raise

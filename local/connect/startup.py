@@ -20,7 +20,7 @@ from ..terminal.stdio import in_thread
 
 if TYPE_CHECKING:
     from ccb.deploy.bundle import Bundle
-    from ccb.tunnel.providers.provider import Provider
+    from ccb.tunnel.providers.model_router import ModelRouter
     from ccb.tunnel.proxy.auth_proxy import AuthProxy
     from ccb.tunnel.transports.login_prompts import Prompts
 
@@ -52,7 +52,7 @@ class LoadedBasics:
 class SessionStartup(LoadedBasics):
     """What a session needs in addition: the model provider, the stored accounts, and what is known of models."""
 
-    provider: Provider
+    provider: ModelRouter
     stored: StoredCredentials
     models: ModelTable
 

@@ -11,6 +11,7 @@ import stat
 import time
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from ccb.tunnel.errors import AuthFailed, CcbError, HostKeyError
@@ -29,12 +30,9 @@ from .doctor_findings import CONNECTION, HOST, JUMP_HOST, Finding, FindingState,
 _MORE_SESSIONS = 2
 _COMMAND_S = 10.0
 _COMMANDS = ("proxycommand", "localcommand", "remotecommand", "knownhostscommand")
-_KEYRING_S = 10.0
 _NAME = "ControlMaster"
 
-
-def _finding(name: str, state: FindingState, found: str, fix: str = "") -> Finding:
-    return Finding(CONNECTION, name, state, found, fix)
+_finding = partial(Finding, CONNECTION)
 
 
 async def ssh_findings(

@@ -20,7 +20,6 @@ from typing import Any, NamedTuple
 from ccb.tunnel.errors import CcbError
 from ccb.tunnel.plain_text import one_line
 from ccb.tunnel.providers.json_fields import objects_in
-from ccb.tunnel.providers.provider import MAX_BODY
 from ccb.tunnel.proxy.answer_reader import Auditor, WantedCall
 from ccb.tunnel.wire.control_protocol import CAN_USE_TOOL, Success, ToolPermission, answer_in
 from ccb.tunnel.wire.frames import Json
@@ -45,8 +44,6 @@ _MAX_PENDING = 64 * 1024 * 1024  # bytes of requests that wait to be looked at
 class SessionAudit(Auditor, AbstractAsyncContextManager["SessionAudit"]):
     """Notes what a session's proxy and client see, in a thread of its own. A context manager. `record`: keep bodies."""
 
-    max_body = MAX_BODY
-
     def __init__(self, state: Path, warn: Callable[[str], None] = log.warning, *, record: bool = False) -> None:
         self.place = CallPlace()
         self._warn = warn
@@ -67,8 +64,8 @@ class SessionAudit(Auditor, AbstractAsyncContextManager["SessionAudit"]):
 
     # What the auth proxy tells.
 
-    def sent(self, call_id: str, body: bytes | None, digest: str) -> None:
-        if body is None or self._pending + len(body) > _MAX_PENDING:
+    def sent(self, call_id: str, body: bytes, digest: str) -> None:
+        if self._pending + len(body) > _MAX_PENDING:
             self._note(AuditEntry("unchecked", time.time(), call_id, text=f"a large request, {digest[:16]}"))
             said = "The host sends more to models than can be looked at: `ccb audit` names what it does not show."
             self._tell_once("unchecked", said)

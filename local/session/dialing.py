@@ -52,8 +52,8 @@ class WorkerConnection:
 
     @property
     def request_bytes(self) -> tuple[int, int]:
-        saving = self._proxy.bodies.saving if self._proxy is not None else None
-        return (saving.bodies, saving.sent) if saving is not None else (0, 0)
+        bodies = self._proxy.bodies if self._proxy is not None else None
+        return (bodies.made, bodies.sent) if bodies is not None else (0, 0)
 
     async def read_out(self) -> None:
         if self._calls is not None:
