@@ -101,17 +101,15 @@ class Receiver:
             left = size - start
             while left:
                 piece = self._channel.next()
-                length = sum(map(len, piece)) if isinstance(piece, list) else 0
-                if not isinstance(piece, list) or not 0 < length <= left:
+                if not isinstance(piece, bytes) or not 0 < len(piece) <= left:
                     raise ValueError("only a piece of the file is expected here")
-                left -= length
-                for part in piece:
-                    digest.update(part)
+                left -= len(piece)
+                digest.update(piece)
                 write_all(incoming.fd, piece)
-                self._taken += length
+                self._taken += len(piece)
                 if self._channel.count_wanted:
                     self._channel.taken(self._taken)
-                self._progress.moved(length)
+                self._progress.moved(len(piece))
             if self._channel.message("sum").text("sha256") != digest.hexdigest():
                 os.ftruncate(incoming.fd, 0)
                 raise CannotCopy(name, "its SHA-256 is not that of the source: the copy was thrown away")
