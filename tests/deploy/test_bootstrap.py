@@ -23,6 +23,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.machine.programs import shell_script
 from tests.support.person.login import everything
+from tests.support.worker.compiled import worker_bundle
 
 from ccb.deploy.bootstrap import Launched, launch
 from ccb.deploy.bootstrap_command import CANDIDATES, bootstrap_command
@@ -41,7 +42,7 @@ RECENT = [path for path in PYTHONS if path not in OLD] or [Path(sys.executable)]
 def tiny_bundle(text: str = "hello") -> Bundle:
     printing = f"os.write(1, ('{text} %s %s\\n' % (s, p['cwd'])).encode())"
     worker = f"import os\ndef start(p, b, s):\n    {printing}\n    return 0\n"
-    return Bundle.of(joined({"ccb/__init__.py": "", "ccb/remote/__init__.py": "", "ccb/remote/main.py": worker}))
+    return worker_bundle(worker)
 
 
 def fresh_bundle() -> Bundle:
@@ -340,8 +341,7 @@ def two_bundles(text: str = "good") -> Bundle:
         "    os.write(1, ('%s %s' % (said, s)).encode())\n    return 0\n"
     )
     commands = Bundle.of(joined({"ccb/more.py": f"said = '{text}'"}))
-    files = {"ccb/__init__.py": "", "ccb/remote/__init__.py": "", "ccb/remote/main.py": start}
-    return replace(Bundle.of(joined(files)), commands=lambda: commands)
+    return replace(worker_bundle(start), commands=lambda: commands)
 
 
 async def test_the_host_commands_are_sent_with_the_first_command_and_once(host: Host) -> None:

@@ -8,8 +8,8 @@ from contextlib import aclosing
 from pathlib import Path
 
 import pytest
+from tests.support.worker.compiled import worker_bundle
 
-from ccb.deploy.build_bundle import joined
 from ccb.deploy.bundle import Bundle
 from ccb.local.command_line.exit_codes import ExitCode, code_of
 from ccb.local.connect import session_rows
@@ -32,8 +32,7 @@ def start(params, bundle_hash, storage):
 
 def worker(said: bytes) -> Bundle:
     """A bundle whose worker says these bytes and ends."""
-    main = _START % said
-    return Bundle.of(joined({"ccb/__init__.py": "", "ccb/remote/__init__.py": "", "ccb/remote/main.py": main}))
+    return worker_bundle(_START % said)
 
 
 def frames(*said: Frame) -> bytes:
