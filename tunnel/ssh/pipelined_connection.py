@@ -115,6 +115,7 @@ class CommandChannel(SSHClientChannel[bytes]):
 
 
 OPEN_S = 10.0  # seconds for the server to open the channel
+FIRST_CHANNEL = 0  # the number that OpenSSH gives it
 
 
 class GuessedWrongError(Exception): ...
@@ -124,13 +125,11 @@ class ChannelRefusedError(asyncssh.ChannelOpenError):
     """The server opens no channel. It may have closed the connection because of the command that came behind."""
 
 
-async def start_command(
-    connection: asyncssh.SSHClientConnection, command: str, guess: int
-) -> asyncssh.SSHClientProcess[bytes]:
-    """Run `command` on a channel to which the server will give the number `guess`. Raise GuessedWrongError,
+async def start_command(connection: asyncssh.SSHClientConnection, command: str) -> asyncssh.SSHClientProcess[bytes]:
+    """Run `command` on a channel to which the server will give the number FIRST_CHANNEL. Raise GuessedWrongError,
     ChannelRefusedError, and what `create_process` raises."""
     assert isinstance(connection, PipelinedConnection)
-    channel = _AheadChannel(connection, guess)
+    channel = _AheadChannel(connection)
     limit = asyncio.get_running_loop().call_later(OPEN_S, channel.give_up)
     try:
         return await channel.run(command)
@@ -158,22 +157,21 @@ async def start_waiting(
 class _AheadChannel(CommandChannel):
     """A channel whose requests do not wait for its number. `refusal`: the server did not open it."""
 
-    def __init__(self, connection: PipelinedConnection, guess: int) -> None:
+    def __init__(self, connection: PipelinedConnection) -> None:
         super().__init__(connection, connection.options.window)
         self.opened = False
         self.refusal: ChannelRefusedError | None = None
-        self._guess = guess
         self.opening: asyncio.Task[SSHPacket] | None = None
 
     async def _open(self, chantype: bytes, *args: bytes) -> SSHPacket:
         """Ask for the channel. Return before the answer what a session's answer contains: nothing."""
         self.opening = asyncio.create_task(super()._open(chantype, *args), name="open a channel")
         await asyncio.sleep(0)  # the request is sent in the first step of the task
-        self._send_chan = self._guess
+        self._send_chan = FIRST_CHANNEL
         return SSHPacket(b"")
 
     def process_open_confirmation(self, send_chan: int, send_window: int, send_pktsize: int, packet: SSHPacket) -> None:
-        if send_chan != self._guess:
+        if send_chan != FIRST_CHANNEL:
             raise asyncssh.ProtocolError(f"The server gave the first channel the number {send_chan}.")
         self.opened = True
         super().process_open_confirmation(send_chan, send_window, send_pktsize, packet)
