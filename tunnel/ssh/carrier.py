@@ -104,7 +104,7 @@ class Carrier:
         try:
             with its:
                 fd = its.fileno()
-                child = await start(argv, command, stdin=fd, stdout=fd, env={**env, **askpass.variables})
+                child = await start(argv, command, stdin=fd, stdout=fd, env=askpass.env)
         except UsageError as error:
             ours.close()
             raise Unreachable(

@@ -16,7 +16,7 @@ from tests.support.network.relay import relay
 from tests.support.person.login import Person, everything, only_config, output, target
 
 from ccb.tunnel.errors import ConnectionLost
-from ccb.tunnel.openssh.shared_master import MasterTrial, find_master
+from ccb.tunnel.openssh.shared_master import MasterTrial, master_problem
 from ccb.tunnel.ssh.asyncssh_transport import connect
 from ccb.tunnel.ssh.carrier import route
 from ccb.tunnel.ssh_config.ssh_target import SshTarget
@@ -121,8 +121,7 @@ async def test_sockets_that_may_lead_elsewhere_are_not_touched(
         named = [] if path is None else [f"ControlPath={path}"]
         where = target(sshd, host_user, *named, *more)
         ((_, config),) = await route(where)
-        found = find_master(config, where)
-        return "" if found is None else found.problem
+        return master_problem(config, where) or ""
 
     path = sockets / named_for(host_user, sshd.port)
     assert await problem(path) == ""
