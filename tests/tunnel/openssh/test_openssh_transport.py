@@ -159,19 +159,6 @@ async def test_a_new_host_key_is_asked(sshd: Sshd, host_user: HostUser, env: Env
     assert "SHA256:" in before and "yes/no" in prompt and echo
 
 
-async def test_an_odd_host_key_is_refused_headless(sshd: Sshd, host_user: HostUser, env: Env, tmp_path: Path) -> None:
-    known = tmp_path / "other_known_hosts"
-    where = target(sshd, host_user, f"UserKnownHostsFile={known}")
-    with pytest.raises(HostKeyError):
-        await connect(where, NobodyToAsk(), env=env, words=PLAIN)
-    make_key(tmp_path / "other_host")
-    known.write_text(f"[127.0.0.1]:{sshd.port} " + (tmp_path / "other_host.pub").read_text())
-    with pytest.raises(HostKeyError) as caught:
-        await connect(where, NobodyToAsk(), env=env, words=PLAIN)
-    assert "IDENTIFICATION HAS CHANGED" in caught.value.evidence and "@@" not in caught.value.evidence
-    assert "has changed" in caught.value.what and "ssh-keygen" in caught.value.evidence
-
-
 async def test_without_multiplexing_each_command_logs_in(sshd: Sshd, host_user: HostUser, env: Env) -> None:
     async with connected(target(sshd, host_user, "ControlMaster=no"), env) as transport:
         for number in (1, 2):

@@ -53,7 +53,9 @@ async def test_a_changed_key_is_always_refused(sshd: Sshd, host_user: HostUser, 
     there = target(sshd, host_user, f"StrictHostKeyChecking={strict}", known=known)
     error = await refused(HostKeyError, there, person, match="has changed")
     assert known.read_text() == before and not person.asked
-    assert ("ssh would connect" in error.evidence) is (strict in ("no", "off"))
+    assert f"{known}:1" in error.evidence and ("ssh would connect" in error.evidence) is (strict in ("no", "off"))
+    subprocess.run(error.do.split(": ", 1)[1], shell=True, check=True, capture_output=True)
+    await (refused(HostKeyError, there, person) if strict == "yes" else logs_in(there, person))
 
 
 async def test_no_file_for_keys_is_no_hindrance(sshd: Sshd, host_user: HostUser) -> None:
@@ -228,6 +230,8 @@ async def test_lines_of_known_hosts_are_read_as_ssh_reads_them(sshd: Sshd, host_
         (f"{name}\t{kind}\t{key}\r\n", True),
         (f"@trusted {name} {kind} {key}\n", False),
         (f"{name} {kind} {key}\n@revoked\t{name}\t{kind}\t{key}\n", False),
+        (f"@revoked 127.0.0.1 {kind} {key}\n127.0.0.1 {kind} {key}\n", False),
+        (f"@revoked * {kind} {key}\n127.0.0.1 {kind} {key}\n", False),
     ):
         known.write_text(line)
         assert (ssh(where).returncode == 0) is good

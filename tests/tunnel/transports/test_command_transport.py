@@ -238,15 +238,6 @@ def engine(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("shell", SHELLS)
-async def test_a_container_behind_every_login_shell(shell: str, engine: Path) -> None:
-    line = 'exec /bin/sh -c \'printf "%s\\n" "$INSIDE" "a b" `echo back` "$(echo "deep")"; printf "\\n%s\\n" end\''
-    path = f"{engine}:{os.environ['PATH']}"
-    argv = [*shell.split(), "-c", container_command("web", line)]
-    said = subprocess.run(argv, env={"PATH": path}, capture_output=True, check=True)
-    assert said.stdout.decode().split("\n") == ["yes", "a b", "back", "deep", "", "end", ""]
-
-
-@pytest.mark.parametrize("shell", SHELLS)
 @pytest.mark.quick_rows(3)
 async def test_a_worker_starts_in_a_container_behind_any_login_shell(shell: str, engine: Path, tmp_path: Path) -> None:
     path = f"{engine}:{os.environ['PATH']}"
