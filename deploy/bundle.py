@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +13,7 @@ import ccb
 from ccb.tunnel.wire.dataclass import dataclass
 
 CACHE = Path(__file__).with_name("__pycache__")  # which version control ignores
-_BUILDER = [str(Path(__file__).with_name(name)) for name in ("build_bundle.py", "strip_source.py")]
+_BUILDER = [Path(__file__).with_name(name) for name in ("build_bundle.py", "strip_source.py")]
 
 
 def _pack(data: bytes, form: str) -> bytes:
@@ -97,18 +97,7 @@ def _cached(file: Path, key: bytes, make: Callable[[], bytes]) -> bytes:
 def _key(sources: tuple[Path, Path], version: str) -> bytes:
     """Return a digest of everything that the bundle depends on. For a file that is its name, size and times."""
     digest = hashlib.sha256(f"{version}\0".encode())
-    found = {path: Path(path).stat() for path in _BUILDER}
-    for folder in sources:
-        found.update(_files(str(folder)))
-    for name, info in sorted(found.items()):
-        digest.update(f"{name}\0{info.st_size}\0{info.st_mtime_ns}\0{info.st_ctime_ns}\n".encode())
+    for path in sorted([*_BUILDER, *(path for folder in sources for path in folder.rglob("*.py"))]):
+        info = path.stat()
+        digest.update(f"{path}\0{info.st_size}\0{info.st_mtime_ns}\0{info.st_ctime_ns}\n".encode())
     return digest.digest()
-
-
-def _files(folder: str) -> Iterator[tuple[str, os.stat_result]]:
-    with os.scandir(folder) as entries:
-        for entry in entries:
-            if entry.name.endswith(".py"):
-                yield entry.path, entry.stat()
-            elif entry.is_dir() and entry.name != "__pycache__":
-                yield from _files(entry.path)
