@@ -17,7 +17,7 @@ from ccb.tunnel.transports.login_prompts import NobodyToAsk, Prompts
 from ccb.tunnel.transports.pipe import Transport
 
 from ..command_line.arguments import Arguments, ConnectionOptions
-from ..command_line.transport_choice import TransportKind, host_label, open_chosen_transport, transport_kind
+from ..command_line.transport_choice import host_label, open_chosen_transport
 from ..config.log import state_dir
 from ..config.settings import settings_path
 from ..config.settings_file import read_settings_file
@@ -54,17 +54,15 @@ def past_logins(connection: ConnectionOptions, environ: Mapping[str, str]) -> Pa
 
 async def first_transport(log_in: LogIn, prompts: Prompts) -> Transport:
     """Log in, and try again if the connection breaks off (MaxStartups). Raises CcbError."""
-    delays, number = waits(), 1
-    while True:
+    delays = waits()
+    for number in range(2, FIRST_TRIES + 1):
         try:
             return await log_in(prompts)
         except Dropped as error:
-            number += 1
-            if number > FIRST_TRIES:
-                raise
             log.info("the first connection: %s", error)
             prompts.banner(f"{error.what}; trying again ({number} of {FIRST_TRIES})")
             await asyncio.sleep(next(delays))
+    return await log_in(prompts)
 
 
 async def open_transport(
@@ -75,12 +73,7 @@ async def open_transport(
     sharing: Sharing | None = None,
 ) -> Transport:
     """Connect, and start the loader once the network is busy. `sharing`: None for what the settings allow."""
-    connection = arguments.connection
-    if transport_kind(connection) is TransportKind.LOCAL:
-        startup.start()
-        return await open_chosen_transport(connection, prompts, environ)
-    began = asyncio.get_running_loop().time()
-
+    connection, began = arguments.connection, asyncio.get_running_loop().time()
     past = past_logins(connection, environ)
     sharing = sharing or load_sharing(environ)
     opening = open_chosen_transport(connection, prompts, environ, startup.start, past, sharing)
