@@ -15,7 +15,7 @@ from pathlib import Path
 
 from ccb.tunnel.errors import AuthFailed, CcbError, HostKeyError
 from ccb.tunnel.openssh.kept_connections import KeptRoute, kept_directory, key_of, not_kept, read_record
-from ccb.tunnel.openssh.shared_master import ANSWER_S, master_problem, over_master
+from ccb.tunnel.openssh.shared_master import ANSWER_S, MasterTrial, master_problem
 from ccb.tunnel.plain_text import neutralise
 from ccb.tunnel.ssh.carrier import route
 from ccb.tunnel.ssh_config.config_files import DEFAULT_KEYS
@@ -239,7 +239,7 @@ async def master_finding(config: HostConfig, target: SshTarget, *, allowed: bool
         problem = "controlMaster is false in the settings"
     if problem:
         return _finding(_NAME, FindingState.INFO, f"{socket} is not used: {problem}")
-    trial = over_master(socket, config, target, NobodyToAsk(), _no_login)
+    trial = MasterTrial(socket, target, config, NobodyToAsk(), _no_login)
     began = time.monotonic()
     try:
         pipe = await trial.answering("exec /bin/sh -c 'echo in'")

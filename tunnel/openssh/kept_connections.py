@@ -35,7 +35,7 @@ from ..wire.dataclass import dataclass
 from . import connection_keeper
 from .connection_keeper import has_slept, slept_s
 from .openssh_transport import NO_COMMAND, OpenSshTransport, log_in
-from .shared_master import LogIn, client_command, client_env, over_master
+from .shared_master import LogIn, MasterTrial, client_command, client_env
 
 log = logging.getLogger(__name__)
 
@@ -69,7 +69,7 @@ async def share_kept(route: KeptRoute, prompts: Prompts) -> Transport:
     if found is None or found.over or peer_problem(found.socket):
         return await _log_in(route, prompts, record, found)
     config = route.configs[-1]
-    trial = over_master(found.socket, config, route.target, prompts, lambda: _log_in(route, prompts, record, found))
+    trial = MasterTrial(found.socket, route.target, config, prompts, lambda: _log_in(route, prompts, record, found))
     if found.addresses == source_addresses():
         trial.answer_s = _UNDOUBTED_ANSWER_S
     return trial

@@ -23,7 +23,7 @@ from ..transports.login_failures import SSH_FAILED, last_words, ssh_failure
 from ..transports.login_prompts import NobodyToAsk, Prompts, is_told
 from ..transports.pipe import Transport
 from .connection_keeper import ENDING_WITH_STDIN
-from .shared_master import client_command, over_master, usable_master
+from .shared_master import MasterTrial, client_command, usable_master
 
 log = logging.getLogger(__name__)
 
@@ -34,24 +34,21 @@ _RUNNER = ("/bin/sh", "-c", ENDING_WITH_STDIN, "sh")
 
 
 class Master:
-    """A master connection that is logged in; the caller must `end` it."""
+    """A master connection that is logged in; the caller must `end` it, or leave it to its runner (`let_go`)."""
 
     def __init__(self, child: commands.TransportProcess, listening: asyncio.Task[None]) -> None:
         self._child = child
         self._listening = listening
 
-    async def let_go(self) -> None:
-        """Leave the connection to its runner, which has ended the process that was started here."""
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(_END_S):
-                await self._child.exited()
-        await _ended(self._child, self._listening)
-
     async def end(self) -> None:
         stdin = self._child.process.stdin
         assert stdin is not None
+        stdin.close()
+        await self.let_go()
+
+    async def let_go(self) -> None:
+        """Wait for the end of the process that was started here. Another one may keep the connection."""
         try:
-            stdin.close()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_END_S):
                     await self._child.exited()
@@ -165,7 +162,7 @@ async def connect(
         config = await resolve(target, words)
         master = usable_master(config, target, prompts)
         if master is not None:
-            return over_master(master, config, target, prompts, log_in)
+            return MasterTrial(master, target, config, prompts, log_in)
     return await log_in()
 
 

@@ -89,12 +89,6 @@ def usable_master(config: HostConfig, target: SshTarget, prompts: Prompts) -> Pa
     return path
 
 
-def over_master(socket: Path, config: HostConfig, target: SshTarget, prompts: Prompts, log_in: LogIn) -> MasterTrial:
-    forget = partial(prompts.memory.silent_masters.add, _inode(socket))
-    commands = CommandTransport(client_command(socket, target, config.given), env=client_env())
-    return MasterTrial(socket, commands, log_in, forget)
-
-
 def client_command(socket: Path, target: SshTarget, lines: Lines, words: Sequence[str] = ("ssh",)) -> PipeCommand:
     """Return the command of a client of the master. It reads no configuration: of `lines` (`ssh -G`) only the variables
     for a command are for it. Its own way to the host is `false`: it must not log in if the master is gone."""
@@ -126,13 +120,14 @@ class MasterTrial(Transport):
     """Runs commands over the master at `socket`. If the first one gets no answer in `answer_s`, it runs again over
     `log_in`, so it must have no effect before its first output (`on_trial`)."""
 
-    def __init__(self, socket: Path, commands: CommandTransport, log_in: LogIn, gave_up: Callable[[], None]) -> None:
+    def __init__(self, socket: Path, target: SshTarget, config: HostConfig, prompts: Prompts, log_in: LogIn) -> None:
         self.socket = socket
         self.answer_s = ANSWER_S
-        self.name = commands.name
-        self._commands = commands
+        self.name = target.shown
+        self._commands = CommandTransport(client_command(socket, target, config.given), env=client_env())
         self._log_in = log_in
-        self._gave_up = gave_up
+        self._silent = prompts.memory.silent_masters
+        self._inode = _inode(socket)
         self._proved = False
         self._closed = False
         self._login: Transport | None = None
@@ -154,7 +149,7 @@ class MasterTrial(Transport):
                 log.info("no login to %s: the master at %s carries this connection", self.name, self.socket)
             self._proved = True
             return pipe
-        self._gave_up()
+        self._silent.add(self._inode)
         if self._proved or self._closed:
             raise ConnectionLost(f"the master connection to {self.name} does not answer any more")
         self._login = await self._log_in()

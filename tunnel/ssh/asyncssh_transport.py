@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from ..errors import CcbError, Unreachable
 from ..heavy_imports import collection_paused, load_asyncssh
-from ..openssh.shared_master import over_master, usable_master
+from ..openssh.shared_master import MasterTrial, usable_master
 from ..ssh_config.ssh_target import SshTarget, of_consequence, only_openssh
 from ..transports.login_prompts import Prompts, tell_once
 from ..transports.pipe import NOTHING_SHARED, Sharing, Transport
@@ -56,7 +56,7 @@ async def connect(
         return await log_in()
     on_wait()
     if master is not None:
-        return over_master(master, config, target, prompts, log_in)
+        return MasterTrial(master, target, config, prompts, log_in)
     from ..openssh.kept_connections import KeptRoute, share_kept
 
     return await share_kept(KeptRoute([hop.config for hop in hops], target, sharing.keep_s, log_in), prompts)
