@@ -32,13 +32,7 @@ class SshPipe:
         self._name = name
         self._process = process
         self._tail = StderrTail()
-        self._stderr_task = asyncio.create_task(self._drain_stderr())
-
-    async def _drain_stderr(self) -> None:
-        import asyncssh
-
-        with contextlib.suppress(asyncssh.Error, OSError):
-            await self._tail.drain(self._process.stderr.read)
+        self._stderr_task = asyncio.create_task(self._tail.drain(process.stderr.read))
 
     async def read(self, n: int = 65536) -> bytes:
         import asyncssh

@@ -221,7 +221,7 @@ class PipelinedConnection(asyncssh.SSHClientConnection):
         self.signed_at_once = False
         assert options.waiter is not None
         self.logged_in: asyncio.Future[None] = options.waiter
-        self.signed = asyncio.Event()
+        self.signed: asyncio.Future[None] = loop.create_future()
         self.ahead = False
         self._writing_paused = False
         self._unsent = 0
@@ -389,7 +389,7 @@ class _SignedAtOnce(ClientAuth):
             )
         except (ValueError, OSError) as error:  # of an agent
             raise asyncssh.PermissionDenied(f"The key does not sign: {error}") from error
-        self._signed.set()
+        self._signed.set_result(None)
 
     def auth_succeeded(self) -> None:
         self.answered = True
@@ -436,12 +436,8 @@ async def open_connection(
     connection.set_extra_info(host=host, port=port)
     try:
         if ahead:
-            signed = asyncio.create_task(connection.signed.wait())
-            try:
-                await asyncio.wait((signed, logged_in), return_when=asyncio.FIRST_COMPLETED)
-            finally:
-                signed.cancel()
-        if not connection.signed.is_set() or not ahead or logged_in.done():
+            await asyncio.wait((connection.signed, logged_in), return_when=asyncio.FIRST_COMPLETED)
+        if not ahead or logged_in.done():
             await logged_in
     except BaseException:
         logged_in.cancel()

@@ -113,7 +113,7 @@ async def resolve(target: SshTarget, ssh: Sequence[str] = ("ssh",)) -> HostConfi
     env = without_secrets(os.environ)
     plain = asyncio.create_task(ssh_says([program, "-G", "-F", "none"], target.host, env))
     try:
-        given = await ssh_says(config_command(program, target, ssh[1:]), target.host, env)
+        given = await ssh_says([program, *ssh[1:], "-G", *target.flags()], target.host, env)
         files = given.setdefault("identityfile", [])
         files += (file for file in target.identities if file not in files)  # ssh leaves missing files out
         return host_config(given, await plain, target, pwd.getpwuid(os.getuid()).pw_dir)
@@ -145,8 +145,3 @@ async def ssh_says(argv: Sequence[str], host: str, env: Mapping[str, str]) -> di
         key, _, value = line.partition(" ")
         lines.setdefault(key.lower(), []).extend(_PATH.split(value) if key in _SEVERAL_FILES else [value])
     return lines
-
-
-def config_command(program: str, target: SshTarget, more: Sequence[str] = ()) -> list[str]:
-    """Return `ssh -G` with the flags `more` and those of `target`. The caller appends `--` and the host."""
-    return [program, *more, "-G", *target.flags()]

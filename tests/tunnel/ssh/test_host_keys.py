@@ -13,7 +13,6 @@ from tests.support.person.login import Person, logged_in, logs_in, refused, targ
 
 from ccb.tunnel.errors import HostKeyError
 from ccb.tunnel.ssh.asyncssh_transport import connect
-from ccb.tunnel.ssh_config.config_files import config_command
 from ccb.tunnel.ssh_config.ssh_target import SshTarget
 from ccb.tunnel.transports.login_prompts import NobodyToAsk
 
@@ -199,8 +198,7 @@ async def test_a_key_of_port_22_counts_if_this_port_has_none(sshd: Sshd, host_us
 
 def ssh(where: SshTarget, *more: str) -> subprocess.CompletedProcess[str]:
     """What OpenSSH does with the same words."""
-    options = [*config_command("ssh", where)[2:], "-o", "BatchMode=yes", *more]
-    argv = ["ssh", "-F", "none", *options, "--", where.host, "true"]
+    argv = ["ssh", "-F", "none", *where.flags(), "-o", "BatchMode=yes", *more, "--", where.host, "true"]
     return subprocess.run(argv, capture_output=True, text=True, check=False, timeout=30, stdin=subprocess.DEVNULL)
 
 
