@@ -11,10 +11,12 @@ from ..wire.dataclass import dataclass
 
 @dataclass(frozen=True)
 class Sharing:
-    """What the person allows: to use a live master of theirs, and to keep a connection for `keep_s` seconds, if any."""
+    """What the person allows: to use a live master of theirs, to keep a connection for `keep_s` seconds, if any, and
+    logins that are `pipelined`."""
 
     own_master: bool = True
     keep_s: float = 0
+    pipelined: bool = True
 
 
 DEFAULT_SHARING = Sharing()
