@@ -211,15 +211,6 @@ async def test_a_shim_that_fails_is_passed_over(host: Host) -> None:
     assert said == "hello disk /\n"
 
 
-@pytest.mark.parametrize(
-    "cwd", ["/a b", "it's", 'a"b', "$(touch pwned)", "`id`", "two\nlines", "ünïcödé ☃", "-rf", "a!b"]
-)
-@pytest.mark.quick_rows(3)
-async def test_a_path_arrives_as_it_was_given(host: Host, cwd: str) -> None:
-    _, said = await host.start(tiny_bundle(), cwd)
-    assert said == f"hello disk {cwd}\n"
-
-
 async def test_what_the_host_says_instead_is_shown_harmlessly(host: Host) -> None:
     said = "\\033]0;owned\\007This account is \\033[31mnot available."
     fake = shell_script(host.home / "python", f"case $4 in *version*) exit 0;; esac\nprintf '{said}\\n'; exit 1")

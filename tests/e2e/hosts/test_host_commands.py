@@ -6,7 +6,6 @@ import json
 import shlex
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from pathlib import Path
 
 import pytest
 from tests.support.hosts.reached_host import Host
@@ -14,7 +13,7 @@ from tests.support.machine.processes import processes_of
 from tests.support.machine.waiting import until
 from tests.support.model.fake_model import FakeModel
 from tests.support.model.model_script import uses
-from tests.support.person.laptop import STDIO, Laptop, Running, user_message
+from tests.support.person.laptop import STDIO, Running, user_message
 from tests.support.person.terminal import Terminal
 
 pytestmark = pytest.mark.visited
@@ -197,12 +196,3 @@ async def test_attach_takes_the_one_session_that_runs_and_a_viewer_leaves_it_alo
             assert await running.ended() == 0
         assert driver.process.returncode is None
         await host.command("stop", "--all")
-
-
-async def test_to_resume_what_does_not_exist_is_code_1_and_says_where_to_look(laptop: Laptop, tmp_path: Path) -> None:
-    for words in (["--resume", "feedbeef"], ["--continue"], ["--resume", "feedbeef", "--fork-session"]):
-        done = await laptop.run([str(tmp_path), *words, "-p", "go on"])
-        assert done.code == 1, done.stderr
-        assert "no session" in done.stderr and "ccb ps --local" in done.stderr
-    rows = (await laptop.run(["ps", "--json"])).stdout.splitlines()  # also of others: /tmp is one for all tests of root
-    assert str(tmp_path) not in [json.loads(row)["cwd"] for row in rows]

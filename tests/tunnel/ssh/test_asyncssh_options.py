@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
 from tests.support.hosts.sshd import HostUser, Sshd, make_key
 from tests.support.hosts.sshd import sshd as serve
+from tests.support.machine.processes import commands_with
 from tests.support.machine.waiting import until
 from tests.support.network.relay import relay
 from tests.support.person.login import Person, logged_in, logs_in, only_config, output, pipe_to, refused, target
 
-from ccb.tunnel.errors import AuthFailed, ConfigError, ConnectionLost, Dropped, Unreachable
+from ccb.tunnel.errors import AuthFailed, ConfigError, ConnectionLost, Unreachable
 from ccb.tunnel.ssh.asyncssh_transport import SshTransport, connect
 from ccb.tunnel.ssh_config import config_files
 from ccb.tunnel.ssh_config.config_files import resolve
@@ -224,15 +224,4 @@ async def test_a_proxy_command_may_talk(sshd: Sshd, host_user: HostUser, tmp_pat
         assert await output(transport, "echo through") == "through\n"
     assert "this page" in person.told[0] and "\x1b" not in person.told[0]
     assert len(person.asked) == 1, "the host key of the far end"
-    await until(lambda: str(tmp_path / "pipe.py") not in commands_running())
-
-
-def commands_running() -> str:
-    return subprocess.run(["ps", "-ww", "-eo", "args"], capture_output=True, text=True, check=True).stdout
-
-
-async def test_a_proxy_command_that_fails_is_quoted(sshd: Sshd, host_user: HostUser) -> None:
-    option = "ProxyCommand=echo no such gateway >&2; exit 3"
-    error = await refused(Unreachable, target(sshd, host_user, option))
-    assert "no such gateway" in error.evidence
-    assert not isinstance(error, Dropped), "it is not worth another attempt"
+    await until(lambda: not commands_with(str(tmp_path / "pipe.py")))

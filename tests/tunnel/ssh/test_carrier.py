@@ -89,9 +89,14 @@ async def test_an_ssh_in_it_asks_the_person(host_user: HostUser, sshd: Sshd, tmp
         assert "Permission denied" in error.evidence
 
 
-async def test_one_that_ends_well_without_a_connection_is_quoted(sshd: Sshd, host_user: HostUser) -> None:
-    option = "ProxyCommand=true && no-such-nc %h %p | cat"
-    error = await refused(Unreachable, target(sshd, host_user, option), match="no SSH connection")
-    assert "no-such-nc" in error.evidence and "MaxStartups" not in str(error)
+@pytest.mark.parametrize(
+    ("command", "says"),
+    [("true && no-such-nc %h %p | cat", "no-such-nc"), ("echo no such gateway >&2; exit 3", "no such gateway")],
+)
+async def test_one_that_ends_without_a_connection_is_quoted_however_it_ends(
+    sshd: Sshd, host_user: HostUser, command: str, says: str
+) -> None:
+    error = await refused(Unreachable, target(sshd, host_user, f"ProxyCommand={command}"), match="no SSH connection")
+    assert says in error.evidence and "MaxStartups" not in str(error)
     assert error.do == "Correct the ProxyCommand until it connects."
     assert not isinstance(error, Dropped), "it is not worth another attempt"
