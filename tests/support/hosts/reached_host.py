@@ -39,7 +39,7 @@ class Host:
     @property
     def logins(self) -> int:
         """How often a client has logged in."""
-        return self.server.log.read_text().count("Accepted publickey")
+        return self.server.logins
 
     def locked_key(self) -> list[str]:
         """The options of a connection by a new key with a passphrase, the only one that logs in from now on."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import shutil
 from pathlib import Path
 
@@ -15,6 +16,8 @@ from tests.support.network.relay import relay
 from tests.support.person.login import Person, logged_in, logs_in, only_config, output, pipe_to, refused, target
 
 from ccb.tunnel.errors import AuthFailed, ConfigError, ConnectionLost, Unreachable
+from ccb.tunnel.openssh import openssh_transport as openssh
+from ccb.tunnel.secret import without_secrets
 from ccb.tunnel.ssh.asyncssh_transport import SshTransport, connect
 from ccb.tunnel.ssh_config import config_files
 from ccb.tunnel.ssh_config.config_files import resolve
@@ -68,11 +71,14 @@ async def test_variables_are_sent_but_never_the_credential_of_the_model(
     for name in ("MINE_ONE", "MINE_TWO", "ANTHROPIC_API_KEY", "CLAUDE_CODE_OAUTH_TOKEN"):
         monkeypatch.setenv(name, "from-the-laptop")
     async with serve(tmp_path / "server", ["AcceptEnv *"]) as server:
-        options = ("SendEnv=MINE_* ANTHROPIC_API_KEY CLAUDE*", "SetEnv=MINE_TWO=set")
-        async with logged_in(target(server, host_user, *options)) as transport:
+        options = ("SendEnv=MINE_* ANTHROPIC_API_KEY CLAUDE*", 'SetEnv=MINE_TWO="set twice" MINE_THREE=set')
+        where, env = target(server, host_user, *options), without_secrets(os.environ)
+        for each in (connect(where, NobodyToAsk()), openssh.connect(where, NobodyToAsk(), env=env)):
+            transport = await each
             said = (await output(transport, "env")).splitlines()
-    assert {"MINE_ONE=from-the-laptop", "MINE_TWO=set"} <= set(said)
-    assert not [line for line in said if line.startswith(("ANTHROPIC", "CLAUDE"))]
+            await transport.close()
+            assert {"MINE_ONE=from-the-laptop", "MINE_TWO=set twice", "MINE_THREE=set"} <= set(said)
+            assert not [line for line in said if line.startswith(("ANTHROPIC", "CLAUDE"))]
 
 
 @pytest.mark.timeout(120)
