@@ -103,22 +103,21 @@ async def _attempt(order: CopyOrder, transport: Transport, progress: CopyProgres
     launched = await launch_program(transport, host_program())
     pipe = launched.pipe
     try:
-        try:
-            return await _over_socket(pipe, launched.rest, lambda channel: _half(order, channel, progress))
-        except StreamEnded:
-            raise await _ended(transport, pipe) from None
-        except OtherEndFailed as error:
-            raise _failed(transport.name, error.path, error.why, error.code) from None
-        except CannotCopy as error:
-            raise _failed("", error.path, error.why, 0) from None
-        except OSError as error:
-            raise _failed("", str(error.filename or order.local), error.strerror or "", error.errno or 0) from error
-        except ValueError as error:
-            raise CopyFailed(
-                f"{transport.name} does not keep to the rules of a copy",
-                evidence=f"{HostText(str(error))}",
-                do="Look for something that rewrites the output of commands on the host, then try again.",
-            ) from error
+        return await _over_socket(pipe, launched.rest, lambda channel: _half(order, channel, progress))
+    except StreamEnded:
+        raise await _ended(transport, pipe) from None
+    except OtherEndFailed as error:
+        raise _failed(transport.name, error.path, error.why, error.code) from None
+    except CannotCopy as error:
+        raise _failed("", error.path, error.why, 0) from None
+    except OSError as error:
+        raise _failed("", str(error.filename or order.local), error.strerror or "", error.errno or 0) from error
+    except ValueError as error:
+        raise CopyFailed(
+            f"{transport.name} does not keep to the rules of a copy",
+            evidence=f"{HostText(str(error))}",
+            do="Look for something that rewrites the output of commands on the host, then try again.",
+        ) from error
     finally:
         await pipe.close()
 
@@ -128,8 +127,16 @@ async def _over_socket(pipe: Pipe, first: bytes, work: Callable[[CopyChannel], s
     ours, its = socket.socketpair()
     for each in (ours, its):
         each.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _AT_ONCE)
+
+    def write(data: bytes) -> None:
+        try:
+            write_all(its.fileno(), data)
+        except ConnectionError:
+            if not its.recv(1, socket.MSG_PEEK):  # what the host has said before it went is read first
+                raise
+
     with ours, its:
-        channel = CopyChannel(lambda: its.recv(MAX_PIECE), lambda data: write_all(its.fileno(), data))
+        channel = CopyChannel(lambda: its.recv(MAX_PIECE), write)
         carrying = asyncio.create_task(_carry(pipe, first, ours), name="bytes of a copy")
         working = asyncio.create_task(in_thread(lambda: work(channel)), name="copy")
         try:
@@ -144,34 +151,28 @@ async def _over_socket(pipe: Pipe, first: bytes, work: Callable[[CopyChannel], s
 
 
 async def _carry(pipe: Pipe, first: bytes, ours: socket.socket) -> None:
-    """Carry bytes both ways until either end has gone, then close `ours`. Raise ConnectionLost, also for silence."""
+    """Carry bytes both ways until those of the host end, then close `ours`. Raise ConnectionLost, also for silence."""
     loop = asyncio.get_running_loop()
     ours.setblocking(False)
 
-    async def come() -> None:
-        await loop.sock_sendall(ours, first)
-        while True:
-            try:
-                async with asyncio.timeout(SILENCE_S):
-                    data = await pipe.read(_AT_ONCE)
-            except TimeoutError:
-                raise ConnectionLost(f"the host has said nothing for {SILENCE_S:.0f} s") from None
-            if not data:
-                return
-            await loop.sock_sendall(ours, data)
-
-    async def go() -> None:
+    async def send() -> None:
         while data := await loop.sock_recv(ours, _AT_ONCE):
             await pipe.write(data)
 
-    ways = [asyncio.create_task(come()), asyncio.create_task(go())]
+    sending = asyncio.create_task(send(), name="bytes to the host")
     try:
-        ended, _ = await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
+        data = first
+        while True:
+            await loop.sock_sendall(ours, data)
+            async with asyncio.timeout(SILENCE_S):
+                data = await pipe.read(_AT_ONCE)
+            if not data:
+                return
+    except TimeoutError:
+        raise ConnectionLost(f"the host has said nothing for {SILENCE_S:.0f} s") from None
     finally:
-        await cancelled(*ways)
+        await cancelled(sending)
         ours.close()
-    for way in ended:
-        way.result()
 
 
 def _half(order: CopyOrder, channel: CopyChannel, progress: CopyProgress) -> str:
