@@ -77,6 +77,6 @@ def peak_mb(pid: int) -> float:
     """The most memory that a process has had, 0 if it has ended. What it frees may stay with it or not."""
     try:
         found = re.search(r"VmHWM:\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text(encoding="utf-8"))
-    except ProcessLookupError:
+    except (FileNotFoundError, ProcessLookupError):
         return 0.0
     return int(found[1]) / 1024 if found is not None else 0.0
