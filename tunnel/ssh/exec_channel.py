@@ -1,27 +1,16 @@
-"""The pipe of one command, and an input buffer for asyncssh whose own copies the rest at each packet."""
+"""The pipe of one command."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ..errors import ConnectionLost
 from ..transports.command_transport import LAST_WORDS_S, StderrTail
 
 if TYPE_CHECKING:
     import asyncssh
-
-
-class InputBuffer(bytearray):
-    """Does for asyncssh what its bytes do, but drops the first ones without a copy of the others."""
-
-    def __getitem__(self, part: Any) -> Any:
-        """Return a part, to which asyncssh names both ends; without an end, drop what is before it."""
-        if part.stop is None:
-            del self[: part.start]
-            return self
-        return bytes(memoryview(self)[part])
 
 
 _CLOSE_S = 5.0

@@ -24,11 +24,21 @@ from asyncssh.packet import Boolean, SSHPacket, SSHPacketLogger, String, UInt32
 from asyncssh.public_key import SigningKey
 
 from ..wire.dataclass import dataclass
-from .exec_channel import InputBuffer
 from .past_logins import PastLogin, fingerprint, standing_for
 
 VERSION = "2.24."  # how the version of asyncssh begins for which this module is written
 _JOINED = 4096  # bytes up to which small packets are kept as one: each object costs hundreds of them
+
+
+class InputBuffer(bytearray):
+    """Does for asyncssh what its bytes do, but drops the first ones without a copy of the others."""
+
+    def __getitem__(self, part: Any) -> Any:
+        """Return a part, to which asyncssh names both ends; without an end, drop what is before it."""
+        if part.stop is None:
+            del self[: part.start]
+            return self
+        return bytes(memoryview(self)[part])
 
 
 class CommandProcess(asyncssh.SSHClientProcess[bytes]):

@@ -28,11 +28,9 @@ BIG = protocol.RESUMABLE + 3 * protocol.PIECE + 17
 
 
 class Count:
-    def __init__(self) -> None:
-        self.bytes = 0
+    """How many bytes were written."""
 
-    def __call__(self, size: int) -> None:
-        self.bytes += size
+    bytes = 0
 
 
 def half(end: socket.socket, wire: Count, limit: int | None = None) -> protocol.CopyChannel:
@@ -42,7 +40,7 @@ def half(end: socket.socket, wire: Count, limit: int | None = None) -> protocol.
         if limit is not None and wire.bytes + len(data) > limit:
             end.close()
             raise protocol.StreamEnded
-        wire(len(data))
+        wire.bytes += len(data)
         end.sendall(data)
 
     return protocol.CopyChannel(lambda: end.recv(300_000), write)

@@ -7,7 +7,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from tests.support.hosts.sshd import HostUser, Sshd, make_key
+from tests.support.hosts.sshd import HostUser, Sshd, certify, make_key
 from tests.support.hosts.sshd import sshd as serve
 from tests.support.person.login import Person, logged_in, logs_in, refused, target
 
@@ -19,15 +19,6 @@ from ccb.tunnel.transports.login_prompts import NobodyToAsk
 
 def public(key: Path) -> str:
     return key.with_suffix(".pub").read_text()
-
-
-def sign_host(authority: Path, key: Path, principals: str, *options: str) -> Path:
-    """The certificate of host `key` for `principals`."""
-    subprocess.run(
-        ["ssh-keygen", "-q", "-s", str(authority), "-h", "-I", "host", "-n", principals, *options, f"{key}.pub"],
-        check=True,
-    )
-    return key.with_name(key.name + "-cert.pub")
 
 
 @pytest.mark.parametrize("strict", ["accept-new", "no", "off"])
@@ -141,7 +132,7 @@ async def test_keys_of_several_files_are_stored_in_the_first(sshd: Sshd, host_us
 async def test_an_authority_vouches_for_a_host_on_any_port(host_user: HostUser, tmp_path: Path, pattern: str) -> None:
     authority = make_key(tmp_path / "authority")
     key = make_key(tmp_path / "signed")
-    options = [f"HostKey {key}", f"HostCertificate {sign_host(authority, key, '127.0.0.1')}"]
+    options = [f"HostKey {key}", f"HostCertificate {certify(authority, key, '127.0.0.1', '-h')}"]
     async with serve(tmp_path / "server", options) as server:
         known = tmp_path / "known_hosts"
         known.write_text(f"@cert-authority {pattern.format(port=server.port)} {public(authority)}")
@@ -154,7 +145,7 @@ async def test_an_authority_vouches_for_a_host_on_any_port(host_user: HostUser, 
 
 async def test_a_certificate_is_for_the_name_of_the_host(host_user: HostUser, tmp_path: Path) -> None:
     authority, key = make_key(tmp_path / "authority"), make_key(tmp_path / "signed")
-    options = [f"HostKey {key}", f"HostCertificate {sign_host(authority, key, 'localhost')}"]
+    options = [f"HostKey {key}", f"HostCertificate {certify(authority, key, 'localhost', '-h')}"]
     async with serve(tmp_path / "server", options) as server:
         known = tmp_path / "known_hosts"
         known.write_text(f"@cert-authority * {public(authority)}")
@@ -170,7 +161,7 @@ async def test_without_a_proof_the_key_is_judged(host_user: HostUser, tmp_path: 
         other if flaw == "another authority" else authority,
         "example.org" if flaw == "another host" else "127.0.0.1",
     )
-    certificate = sign_host(by, key, name, *(["-V", "20200101:20200102"] if flaw == "expired" else []))
+    certificate = certify(by, key, name, "-h", *(["-V", "20200101:20200102"] if flaw == "expired" else []))
     async with serve(tmp_path / "server", [f"HostKey {key}", f"HostCertificate {certificate}"]) as server:
         known = tmp_path / "known_hosts"
         vouched = f"@cert-authority * {public(authority)}"

@@ -20,6 +20,8 @@ import asyncssh
 import pytest
 from asyncssh import constants as ssh
 from asyncssh.packet import Boolean, String, UInt32
+from hypothesis import given
+from hypothesis import strategies as st
 from tests.support.hosts.embedded_sshd import asyncssh_server
 from tests.support.hosts.sshd import HostUser, Sshd
 from tests.support.person.login import every_host, only_config, pipe_to, refused, target
@@ -27,7 +29,7 @@ from tests.support.person.login import every_host, only_config, pipe_to, refused
 from ccb.tunnel.errors import ConfigError
 from ccb.tunnel.ssh.asyncssh_options import WINDOW
 from ccb.tunnel.ssh.asyncssh_transport import _LATER_WINDOW, SshTransport, connect
-from ccb.tunnel.ssh.pipelined_connection import VERSION, open_connection
+from ccb.tunnel.ssh.pipelined_connection import VERSION, InputBuffer, open_connection
 from ccb.tunnel.transports.login_prompts import NobodyToAsk
 
 ROOT = Path(__file__).parents[3]
@@ -368,3 +370,25 @@ async def test_a_packet_that_unpacks_to_much_ends_the_connection(tmp_path: Path)
         found = await client(server, "nothing", more=["Compression=yes"])
     assert not found["alive"]
     assert found["peak"] < LIMIT_MB
+
+
+_PLACES = st.integers(-24, 24)  # a server that names a length too small makes asyncssh count from the end
+_STEPS = st.lists(st.tuples(st.sampled_from("adc"), st.binary(max_size=20), _PLACES, _PLACES))
+
+
+@given(_STEPS)
+def test_the_input_buffer_does_what_bytes_do_in_the_hands_of_asyncssh(steps: list[tuple[str, bytes, int, int]]) -> None:
+    ours, theirs = InputBuffer(), b""
+    for what, data, start, stop in steps:
+        if what == "a":
+            ours += data
+            theirs += data
+        elif what == "d":
+            rest = ours[start:]
+            assert isinstance(rest, InputBuffer)
+            ours, theirs = rest, theirs[start:]
+        assert ours[:stop] == theirs[:stop]
+        assert ours[start:stop] == theirs[start:stop]
+        assert ours.find(data[:1], 0, abs(stop)) == theirs.find(data[:1], 0, abs(stop))
+        assert len(ours) == len(theirs)
+        assert bool(ours) == bool(theirs)

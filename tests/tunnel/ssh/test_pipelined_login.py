@@ -16,7 +16,7 @@ from typing import Any
 import asyncssh
 import pytest
 from tests.support.hosts.embedded_sshd import asyncssh_server
-from tests.support.hosts.sshd import HostUser, Sshd, make_key
+from tests.support.hosts.sshd import HostUser, Sshd, certify, make_key
 from tests.support.hosts.sshd import sshd as serve
 from tests.support.network.relay import relay
 from tests.support.person.login import Person, every_host, everything, logged_in, only_config, output, pipe_to, target
@@ -183,11 +183,7 @@ async def test_a_certificate_signs_at_once_while_it_is_valid(host_user: HostUser
     authority, key = make_key(tmp_path / "authority"), tmp_path / "mine"
     subprocess.run(["ssh-keygen", "-q", "-t", kind, "-b", "2048", "-N", "", "-f", str(key)], check=True)
 
-    def certify(validity: str) -> None:
-        names = ["-I", "person", "-n", host_user.name, "-V", validity]
-        subprocess.run(["ssh-keygen", "-q", "-s", str(authority), *names, f"{key}.pub"], check=True)
-
-    certify("-1d:+1d")
+    certify(authority, key, host_user.name, "-V", "-1d:+1d")
     past = PastLogins(tmp_path / "past")
     async with serve(tmp_path / "server", [f"TrustedUserCAKeys {authority}.pub"]) as server:
         where = target(server, host_user, key=key)
@@ -195,7 +191,7 @@ async def test_a_certificate_signs_at_once_while_it_is_valid(host_user: HostUser
         assert await report(where, past) == PIPELINED
         login = await remembered(past, where)
         assert login is not None and login.algorithm.endswith("-cert-v01@openssh.com")
-        certify("-2d:-1d")
+        certify(authority, key, host_user.name, "-V", "-2d:-1d")
         (tmp_path / "server" / "authorized_keys").write_text(key.with_suffix(".pub").read_text())
         assert "the certificate of the last login is not valid now" in await report(where, past)
         assert await report(where, past) == PIPELINED, "with the key itself"
