@@ -137,7 +137,7 @@ async def open_chosen_transport(
         from ccb.tunnel.ssh import asyncssh_transport as ssh
 
         target = ssh_target(connection)
-        opened: Transport = await ssh.share_or_connect(target, prompts, on_wait, past, sharing or NOTHING_SHARED)
+        opened: Transport = await ssh.connect(target, prompts, on_wait, past, sharing or NOTHING_SHARED)
     else:
         on_wait()
         opened = await _open_program(kind, connection, prompts, env)

@@ -112,10 +112,10 @@ def load_sharing(environ: Mapping[str, str] = os.environ) -> Sharing:
     try:
         data = settings_file.read_settings_file(settings_path(environ), environ) or {}
     except ConfigError:
-        data = {}
-    minutes = data.get("keepConnection", 0)
+        data = {"pipelinedLogin": False}
+    minutes, pipelined = data.get("keepConnection", 0), data.get("pipelinedLogin", True) is True
     keeps = isinstance(minutes, int | float) and not isinstance(minutes, bool) and 0 < minutes <= MAX_KEEP
-    return Sharing(own_master=data.get("controlMaster") is not False, keep_s=minutes * 60 if keeps else 0)
+    return Sharing(data.get("controlMaster") is not False, minutes * 60 if keeps else 0, pipelined)
 
 
 def _flagged(flag: str | None) -> tuple[str, str | None]:

@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 _MAX_BODY = 4 << 20  # bytes
 _MAX_AT_ONCE = 4
-_TEXT = ("application/json", "application/xml", "application/javascript", "application/xhtml+xml", "application/yaml")
 
 
 async def laptop_servers(
@@ -113,17 +112,13 @@ class LaptopWeb:
                 page = await self._page(url)
             except WebRefused as refused:
                 raise control.RequestRefused(str(refused)) from None
-        if page.redirect:
-            found = FetchedText(page.url, page.status, page.reason, "", "", page.redirect)
-        elif page.media_type.startswith("text/") or page.media_type in _TEXT or page.media_type.endswith("+json"):
-            try:
-                text = page.body.decode(page.charset or "utf-8", "replace")
-            except LookupError:
-                text = page.body.decode("utf-8", "replace")
-            cut = page.cut or len(text) > MAX_TEXT
-            found = FetchedText(page.url, page.status, page.reason, page.media_type, text[:MAX_TEXT], cut=cut)
-        else:
+        text = page.text()
+        if text is None:
             raise control.RequestRefused(f"it is {page.media_type}, and the laptop fetches text only")
+        cut = page.cut or len(text) > MAX_TEXT
+        found = FetchedText(
+            page.url, page.status, page.reason, page.media_type, text[:MAX_TEXT], page.redirect, cut=cut
+        )
         return control.public_fields(found)
 
     async def _page(self, url: str) -> Page:

@@ -132,7 +132,7 @@ def test_json_that_is_too_deep_is_refused_as_what_cannot_be_read(deep: str) -> N
     data = b"m" + len(deep).to_bytes(4, "big") + deep.encode()
     pieces = [data[:5], data[5:]]
     with pytest.raises(ValueError, match="it is no message"):
-        CopyChannel(lambda least: [pieces.pop(0)], lambda parts: None).next()
+        CopyChannel(lambda: pieces.pop(0), lambda data: None).next()
 
 
 def test_the_choices_of_a_schema_are_counted_until_the_limit() -> None:

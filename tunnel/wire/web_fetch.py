@@ -26,6 +26,7 @@ TIMEOUT_S = 60.0  # seconds for a page with all its redirects
 _STEP_S = 15.0  # of silence
 _MAX_REDIRECTS = 10
 _BLOCK = 1 << 16
+_TEXT = tuple(f"application/{name}" for name in ("xhtml+xml", "json", "xml", "javascript", "x-yaml", "yaml"))
 _MOVED = (301, 302, 303, 307, 308)
 
 
@@ -41,6 +42,16 @@ class Page:
     body: bytes
     redirect: str = ""
     cut: bool = False
+
+    def text(self) -> str | None:
+        """Return the page as text, None for another kind of content."""
+        kind = self.media_type
+        if not (self.redirect or kind.startswith("text/") or kind in _TEXT or kind.endswith(("+json", "+xml"))):
+            return None
+        try:
+            return self.body.decode(self.charset or "utf-8", "replace")
+        except LookupError:
+            return self.body.decode("utf-8", "replace")
 
 
 class WebFetcher:

@@ -75,7 +75,7 @@ async def test_a_login_that_must_be_made_again_asks_only_when_the_person_wants_i
         running.type("r")
         await running.until(lambda: running.text.count("Enter passphrase for") > asked)
         running.type("open sesame\r")
-        await running.until(lambda: host.logins == 2)
+        await running.until(lambda: host.server.logins == 2)
         assert "open sesame" not in running.text
         running.type("\x15/stop\r")  # at once after the r, which may be the first letter of a word
         assert await running.ended() == 0
