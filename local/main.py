@@ -19,6 +19,7 @@ from ccb.tunnel.heavy_imports import collection_paused, take_short_turns
 from .command_line.arguments import Arguments, private_texts
 from .command_line.exit_codes import ExitCode, bug_lines, code_of, error_lines
 from .command_line.parser import parse_arguments
+from .command_line.subcommands import help_text
 from .config.log import logging_to_file, state_dir
 from .first_run import set_up
 from .terminal import console
@@ -59,11 +60,6 @@ def _answer(argv: Sequence[str]) -> int:
     except CcbError as error:
         say(*error_lines(error))
         return code_of(error)
-    if arguments.version:
-        console.print_line(f"{ccb.VERSION_ANSWER}")
-        return ExitCode.OK
-    if arguments.help or arguments.command == "help":
-        return _help(arguments)
     for hint in arguments.hints:
         say(f"ccb: {hint}")
     take_short_turns()
@@ -104,12 +100,9 @@ def _failed(error: Exception, log_file: Path) -> int:
     return ExitCode.INTERNAL
 
 
-def _help(arguments: Arguments) -> int:
-    from .command_line.subcommands import help_text
-
+def _help(arguments: Arguments) -> list[str]:
     topic = arguments.rest[0] if arguments.command == "help" and arguments.rest else arguments.command
-    width = min(shutil.get_terminal_size((100, 24)).columns, 120)
-    return console.write_stdout(*help_text(width, topic).splitlines())
+    return help_text(min(shutil.get_terminal_size((100, 24)).columns, 120), topic).splitlines()
 
 
 def runner_of(name: str) -> Callable[..., int]:
@@ -120,6 +113,9 @@ def runner_of(name: str) -> Callable[..., int]:
 
 
 def _run(arguments: Arguments) -> int:
+    if arguments.version or arguments.help or arguments.command == "help":
+        console.print_line(*([ccb.VERSION_ANSWER] if arguments.version else _help(arguments)))
+        return ExitCode.OK
     if arguments.command not in ("", "ssh", "attach"):
         return runner_of(arguments.command)(arguments)
     if arguments.headless:

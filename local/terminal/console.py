@@ -24,21 +24,13 @@ from ..command_line.exit_codes import ExitCode, code_of, error_lines
 _NO_READER = (errno.EPIPE, errno.EBADF)
 
 
-def write_stdout(*lines: str) -> ExitCode:
-    """Write lines to stdout; return OK, or the exit code of the failure."""
-    try:
-        print_line(*lines)
-    except OSError as error:
-        return _given_up(error)
-    return ExitCode.OK
-
-
 def flush_stdout() -> ExitCode | None:
     """Flush stdout; return None, or the exit code of the failure, also of one that was caught elsewhere."""
     try:
         sys.stdout.flush()
     except OSError as error:
-        return _given_up(error)
+        _drop_stdout(1)
+        return stdout_failure(error)
     return None
 
 
@@ -61,11 +53,6 @@ def stdout_failure(error: OSError) -> ExitCode:
     )
     say(*error_lines(shown))
     return code_of(shown)
-
-
-def _given_up(error: OSError) -> ExitCode:
-    _drop_stdout(1)
-    return stdout_failure(error)
 
 
 def _drop_stdout(fd: int) -> None:
