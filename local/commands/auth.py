@@ -33,7 +33,7 @@ from ..credentials.secret_store import KeyStore, NoKeyring, SecretStore, open_st
 from ..providers.known_models import default_provider
 from ..providers.named_provider import NamedProvider, named_provider, refuse_provider
 from ..terminal.console import print_line, say
-from ..terminal.terminal_prompts import TerminalPrompts, read_secret
+from ..terminal.terminal_prompts import TerminalPrompts, ask
 
 NOTHING_GIVEN = AccountOptions()
 _CHECK_S = 30.0
@@ -186,7 +186,7 @@ def _read(where: AuthTarget, name: str, given: AccountOptions) -> Account:
     if given.api_key_stdin:
         text = sys.stdin.read(_MAX_INPUT)
     elif sys.stdin.isatty():
-        text = read_secret(f"{'token' if given.bearer else 'API key'} for {where.host} (not shown): ")
+        text = ask(f"{'token' if given.bearer else 'API key'} for {where.host} (not shown): ", hidden=True)
     else:
         raise UsageError("There is no terminal to ask for the key.", do="Pipe it: `ccb auth login --api-key-stdin`.")
     return Account(name, "bearer" if given.bearer else "api_key", checked(text, "the input"))

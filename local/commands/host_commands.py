@@ -23,7 +23,7 @@ from ..connect.connect_session import connect_host
 from ..connect.session_rows import Count, HostWords, ReportRow, list_sessions, reports, row_of
 from ..terminal.console import print_line, say
 from ..terminal.signals import run_command
-from ..terminal.terminal_prompts import ask_line, prompts_for
+from ..terminal.terminal_prompts import prompts_for, read_line
 from .session_table import age_text, session_table, size_text
 
 _DAY_S = 86400.0
@@ -101,8 +101,8 @@ async def _confirm(arguments: Arguments) -> None:
     where = host_label(arguments.connection)
     if not sys.stdin.isatty():
         raise UsageError(f"ccb clean {where} removes every session there", do="Add --yes: nobody can be asked here.")
-    answer = await ask_line(f"Stop all sessions on {where}, and remove them and all else of ccb there? (yes/no) ")
-    if answer.lower() not in ("y", "yes"):
+    answer = await read_line(f"Stop all sessions on {where}, and remove them and all else of ccb there? (yes/no) ")
+    if (answer or "").lower() not in ("y", "yes"):
         raise UsageError("nothing was removed", do="Answer yes, or see first what would be removed: --dry-run.")
 
 

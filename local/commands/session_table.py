@@ -13,7 +13,7 @@ from ccb.tunnel.errors import UsageError
 
 from ..connect.session_rows import SessionRow
 from ..terminal.console import say
-from ..terminal.terminal_prompts import ask_line
+from ..terminal.terminal_prompts import read_line
 
 _MAX_LISTED = 20
 _ESCAPE = "\x1b"
@@ -38,7 +38,7 @@ async def choose_session(rows: Sequence[SessionRow]) -> str | None:
     shown = list(rows)
     while True:
         _show(shown)
-        answer = await ask_line("Session (number, ID, or text to search for; Enter or q to leave): ")
+        answer = await read_line("Session (number, ID, or text to search for; Enter or q to leave): ") or ""
         if answer in ("", "q") or answer.startswith(_ESCAPE):
             return None
         found = matching(rows, shown[:_MAX_LISTED], answer)

@@ -24,7 +24,7 @@ from ..connect.project_trust import host_identity
 from ..connect.session_rows import Count, HostWords, ReportRow, Text, reports, row_of
 from ..terminal.console import print_line, say
 from ..terminal.signals import run_command
-from ..terminal.terminal_prompts import ask_line, prompts_for
+from ..terminal.terminal_prompts import prompts_for, read_line
 
 _MAX_REPORTS = 2000
 _MOST = 16_384  # characters: what the person trusts is shown whole
@@ -138,7 +138,8 @@ async def _ask(arguments: Arguments, projects: Projects, found: HostProject, whe
         if not sys.stdin.isatty():
             print_line("It is not trusted. Nobody can be asked here; --yes trusts it.")
             return ExitCode.AGENT_FAILED
-        if (await ask_line(f"Trust all of this in {where}? (yes/no) ")).lower() not in ("y", "yes"):
+        answer = await read_line(f"Trust all of this in {where}? (yes/no) ")
+        if (answer or "").lower() not in ("y", "yes"):
             print_line("It is not trusted.")
             return ExitCode.OK
     await asyncio.to_thread(projects.trust, found.host, found.directory.raw, found.fingerprint)
