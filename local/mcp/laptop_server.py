@@ -184,9 +184,15 @@ class LaptopServer:
         params = message.get("params")
         try:
             given = params if isinstance(params, dict) else None
-            result = await self._exchange(connection, str(method), given, progress)
+            result = await self._asked(connection, str(method), given, progress)
         except MCPError as error:
-            return {"jsonrpc": "2.0", "id": number, "error": {"code": error.error.code, "message": str(error)}}
+            if not connection.forgot_session and error.error.code != types.CONNECTION_CLOSED:
+                return {"jsonrpc": "2.0", "id": number, "error": {"code": error.error.code, "message": str(error)}}
+            await self._end()
+            unknown = f"{_UNKNOWN} " if method == "tools/call" else ""
+            raise RequestRefused(
+                f"the MCP server {self.name} has ended before it answered. {unknown}The next call starts it again."
+            ) from None
         self._heard_at = time.monotonic()
         try:
             size = len(json.dumps(result, ensure_ascii=False, allow_nan=False))
@@ -195,18 +201,6 @@ class LaptopServer:
         if size > MAX_REPLY:
             raise RequestRefused(f"the reply of the MCP server {self.name} is longer than {MAX_REPLY >> 20} MiB")
         return {"jsonrpc": "2.0", "id": number, "result": result}
-
-    async def _exchange(self, far: ServerConnection, method: str, params: Json | None, show: Progress | None) -> Json:
-        try:
-            return await self._asked(far, method, params, show)
-        except MCPError as error:
-            if not far.forgot_session and error.error.code != types.CONNECTION_CLOSED:
-                raise
-            await self._end()
-            unknown = f"{_UNKNOWN} " if method == "tools/call" else ""
-            raise RequestRefused(
-                f"the MCP server {self.name} has ended before it answered. {unknown}The next call starts it again."
-            ) from None
 
     async def _asked(self, far: ServerConnection, method: str, params: Json | None, show: Progress | None) -> Json:
         """Send a request once. The limit of a call begins again with each sign of life, and when a person is asked."""
