@@ -52,13 +52,13 @@ def run_mcp(arguments: Arguments, environ: Mapping[str, str] = os.environ) -> in
     secrets = open_store(environ, settings, TerminalPrompts())
     if action == "test":
         return asyncio.run(_test(name, config, secrets))
-    from ..mcp.mcp_login import log_in, log_out
+    from ..mcp.mcp_login import LoginStore, log_in
 
     if not isinstance(config, HttpServer):
         raise UsageError(f"{name} is a program on this machine: it has no login", do="Give it what it needs with -e.")
     if action == "login":
         return _told(asyncio.run(log_in(name, config, secrets)))
-    there = asyncio.run(log_out(config, secrets))
+    there = asyncio.run(LoginStore(config, secrets).forget())
     return _told(f"Logged out of {name}." if there else f"You were not logged in at {name}.")
 
 

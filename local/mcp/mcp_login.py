@@ -65,11 +65,6 @@ async def log_in(name: str, server: HttpServer, secrets: SecretStore) -> str:
     return f"You are logged in at {name}." if asked else f"{name} wants no login."
 
 
-async def log_out(server: HttpServer, secrets: SecretStore) -> bool:
-    """Forget the login. Return whether there was one. Raise ConfigError, CredentialError."""
-    return await LoginStore(server, secrets).forget()
-
-
 log = logging.getLogger(__name__)
 
 M = TypeVar("M", bound=BaseModel)
