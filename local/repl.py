@@ -16,7 +16,7 @@ from .command_line.arguments import Arguments
 from .command_line.transport_choice import host_label
 from .terminal.console import say
 from .terminal.signals import ended_by_signals
-from .terminal.stdio import in_thread
+from .terminal.stdio import cancelled, in_thread
 
 if TYPE_CHECKING:
     from .connect.dialer import SpareTransport
@@ -66,8 +66,7 @@ async def _attend(app: Repl, arguments: Arguments) -> None:
             while following is not None:
                 following = await _one_session(app, following, prompts, kept, importing)
     finally:
-        importing.cancel()
-        await asyncio.gather(importing, return_exceptions=True)
+        await cancelled(importing)
 
 
 async def _one_session(

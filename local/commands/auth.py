@@ -82,10 +82,6 @@ class AuthTarget:
     def host(self) -> str:
         return self.endpoint.host
 
-    @property
-    def needs_key(self) -> bool:
-        return self.named.kind.needs_key
-
     def variable(self, environ: Mapping[str, str]) -> str:
         own = self.named.own.keyVariable
         names = (own,) if own else self.named.kind.key_variables
@@ -150,7 +146,7 @@ def login(environ: Mapping[str, str], provider: str = ANTHROPIC, given: AccountO
         return
     chosen = settings.credentials.account_for(where.name, "")
     alone = len(accounts.all()) == 1
-    taken = where.needs_key and (account.name == (chosen or DEFAULT) or (alone and chosen is None))
+    taken = where.named.kind.needs_key and (account.name == (chosen or DEFAULT) or (alone and chosen is None))
     if not taken and chosen != account.name:
         example = json.dumps({"credentials": {"account": {where.name: account.name}}})
         print_line(f"To use it, set {example} in settings.json (`hosts` there sets it for single hosts).")
@@ -309,7 +305,7 @@ async def _found(where: AuthTarget, environ: Mapping[str, str], settings: Settin
         return _Found(where, before, {}, problem="" if before else str(error))
     name = settings.credentials.account_for(where.name, "")
     chosen = accounts.get(name or DEFAULT) or (next(iter(accounts.values())) if len(accounts) == 1 else None)
-    if chosen is None or (not where.needs_key and name != chosen.name):
+    if chosen is None or (not where.named.kind.needs_key and name != chosen.name):
         return _Found(where, before, accounts, store=place)
     used = before or f"{_named(chosen)} in {place}{_ends(chosen)}."
     return _Found(where, used, accounts, "" if before else chosen.name, place)
@@ -319,10 +315,9 @@ def _before(where: AuthTarget, environ: Mapping[str, str]) -> str:
     """Return the source that counts more than stored accounts in words, "" without one."""
     if where.name == ANTHROPIC and (credential := environ_credential(environ)) is not None:
         return f"{credential.source} from the environment, sent as {credential.kind}."
-    source = where.shadow(environ)
-    if source and source == where.variable(environ):
-        return f"{source} from the environment."
-    return f"{source} in {settings_path(environ)}, which runs when a session needs it." if source else ""
+    if variable := where.variable(environ):
+        return f"{variable} from the environment."
+    return f"{where.helper} in {settings_path(environ)}, which runs when a session needs it." if where.helper else ""
 
 
 async def _log_out(environ: Mapping[str, str], settings: Settings, where: AuthTarget, name: str, *, all: bool) -> int:

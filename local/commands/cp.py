@@ -22,6 +22,7 @@ from ..files.both_ends.copy_channel import CopyProgress
 from ..files.copying import CopyOrder, copy, progress_line, size_of
 from ..terminal.console import say, write_over
 from ..terminal.signals import run_command
+from ..terminal.stdio import cancelled
 from ..terminal.terminal_prompts import prompts_for
 
 _EVERY_S = 0.2
@@ -75,8 +76,7 @@ async def _shown(connected: asyncio.Event, order: CopyOrder, progress: CopyProgr
     try:
         yield
     finally:
-        showing.cancel()
-        await asyncio.gather(showing, return_exceptions=True)
+        await cancelled(showing)
         _write("")
 
 

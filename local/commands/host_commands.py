@@ -73,15 +73,8 @@ async def run_host_command(arguments: Arguments, environ: Mapping[str, str] = os
         say(f"Connecting to {host_label(arguments.connection)} …")
     async with connect_host(arguments, prompts_for(headless=False), environ) as (transport, bundle):
         with _shown_when_slow(f"Waiting for {host_label(arguments.connection)} …"):
-            match arguments.command:
-                case "ps":
-                    return await _ps(arguments, transport, bundle)
-                case "logs":
-                    return await _logs(arguments, transport, bundle)
-                case "stop":
-                    return await _stop(arguments, transport, bundle)
-                case _:
-                    return await _remove(arguments, transport, bundle)
+            run_there = {"ps": _ps, "logs": _logs, "stop": _stop}.get(arguments.command, _remove)
+            return await run_there(arguments, transport, bundle)
 
 
 @contextlib.contextmanager

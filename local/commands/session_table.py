@@ -103,11 +103,9 @@ def aligned(rows: Sequence[Sequence[str]], numbers: int) -> list[str]:
 
 def short_ids(rows: Sequence[SessionRow]) -> dict[str, str]:
     """Return for each session ID its shortest unique start, of eight or more characters."""
-    for length in (_SHORT_ID, 13, 18, 36):
-        found = {row.session: row.session[:length] for row in rows}
-        if len(set(found.values())) == len(found):
-            return found
-    return {row.session: row.session for row in rows}
+    ids = {row.session for row in rows}
+    length = next((size for size in (_SHORT_ID, 13, 18) if len({each[:size] for each in ids}) == len(ids)), None)
+    return {each: each[:length] for each in ids}
 
 
 def session_table(rows: Sequence[SessionRow], width: int) -> list[str]:
