@@ -51,7 +51,6 @@ class _Found:
     words: tuple[str, ...]
     variadic: str
     ended_at_start: bool
-    unknown: tuple[str, ...]
     printed_at: int
 
 
@@ -74,7 +73,8 @@ def _read_options(argv: Sequence[str]) -> _Found:
     ended_at_start = not words and cut < len(argv)
     printed_at = marked.index(_PRINTED) if _PRINTED in marked else -1
     words += argv[cut + 1 :]
-    return _Found(arguments_from(values), tuple(words), variadic, ended_at_start, tuple(unknown), printed_at)
+    arguments = replace(arguments_from(values), hints=tuple(unknown))
+    return _Found(arguments, tuple(words), variadic, ended_at_start, printed_at)
 
 
 def _parsed(attached: list[str]) -> tuple[argparse.Namespace, list[str]]:
@@ -188,7 +188,7 @@ def parse_arguments(argv: Sequence[str], remote: str = "") -> Arguments:
         from ccb.tunnel.wire.session_options import SETUP_COMMAND
 
         arguments = replace(arguments, prompt=SETUP_COMMAND, streams=replace(arguments.streams, print=True))
-    hints = [*found.unknown, *arguments.hints]
+    hints = [*arguments.hints]
     if arguments.headless and arguments.prompt is None and found.variadic:
         hints.append(
             f"The words after {found.variadic} were read as its values; write the prompt before it or after --."
@@ -332,7 +332,7 @@ def _place_local(arguments: Arguments, words: Sequence[str], *, may_be_command: 
         if not directory_here(each if each.startswith("~") else str(directory / each))
     ]
     arguments = replace(arguments, directory=str(directory), directory_is_current=named is None)
-    return replace(arguments, prompt=_prompt(words), hints=tuple(hints))
+    return replace(arguments, prompt=_prompt(words), hints=(*arguments.hints, *hints))
 
 
 def _named_directory(word: str) -> Path | None:
