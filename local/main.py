@@ -8,9 +8,10 @@ import os
 import resource
 import shutil
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import ccb
 from ccb.tunnel.errors import CcbError, UsageError
@@ -24,6 +25,7 @@ from .config.log import logging_to_file, state_dir
 from .first_run import set_up
 from .terminal import console
 from .terminal.console import say
+from .terminal.signals import run_command
 
 log = logging.getLogger(__name__)
 _RUNNERS = {
@@ -34,10 +36,10 @@ _RUNNERS = {
     "proxy": "commands.usage:run_proxy",
     "audit": "commands.usage:run_audit",
     "mcp": "commands.mcp_command:run_mcp",
-    "doctor": "doctor.doctor:run",
-    "trust": "commands.trust:run",
+    "doctor": "doctor.doctor:print_report",
+    "trust": "commands.trust:run_trust",
     "disconnect": "commands.host_commands:run_disconnect",
-    "cp": "commands.cp:run_cp",
+    "cp": "commands.cp:copy_files",
 }
 
 
@@ -105,11 +107,14 @@ def _help(arguments: Arguments) -> list[str]:
     return help_text(min(shutil.get_terminal_size((100, 24)).columns, 120), topic).splitlines()
 
 
-def runner_of(name: str) -> Callable[..., int]:
-    """Return the function that runs a command other than a session. Only its own modules are loaded."""
-    module, _, function = _RUNNERS.get(name, "commands.host_commands:run").partition(":")
-    run: Callable[..., int] = getattr(import_module(f".{module}", __package__), function)
-    return run
+def run_named(arguments: Arguments, environ: Mapping[str, str] = os.environ) -> int:
+    """Run a command other than a session. Only its own modules are loaded."""
+    module, _, function = _RUNNERS.get(arguments.command, "commands.host_commands:run_host_command").partition(":")
+    run: Callable[..., int | Coroutine[Any, Any, ExitCode]] = getattr(
+        import_module(f".{module}", __package__), function
+    )
+    done = run(arguments, environ)
+    return done if isinstance(done, int) else run_command(done)
 
 
 def _run(arguments: Arguments) -> int:
@@ -117,7 +122,7 @@ def _run(arguments: Arguments) -> int:
         console.print_line(*([ccb.VERSION_ANSWER] if arguments.version else _help(arguments)))
         return ExitCode.OK
     if arguments.command not in ("", "ssh", "attach"):
-        return runner_of(arguments.command)(arguments)
+        return run_named(arguments)
     if arguments.headless:
         with collection_paused():
             from .headless.headless_run import run_headless

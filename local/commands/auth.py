@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import sys
 import time
 from collections.abc import Iterator, Mapping
@@ -49,7 +48,7 @@ _CHECKED_AT = {"openrouter": "/key"}
 """Where a kind of provider refuses a wrong key; `/models` elsewhere. OpenRouter's list of models is for everybody."""
 
 
-def run_auth(arguments: Arguments, environ: Mapping[str, str] = os.environ) -> int:
+def run_auth(arguments: Arguments, environ: Mapping[str, str]) -> int:
     action, provider = arguments.rest[0], next(iter(arguments.rest[1:]), "")
     options, account = arguments.host_command, arguments.account
     try:

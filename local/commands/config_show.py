@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -21,7 +20,7 @@ from ..terminal.console import print_line, say
 _JOINED = ("permissions", "env", "mcpServers", "hooks")  # the keys whose values in different sources add up
 
 
-def run_config(arguments: Arguments, environ: Mapping[str, str] = os.environ) -> int:
+def run_config(arguments: Arguments, environ: Mapping[str, str]) -> int:
     origin = arguments.host_command.origin
     settings = load_settings(environ, SettingsChoice(flag=arguments.sdk.settings))
     kept = Projects(environ)

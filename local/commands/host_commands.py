@@ -22,7 +22,6 @@ from ..command_line.transport_choice import host_label
 from ..connect.connect_session import connect_host
 from ..connect.session_rows import Count, HostWords, ReportRow, list_sessions, reports, row_of
 from ..terminal.console import print_line, say
-from ..terminal.signals import run_command
 from ..terminal.terminal_prompts import prompts_for, read_line
 from .session_table import age_text, session_table, size_text
 
@@ -32,7 +31,7 @@ _LOG_LINE = 16_384  # characters
 _SLOW_S = 2.0
 
 
-def run_disconnect(arguments: Arguments, environ: Mapping[str, str] = os.environ) -> ExitCode:
+def run_disconnect(arguments: Arguments, environ: Mapping[str, str]) -> ExitCode:
     """End the kept connections to the host, or all of them. Return AGENT_FAILED if one could not be ended."""
     target = arguments.connection.target
     found = all_kept(environ, target.login if target is not None else None)
@@ -66,7 +65,7 @@ class ChangeRow(ReportRow):
     how: HostWords = HostText("")
 
 
-async def run_host_command(arguments: Arguments, environ: Mapping[str, str] = os.environ) -> ExitCode:
+async def run_host_command(arguments: Arguments, environ: Mapping[str, str]) -> ExitCode:
     if arguments.command == "clean" and not arguments.host_command.dry_run and not arguments.host_command.yes:
         await _confirm(arguments)
     if sys.stderr.isatty():
@@ -186,7 +185,3 @@ def change_line(kind: str, row: ChangeRow, *, dry_run: bool) -> str:
             return f"kept {row.path.cell}{because}"
         case _:
             return ""
-
-
-def run(arguments: Arguments) -> ExitCode:
-    return run_command(run_host_command(arguments))

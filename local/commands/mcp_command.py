@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import sys
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -25,7 +24,7 @@ from ..terminal.console import print_line, say
 from ..terminal.terminal_prompts import TerminalPrompts
 
 
-def run_mcp(arguments: Arguments, environ: Mapping[str, str] = os.environ) -> int:
+def run_mcp(arguments: Arguments, environ: Mapping[str, str]) -> int:
     action, name = arguments.rest[0], next(iter(arguments.rest[1:]), "")
     settings = load_settings(environ)
     servers = settings.mcpServers

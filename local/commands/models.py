@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 from collections.abc import Mapping, Sequence
 
 from ccb.tunnel.plain_text import one_line
@@ -23,7 +22,7 @@ _HEADINGS = ("MODEL", "WINDOW", "OUTPUT", "$ IN", "$ OUT", "CAN")
 _MAX_NAME = 60
 
 
-def run_models(arguments: Arguments, environ: Mapping[str, str] = os.environ) -> int:
+def run_models(arguments: Arguments, environ: Mapping[str, str]) -> int:
     given = arguments.host_command
     settings = load_settings(environ)
     if given.provider is None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import aclosing
@@ -23,7 +22,6 @@ from ..connect.connect_session import connect_host
 from ..connect.project_trust import host_identity
 from ..connect.session_rows import Count, HostWords, ReportRow, Text, reports, row_of
 from ..terminal.console import print_line, say
-from ..terminal.signals import run_command
 from ..terminal.terminal_prompts import prompts_for, read_line
 
 _MAX_REPORTS = 2000
@@ -84,7 +82,7 @@ class HostProject:
     policy: Sequence[SwitchRow] = field(default=())
 
 
-async def read_host_project(arguments: Arguments, environ: Mapping[str, str] = os.environ) -> HostProject:
+async def read_host_project(arguments: Arguments, environ: Mapping[str, str]) -> HostProject:
     """Connect, and return the project of the directory that the arguments name. Raises CcbError."""
     directory = arguments.directory or (str(Path.cwd()) if arguments.connection.local else "~")
     command = {"command": "project", "directory": directory}
@@ -105,7 +103,7 @@ async def read_host_project(arguments: Arguments, environ: Mapping[str, str] = o
     return HostProject(identity, found.directory, found.fingerprint, switches, problems, policy)
 
 
-async def run_trust(arguments: Arguments, environ: Mapping[str, str] = os.environ) -> ExitCode:
+async def run_trust(arguments: Arguments, environ: Mapping[str, str]) -> ExitCode:
     """Return AGENT_FAILED if nothing was found to take back, or nobody could be asked. Raises CcbError."""
     projects = Projects(environ)
     if arguments.connection.target is None and not arguments.connection.local:
@@ -157,7 +155,3 @@ def _revoke(arguments: Arguments, projects: Projects) -> ExitCode:
         where = ":".join(filter(None, (name, directory)))
         say(f"ccb: nothing is kept of {where}; `ccb trust` lists what is")
     return ExitCode.OK if gone else ExitCode.AGENT_FAILED
-
-
-def run(arguments: Arguments) -> ExitCode:
-    return run_command(run_trust(arguments))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import textwrap
 import time
@@ -46,7 +45,7 @@ _ADDED = ("calls", "failed", *_TOKENS, "usd", "estimated")
 _HEADINGS = ("CALLS", "FAILED", "INPUT", "CACHED", "OUTPUT", "COST", "LAST")
 
 
-def run_audit(arguments: Arguments, environ: Mapping[str, str] = os.environ) -> int:
+def run_audit(arguments: Arguments, environ: Mapping[str, str]) -> int:
     """Run `ccb audit` and return the exit code. It is 1 if something was tampered with."""
     wanted = arguments.rest[0]
     found: list[tuple[str, AuditEntry]] = read_ledger(state_dir(environ), lambda ledger: ledger.audited(wanted), [])
@@ -96,7 +95,7 @@ def _shown(each: AuditEntry, asked: set[str], width: int) -> Iterator[str]:
         yield from (f"{_INDENT}{piece}".rstrip() for piece in pieces or [""])
 
 
-def run_proxy(arguments: Arguments, environ: Mapping[str, str] = os.environ) -> int:
+def run_proxy(arguments: Arguments, environ: Mapping[str, str]) -> int:
     action, session = arguments.rest[0], next(iter(arguments.rest[1:]), "")
     everything = arguments.host_command.all
     found = list(running(environ))
@@ -129,7 +128,7 @@ def _line(state: ProxyState) -> str:
     return f"{state.session}  {state.host}:{HostText(state.directory).path}  {may}  (pid {state.pid})"
 
 
-def run_usage(arguments: Arguments, environ: Mapping[str, str] = os.environ) -> int:
+def run_usage(arguments: Arguments, environ: Mapping[str, str]) -> int:
     by, days = arguments.host_command.by, arguments.host_command.days
     since = time.time() - days * _DAY_S if days else 0.0
     sums: list[UsageSum] = read_ledger(state_dir(environ), lambda ledger: ledger.sums(by, since=since), [])
