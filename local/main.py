@@ -8,7 +8,7 @@ import os
 import resource
 import shutil
 import sys
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -110,10 +110,8 @@ def _help(arguments: Arguments) -> list[str]:
 def run_named(arguments: Arguments, environ: Mapping[str, str] = os.environ) -> int:
     """Run a command other than a session. Only its own modules are loaded."""
     module, _, function = _RUNNERS.get(arguments.command, "commands.host_commands:run_host_command").partition(":")
-    run: Callable[..., int | Coroutine[Any, Any, ExitCode]] = getattr(
-        import_module(f".{module}", __package__), function
-    )
-    done = run(arguments, environ)
+    run = getattr(import_module(f".{module}", __package__), function)
+    done: int | Coroutine[Any, Any, ExitCode] = run(arguments, environ)
     return done if isinstance(done, int) else run_command(done)
 
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import AliasPath, BaseModel, ConfigDict, Field
 
 from ccb.tunnel.errors import CcbError
 from ccb.tunnel.plain_text import HostText, one_line
@@ -132,17 +132,13 @@ class RuleRows(Rows):
     held: Sequence[HeldRule] = ()
 
 
-class _RuleState(_Answer):
-    rules: list[HeldRule] = []
-
-
 class _HeldRules(_Answer):
-    state: _RuleState = _RuleState()
+    rules: list[HeldRule] = Field([], validation_alias=AliasPath("state", "rules"))
 
 
 async def held_rules(api: SessionApi) -> list[HeldRule]:
     """Return the rules that hold. Raise CcbError, RequestFailed, ValidationError."""
-    return (await api.read(Request(requests.LIST_RULES, None), _HeldRules)).state.rules
+    return (await api.read(Request(requests.LIST_RULES, None), _HeldRules)).rules
 
 
 async def change_rule(api: SessionApi, held: HeldRule, *, adds: bool) -> str:
