@@ -1,4 +1,4 @@
-"""The pages of docs/reference, made from the code: command line, settings, exit codes, tools, and the
+"""The pages of docs/reference, made from the code: command line, settings, tools, and the
 commands and keys of the REPL.
 
 `python -m tests.support.reference_pages` writes them; a project test says whether they are current.
@@ -17,7 +17,6 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 from tests.support.tool_page import tool_blocks
 
 from ccb.local.command_line.arguments import OPTIONS, Group, Option, OptionKind
-from ccb.local.command_line.exit_codes import ExitCode
 from ccb.local.command_line.subcommands import HOSTS, PATHS, SUBCOMMANDS, Subcommand
 from ccb.local.config.settings import Section, Settings
 from ccb.local.slash_commands.command_table import COMMANDS
@@ -37,7 +36,6 @@ def pages() -> dict[Path, str]:
     return {
         FOLDER / "command-line.md": _page("Command line", _command_line()),
         FOLDER / "settings.md": _page("Settings", _settings()),
-        FOLDER / "exit-codes.md": _page("Exit codes", _exit_codes()),
         FOLDER / "tools.md": _page("Tools", tool_blocks()),
         FOLDER / "repl.md": _page("Commands and keys of the REPL", _repl()),
     }
@@ -188,16 +186,6 @@ def _default(value: object) -> str:
     if isinstance(value, bool):
         return f"`{str(value).lower()}`"
     return f"{value:g}" if isinstance(value, int | float) else f"`{value}`"
-
-
-def _exit_codes() -> Iterator[str]:
-    yield (
-        "Every command ends with one of these codes. [Errors](../errors.md) lists the messages that belong to a code. "
-        "The names are those of `ExitCode` in `local/command_line/exit_codes.py`."
-    )
-    yield _table(
-        ("code", "name", "meaning"), ((str(int(code)), f"`{code.name}`", code.meaning) for code in sorted(ExitCode))
-    )
 
 
 def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
