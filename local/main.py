@@ -25,7 +25,7 @@ from .config.log import logging_to_file, state_dir
 from .first_run import set_up
 from .terminal import console
 from .terminal.console import say
-from .terminal.signals import run_command
+from .terminal.signals import ended_by_signals
 
 log = logging.getLogger(__name__)
 _RUNNERS = {
@@ -44,14 +44,8 @@ _RUNNERS = {
 
 
 def run(argv: Sequence[str]) -> int:
-    try:
-        with console.guarded_streams():
-            code = _answer(argv)
-    except OSError:
-        unwritable = console.flush_stdout()
-        if unwritable is None:
-            raise
-        return unwritable
+    with console.guarded_streams():
+        code = _answer(argv)
     unwritable = console.flush_stdout()
     return code if code == ExitCode.HANGUP else unwritable or code  # with the window stdout is gone, too
 
@@ -112,7 +106,7 @@ def run_named(arguments: Arguments, environ: Mapping[str, str] = os.environ) -> 
     module, _, function = _RUNNERS.get(arguments.command, "commands.host_commands:run_host_command").partition(":")
     run = getattr(import_module(f".{module}", __package__), function)
     done: int | Coroutine[Any, Any, ExitCode] = run(arguments, environ)
-    return done if isinstance(done, int) else run_command(done)
+    return done if isinstance(done, int) else asyncio.run(ended_by_signals(done))
 
 
 def _run(arguments: Arguments) -> int:

@@ -29,7 +29,7 @@ def flush_stdout() -> ExitCode | None:
     try:
         sys.stdout.flush()
     except OSError as error:
-        _drop_stdout(1)
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return stdout_failure(error)
     return None
 
@@ -53,10 +53,6 @@ def stdout_failure(error: OSError) -> ExitCode:
     )
     say(*error_lines(shown))
     return code_of(shown)
-
-
-def _drop_stdout(fd: int) -> None:
-    os.dup2(os.open(os.devnull, os.O_WRONLY), fd)
 
 
 _LINE_START = "\r\x1b[K"
