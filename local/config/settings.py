@@ -168,9 +168,6 @@ class NetworkSettings:
         return {**own, **{name: value for name, value in environ.items() if value or name not in own}}
 
 
-Section = RuleSettings | BudgetSettings | ModelCallSettings | CredentialSettings | NetworkSettings
-
-
 def _of_host(general: Limits, hosts: Mapping[str, Limits], host: str) -> Limits:
     values = {each.name: getattr(general, each.name) for each in fields(general)}
     for pattern, own in hosts.items():

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from ..providers.known_models import ModelOffer, OfferedModels
 
 _MAX_COMPLETED = 200
-MODES = ("default", "acceptEdits", "plan", "bypassPermissions")
 
 
 @dataclass(frozen=True)
@@ -78,7 +77,7 @@ async def _use_model(api: SessionApi, given: str) -> Text:
 @command(
     "mode [MODE]",
     "show or change the mode: default, acceptEdits, plan, bypassPermissions",
-    choices=dict.fromkeys(MODES, ""),
+    choices=dict.fromkeys(("default", "acceptEdits", "plan", "bypassPermissions"), ""),
 )
 async def mode(api: SessionApi, wanted: str) -> Reply:
     if not wanted:

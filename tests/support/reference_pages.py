@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import fields
+from dataclasses import fields, is_dataclass
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
@@ -18,9 +18,10 @@ from tests.support.tool_page import tool_blocks
 
 from ccb.local.command_line.arguments import OPTIONS, Group, Option, OptionKind
 from ccb.local.command_line.subcommands import HOSTS, PATHS, SUBCOMMANDS, Subcommand
-from ccb.local.config.settings import Section, Settings
+from ccb.local.config.settings import Settings
 from ccb.local.slash_commands.command_table import COMMANDS
-from ccb.local.slash_commands.registry import EVERYWHERE, ON_SCREEN, LaptopCommand
+from ccb.local.slash_commands.registry import LaptopCommand
+from ccb.local.slash_commands.session_api import Place
 from ccb.local.terminal.keymap import DEFAULT_KEYMAP
 from ccb.local.tui.keys import KEYS
 
@@ -73,7 +74,9 @@ def _does(each: LaptopCommand) -> str:
 
 
 def _where(each: LaptopCommand) -> str:
-    return "screen" if each.places == ON_SCREEN else "everywhere" if each.places == EVERYWHERE else "screen, `--plain`"
+    if Place.HEADLESS in each.places:
+        return "everywhere"
+    return "screen, `--plain`" if Place.LINES in each.places else "screen"
 
 
 def _ids(key: str) -> str:
@@ -149,11 +152,11 @@ def _settings() -> Iterator[str]:
     yield '```json\n{"model": "opus", "permissions": {"allow": ["Bash(git status)"], "deny": ["Read(**/.env)"]}}\n```'
 
 
-def _setting_rows(keys: type[Settings | Section], prefix: str = "") -> Iterator[tuple[str, str, str, str]]:
+def _setting_rows(keys: Any, prefix: str = "") -> Iterator[tuple[str, str, str, str]]:
     kinds = get_type_hints(keys)
     for each in fields(keys):
         kind = kinds[each.name]
-        if kind in get_args(Section):
+        if is_dataclass(kind):
             yield from _setting_rows(kind, f"{prefix}{each.name}.")
         elif each.metadata:
             default = each.default_factory() if callable(each.default_factory) else each.default
