@@ -138,7 +138,7 @@ METHODS = frozenset(
 """What the worker may ask of a server, besides the handshake."""
 
 _UNKNOWN = "Whether this call had any effect is not known: check that before you try again."
-_WAITS_S = (0.0, 1.0, 2.0, 4.0, 8.0, 16.0, 30.0)
+_LONGEST_WAIT_S = 30.0  # before the next start, after several that have failed
 
 
 @dataclass(eq=False, repr=False)  # the configuration may hold tokens
@@ -159,7 +159,7 @@ class LaptopServer:
     _calls: int = 0  # that it has not answered
     _starting: asyncio.Lock = field(default_factory=asyncio.Lock)
     _ending: asyncio.Event = field(default_factory=asyncio.Event)
-    _failures: int = 0
+    _wait_s: float = 0.0
     _refused_until: float = 0.0
     _heard_at: float = 0.0
 
@@ -237,7 +237,7 @@ class LaptopServer:
 
     async def restart(self) -> None:
         await self.close()
-        self._stopped, self._failures, self._refused_until = False, 0, 0.0
+        self._stopped, self._wait_s, self._refused_until = False, 0.0, 0.0
         await self._running()
 
     async def close(self) -> None:
@@ -259,8 +259,8 @@ class LaptopServer:
             try:
                 return await self._start()
             except RequestRefused:
-                self._failures = min(self._failures + 1, len(_WAITS_S) - 1)
-                self._refused_until = time.monotonic() + _WAITS_S[self._failures]
+                self._wait_s = min(max(1.0, 2 * self._wait_s), _LONGEST_WAIT_S)
+                self._refused_until = time.monotonic() + self._wait_s
                 raise
 
     async def _is_healthy(self, connection: ServerConnection) -> bool:
@@ -296,7 +296,7 @@ class LaptopServer:
         finally:
             if self._connection is None:
                 await self._end()
-        self._failures, self.why, self._heard_at = 0, "", time.monotonic()
+        self._wait_s, self.why, self._heard_at = 0.0, "", time.monotonic()
         return self._connection
 
     async def _run(self, ready: asyncio.Future[ServerConnection]) -> None:
