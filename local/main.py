@@ -10,7 +10,6 @@ import shutil
 import sys
 from collections.abc import Coroutine, Mapping, Sequence
 from importlib import import_module
-from pathlib import Path
 from typing import Any
 
 import ccb
@@ -78,22 +77,15 @@ def _answer(argv: Sequence[str]) -> int:
         except KeyboardInterrupt:
             say("", "ccb: interrupted")
             return ExitCode.INTERRUPTED
+        except console.StdoutFailed as error:
+            log.info("stdout cannot be written", exc_info=error)
+            return console.give_up_stdout(error)
         except (MemoryError, ImportError):  # no bugs: the last handler in `ccb.__main__` says what to do
             raise
-        except Exception as error:  # noqa: BLE001 - a bug: it is told here
-            return _failed(error, log_file)
-
-
-def _failed(error: Exception, log_file: Path) -> int:
-    unwritable = console.flush_stdout() if isinstance(error, OSError) else None
-    if isinstance(error, BrokenPipeError) and console.reader_has_left():
-        unwritable = ExitCode.HANGUP
-    if unwritable is not None:
-        log.info("stdout cannot be written", exc_info=error)
-        return unwritable
-    log.error("a bug", exc_info=error)
-    say(*bug_lines(error, log_file))
-    return ExitCode.INTERNAL
+        except Exception as error:  # a bug: it is told here
+            log.error("a bug", exc_info=error)
+            say(*bug_lines(error, log_file))
+            return ExitCode.INTERNAL
 
 
 def _help(arguments: Arguments) -> list[str]:

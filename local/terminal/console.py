@@ -6,7 +6,6 @@ import contextlib
 import errno
 import fcntl
 import os
-import select
 import signal
 import sys
 import termios
@@ -21,6 +20,11 @@ from ccb.tunnel.plain_text import as_line, neutralise
 
 from ..command_line.exit_codes import ExitCode, code_of, error_lines
 
+
+class StdoutFailed(OSError):
+    """Stdout cannot be written."""
+
+
 _NO_READER = (errno.EPIPE, errno.EBADF)
 
 
@@ -29,18 +33,13 @@ def flush_stdout() -> ExitCode | None:
     try:
         sys.stdout.flush()
     except OSError as error:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-        return stdout_failure(error)
+        return give_up_stdout(error)
     return None
 
 
-def reader_has_left() -> bool:
-    try:
-        polling = select.poll()
-        polling.register(sys.stdout.fileno(), 0)
-        return any(event & select.POLLERR for _, event in polling.poll(0))
-    except (OSError, ValueError):
-        return False
+def give_up_stdout(error: OSError) -> ExitCode:
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    return stdout_failure(error)
 
 
 def stdout_failure(error: OSError) -> ExitCode:
@@ -86,8 +85,12 @@ def guarded_streams() -> Iterator[None]:
 
 
 def print_line(*lines: str) -> None:
-    """Write lines to stdout at once: the next one may take a while. Each stays one line, whatever is in it."""
-    _write(sys.stdout, lines)
+    """Write lines to stdout at once: the next one may take a while. Each stays one line, whatever is in it. Raise
+    StdoutFailed."""
+    try:
+        _write(sys.stdout, lines)
+    except OSError as error:
+        raise StdoutFailed(*error.args) from None
 
 
 def say(*lines: str) -> None:
