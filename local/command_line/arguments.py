@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import field, fields, replace
 from enum import Enum
 from typing import Any, Literal
@@ -28,6 +28,12 @@ _SESSION_ID = re.compile(r"[0-9a-f]{4,8}|[0-9a-f]{8}-[0-9a-f-]{0,27}", re.IGNORE
 def shortened(text: str) -> str:
     """Return `text` as error messages quote it: control characters neutralised, at most 80 characters."""
     return neutralise(text)[:80]
+
+
+def nearest(word: str, names: Iterable[str], cutoff: float = 0.6, *, most: int = 1) -> list[str]:
+    import difflib  # only mistakes need it
+
+    return difflib.get_close_matches(word, names, n=most, cutoff=cutoff)
 
 
 def one_of(*choices: str) -> ReadValue:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from ccb.tunnel.errors import UsageError
 
-from .arguments import OPTIONS, Arguments, ConnectionOptions, shortened
+from .arguments import OPTIONS, Arguments, ConnectionOptions, nearest, shortened
 from .transport_choice import TransportKind, transport_kind
 
 
@@ -20,11 +20,9 @@ def unknown_tools(arguments: Arguments) -> Iterable[str]:
             name = given.partition("(")[0] if option != "--tools" else given
             if not no_such_tool(name):
                 continue
-            import difflib
-
             from ccb.tunnel.wire.tool_traits import BUILT_IN
 
-            near = difflib.get_close_matches(name, BUILT_IN, n=1, cutoff=0.6)
+            near = nearest(name, BUILT_IN)
             if option == "--tools" and not driven:
                 raise UsageError(
                     f"--tools {shortened(name)}: there is no tool of that name",

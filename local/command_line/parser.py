@@ -6,7 +6,7 @@ import argparse
 import os
 import re
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
@@ -24,6 +24,7 @@ from .arguments import (
     arguments_from,
     is_session_id,
     is_worktree_name,
+    nearest,
     shortened,
 )
 from .option_rules import refuse_ssh_options, unknown_tools, validate
@@ -146,7 +147,7 @@ def _words(others: Sequence[str], pairs: set[tuple[str, str]], *, tolerant: bool
             continue
         name, equals, _ = word.partition("=")
         if not tolerant:
-            near = _nearest(name, BY_NAME, 2, 0.7)
+            near = nearest(name, BY_NAME, 0.7, most=2)
             do = f"Did you mean {' or '.join(near)}?" if near else "See `ccb help`."
             raise UsageError(f"error: unknown option '{shortened(name)}'", do=do)
         swallowed = ""
@@ -154,12 +155,6 @@ def _words(others: Sequence[str], pairs: set[tuple[str, str]], *, tolerant: bool
             swallowed = f" and its value {shortened(left.popleft())!r}"
         unknown.append(f"unknown option '{shortened(name)}'{swallowed} ignored")
     return words, unknown
-
-
-def _nearest(word: str, names: Iterable[str], most: int, cutoff: float) -> list[str]:
-    import difflib  # only mistakes need it
-
-    return difflib.get_close_matches(word, names, n=most, cutoff=cutoff)
 
 
 def parse_arguments(argv: Sequence[str], remote: str = "") -> Arguments:
@@ -198,7 +193,7 @@ def parse_arguments(argv: Sequence[str], remote: str = "") -> Arguments:
 
 def _check_topic(words: Sequence[str]) -> None:
     if words and words[0] not in COMMANDS:
-        near = _nearest(words[0], COMMANDS, 1, 0.5)
+        near = nearest(words[0], COMMANDS, 0.5)
         raise UsageError(
             f"there is no help on {shortened(words[0])!r}",
             do=f"Did you mean `ccb help {near[0]}`?" if near else "`ccb help` lists the commands.",
@@ -362,7 +357,7 @@ def _check_spelling(words: Sequence[str], *, printed: bool) -> None:
             f"{shortened(words[0])!r} is a path on a host, but without `ssh` the session would run on this machine",
             do=f"Did you mean `ccb ssh {shortened(words[0])}`? If it is a prompt, write it after --.",
         )
-    near = _nearest(words[0], (name for name in COMMANDS if name[0] == words[0][:1]), 1, 0.7)
+    near = nearest(words[0], (name for name in COMMANDS if name[0] == words[0][:1]), 0.7)
     if near and not printed and (len(words) < 3 or (len(words) == 3 and is_session_id(words[2]))):
         raise UsageError(
             f"{shortened(words[0])!r} is not a command",
