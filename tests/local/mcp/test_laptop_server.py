@@ -339,7 +339,7 @@ async def test_the_tools_of_a_server_pass_on_as_they_are_and_why_a_program_does_
     async with Odd() as odd:
         assert (await odd.server.reply({"id": 1, "method": "tools/list"}))["result"]["tools"] == TOOLS
     server = LaptopServer("gone", StdioServer(command="/nonexistent"), ClientSide(sys.stderr))
-    with pytest.raises(RequestRefused, match="cannot be reached"):
+    with pytest.raises(RequestRefused, match=r"^the MCP server gone cannot be reached$"):  # the host learns no more
         await server.reply(call("ok"))
     assert server.why == "[Errno 2] No such file or directory: '/nonexistent'"
 
