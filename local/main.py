@@ -17,7 +17,7 @@ from ccb.tunnel.errors import CcbError, UsageError
 from ccb.tunnel.heavy_imports import collection_paused, take_short_turns
 
 from .command_line.arguments import Arguments, private_texts
-from .command_line.exit_codes import ExitCode, bug_lines, code_of, error_lines
+from .command_line.exit_codes import ExitCode, code_of, error_lines
 from .command_line.parser import parse_arguments
 from .command_line.subcommands import help_text
 from .config.log import logging_to_file, state_dir
@@ -84,7 +84,8 @@ def _answer(argv: Sequence[str]) -> int:
             raise
         except Exception as error:  # a bug: it is told here
             log.error("a bug", exc_info=error)
-            say(*bug_lines(error, log_file))
+            say(f"ccb: a bug in ccb: {type(error).__name__}", f"  The details are in {log_file}")
+            say("  -> Please report it with that file. Check first that it shows nothing you want to keep private.")
             return ExitCode.INTERNAL
 
 

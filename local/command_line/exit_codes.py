@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 from enum import IntEnum
-from pathlib import Path
 
 from ccb.tunnel.errors import CcbError
 
@@ -28,14 +27,6 @@ def evidence_lines(error: CcbError) -> list[str]:
 
 def _cut(text: str) -> str:
     return text if len(text) <= _MAX_LINE else f"{text[:_MAX_LINE]}… and {len(text) - _MAX_LINE} more characters"
-
-
-def bug_lines(error: BaseException, log_file: Path) -> list[str]:
-    return [
-        f"ccb: a bug in ccb: {type(error).__name__}",
-        f"  The details are in {log_file}",
-        "  -> Please report it with that file. Check first that it shows nothing you want to keep private.",
-    ]
 
 
 def code_of(error: CcbError) -> ExitCode:

@@ -8,7 +8,7 @@ import json
 import os
 import shutil
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 from ccb.deploy.bundle import Bundle
 from ccb.tunnel.errors import UsageError
@@ -68,25 +68,20 @@ class ChangeRow(ReportRow):
 async def run_host_command(arguments: Arguments, environ: Mapping[str, str]) -> ExitCode:
     if arguments.command == "clean" and not arguments.host_command.dry_run and not arguments.host_command.yes:
         await _confirm(arguments)
-    if sys.stderr.isatty():
-        say(f"Connecting to {host_label(arguments.connection)} …")
+    host = host_label(arguments.connection)
+    _hint(f"Connecting to {host} …")
     async with connect_host(arguments, prompts_for(headless=False), environ) as (transport, bundle):
-        with _shown_when_slow(f"Waiting for {host_label(arguments.connection)} …"):
+        slow = asyncio.get_running_loop().call_later(_SLOW_S, _hint, f"Waiting for {host} …")
+        try:
             run_there = {"ps": _ps, "logs": _logs, "stop": _stop}.get(arguments.command, _remove)
             return await run_there(arguments, transport, bundle)
+        finally:
+            slow.cancel()
 
 
-@contextlib.contextmanager
-def _shown_when_slow(text: str) -> Iterator[None]:
-    """On a terminal, show `text` if the work in this context takes longer than a moment."""
-    if not sys.stderr.isatty():
-        yield
-        return
-    timer = asyncio.get_running_loop().call_later(_SLOW_S, say, text)
-    try:
-        yield
-    finally:
-        timer.cancel()
+def _hint(text: str) -> None:
+    if sys.stderr.isatty():
+        say(text)
 
 
 async def _confirm(arguments: Arguments) -> None:

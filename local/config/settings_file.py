@@ -7,7 +7,7 @@ import json
 import os
 import re
 import stat
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -92,22 +92,6 @@ def refuse_wrong_models(path: str, text: str, known: Mapping[str, Any]) -> None:
                 f"{path}, line {line_of(text, keys)}: {'.'.join(keys)}: {model!r} is no model",
                 do=f"Write {', '.join(ALIASES)}, or a full id as its provider has it.",
             )
-
-
-def refuse_broken_keys(sources: Sequence[tuple[str, str, Mapping[str, object]]], keys: Mapping[str, object]) -> None:
-    """Raise ConfigError if `keys`, made of all `sources` (path, text, values; weakest first), cannot be used."""
-    if not keys:
-        return
-    from ..terminal.keymap import KeyRefused, keymap_of
-
-    try:
-        keymap_of(keys)
-    except KeyRefused as error:
-        path, text = next((path, text) for path, text, said in reversed(sources) if error.id in said)
-        raise ConfigError(
-            f"{path}, line {line_of(text, ('keys', error.id))}: keys.{error.id}: {error}",
-            do=f"Correct keys.{error.id} in {path}, or remove it.",
-        ) from None
 
 
 def read_settings_file(path: Path, environ: Mapping[str, str]) -> dict[str, Any] | None:

@@ -85,8 +85,14 @@ def load_settings(environ: Mapping[str, str] = os.environ, choice: SettingsChoic
     settings = read[0][1]
     if len(layers) > 1:
         settings, _ = _validated(_merged(layers), layers[0].path, layers[0].text)
-    said = [(each.path, each.text, each.values.get("keys", {})) for each in layers]
-    settings_file.refuse_broken_keys(said, settings.keys)
+    try:
+        keymap_of(settings.keys)
+    except KeyRefused as error:
+        wrong = next(each for each in reversed(layers) if error.id in each.values.get("keys", {}))
+        raise ConfigError(
+            f"{wrong.path}, line {line_of(wrong.text, ('keys', error.id))}: keys.{error.id}: {error}",
+            do=f"Correct keys.{error.id} in {wrong.path}, or remove it.",
+        ) from None
     given = frozenset(name for layer in layers for name in layer.values)
     return replace(settings, given=given, layers=layers)
 
