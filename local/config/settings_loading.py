@@ -59,10 +59,12 @@ def load_screen_settings(
 ) -> ScreenSettings:
     found: dict[str, Any] = {}
     keys: dict[str, object] = {}
-    for values in raw_settings(environ, choice):
-        found |= values
-        if isinstance(given := values.get("keys"), dict):
-            keys |= given
+    with suppress(ConfigError, UsageError):  # the sources up to one that cannot be read count
+        for _, path, text in _sources(environ, choice):
+            values = settings_file.parse_settings(path, text) if text is not None else {}
+            found |= values
+            if isinstance(given := values.get("keys"), dict):
+                keys |= given
     try:
         keymap = keymap_of(keys)
     except KeyRefused:
@@ -103,14 +105,6 @@ def _sources(environ: Mapping[str, str], choice: SettingsChoice) -> Iterator[tup
     yield USER, str(path), settings_file.read_settings_text(path, environ) if choice.user else None
     yield FLAG, *_flagged(choice.flag)
     yield MANAGED, str(choice.managed), settings_file.read_settings_text(choice.managed, environ)
-
-
-def raw_settings(environ: Mapping[str, str], choice: SettingsChoice) -> Iterator[dict[str, Any]]:
-    """Yield what the sources say, unchecked, the weakest first, up to one that cannot be read."""
-    with suppress(ConfigError, UsageError):
-        for _, path, text in _sources(environ, choice):
-            if text is not None:
-                yield settings_file.parse_settings(path, text)
 
 
 def load_sharing(environ: Mapping[str, str] = os.environ) -> Sharing:

@@ -65,7 +65,7 @@ def _refused(code: str, text: str) -> list[str]:
 def _farewell(directory: str) -> list[str]:
     arguments = parse_arguments(["ssh", "devbox:/srv"])
     info = ReplInfo("devbox", directory, "", "", "1", resume_command(arguments, "5e55", directory=directory))
-    return farewell(info, LeftSession("5e55", "", False, False, "", False, False))
+    return farewell(info, LeftSession("5e55", ""))
 
 
 def _table(text: str) -> list[str]:
