@@ -164,10 +164,6 @@ class LaptopServer:
     _heard_at: float = 0.0
 
     @property
-    def running(self) -> bool:
-        return self._connection is not None
-
-    @property
     def retry_s(self) -> float:
         return max(0.0, self._refused_until - time.monotonic())
 

@@ -106,13 +106,10 @@ def load_clients() -> None:
 
 @dataclass(frozen=True)
 class ServerState:
-    """What the person is told about a server: why it failed last, and the seconds until it may be started again."""
+    """What the person is told about a server, and why it failed last."""
 
-    name: str
     shown: str
-    running: bool
-    why: str
-    retry_s: float
+    why: str = ""
 
 
 @dataclass(eq=False, repr=False)  # the configurations may hold tokens
@@ -141,13 +138,9 @@ class LaptopServers:
         await asyncio.gather(*(server.close() for server in self._servers.values()))
         self._stderr.close()
 
-    def states(self) -> list[ServerState]:
-        found = []
-        for name, config in self._configs.items():
-            server = self._servers.get(name)
-            told = (server.running, server.why, server.retry_s) if server is not None else (False, "", 0.0)
-            found.append(ServerState(name, config.shown, *told))
-        return found
+    def states(self) -> dict[str, ServerState]:
+        failed = {name: server.why for name, server in self._servers.items()}
+        return {name: ServerState(config.shown, failed.get(name, "")) for name, config in self._configs.items()}
 
     async def restart(self, name: str) -> None:
         """Start a server again, without waiting. Raise KeyError, RequestRefused."""

@@ -277,10 +277,11 @@ async def mcp(api: SessionApi, argument: str) -> Reply:
     if argument:
         return Text("/mcp lists the servers, /mcp reconnect NAME connects one again.", Level.WARNING)
     servers = as_blocks((await api.request(Request(MCP_STATUS, None))).get("mcpServers"))
-    own = {each.name: each for each in api.laptop.mcp.states()} if api.laptop.mcp is not None else {}
+    own = api.laptop.mcp.states() if api.laptop.mcp is not None else {}
     rows = [_server_row(each, own) for each in servers[:_MAX_SHOWN]]
-    missing = [state for name, state in own.items() if name not in {each.get("name") for each in servers}]
-    rows += [ReplyRow(each.name, f"not used by the agent, on this laptop: {each.shown}") for each in missing]
+    missing = own.keys() - {each.get("name") for each in servers}
+    unused = "not used by the agent, on this laptop: "
+    rows += [ReplyRow(name, f"{unused}{state.shown}") for name, state in own.items() if name in missing]
     broken = any(each.get("status") in ("failed", "needs-auth") for each in servers)
     none = "There is no MCP server. `ccb mcp add NAME -- COMMAND` adds one to your settings."
     return Rows(rows, none, "/mcp reconnect NAME tries again." if broken else "")
@@ -292,7 +293,7 @@ async def _reconnect(api: SessionApi, name: str) -> Text:
         try:
             await servers.restart(name)
         except RequestRefused as refused:
-            why = next((each.why for each in servers.states() if each.name == name), "")
+            why = servers.states()[name].why
             return Text(f"{refused}{f': {why}' if why else ''}", Level.ERROR)
     await api.request(Request(MCP_RECONNECT, name))
     return Text(f"{name} is being connected again. Its tools count from the next turn.")

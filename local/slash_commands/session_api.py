@@ -119,7 +119,7 @@ class SessionApi:
 
     @property
     def laptop_servers(self) -> list[str]:
-        return [each.name for each in self.laptop.mcp.states()] if self.laptop.mcp is not None else []
+        return [*self.laptop.mcp.states()] if self.laptop.mcp is not None else []
 
     @property
     def only_here(self) -> str:

@@ -66,7 +66,7 @@ async def test_a_server_over_http_gets_its_headers_and_answers_calls_and_the_end
     far = HttpMcp()
     async with connected(far) as server, asyncio.timeout(60):
         hello = await server.reply({"id": 1, "method": "initialize"})
-        assert hello["result"]["serverInfo"]["name"] == "far" and server.running
+        assert hello["result"]["serverInfo"]["name"] == "far" and server._connection
         assert text(await server.reply(call("greet", name="you"))) == "hello you"
         assert far.headers["x-token"] == "secret"
         progress: list[Json] = []
@@ -131,7 +131,7 @@ async def test_a_server_that_has_ended_unseen_is_started_before_the_call(monkeyp
         assert await greeting(server, "a") == "hello a"
     with pytest.raises(RequestRefused, match="cannot be reached"):  # not: has ended during this call
         await greeting(server, "b")
-    assert not server.running
+    assert server._connection is None
     await server.close()
 
 

@@ -47,10 +47,10 @@ async def test_what_a_server_asks_and_reports_reaches_the_reader_and_not_the_hos
     far = HttpMcp()
     async with session_with(far) as (servers, host, shown):
         session = servers._session
-        assert [(each.name, each.running) for each in servers.states()] == [("far", False)]
+        assert [*servers.states()] == ["far"] and not servers._servers
         session.register(CAN_USE_TOOL)
         assert await host.call("paint") == "decline"  # nobody fills in forms here
-        assert servers.states()[0].running
+        assert [*servers._servers] == ["far"]
         assert await host.call("work") == "worked"
         progress = await shown.get()
         told = (progress["type"], progress["tool_use_id"], progress["output"])
