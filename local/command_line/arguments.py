@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import operator
 import re
 from collections.abc import Callable, Iterable, Mapping
@@ -134,18 +135,12 @@ def read_permission_tool(value: str, shown: str) -> str:
 def read_json_object(value: str, shown: str) -> str:
     """Check that the value is a JSON object, and return it unchanged."""
     try:
-        found = json_object(value)
+        found = json.loads(value)
     except (ValueError, RecursionError):
         found = None
     if not isinstance(found, dict):
         raise UsageError(f"error: option '{shown}' argument '{shortened(value)}' is not a JSON object")
     return value
-
-
-def json_object(text: str) -> object:
-    import json  # few starts have such an option
-
-    return json.loads(text)
 
 
 def read_sources(value: str, shown: str) -> str:
@@ -362,10 +357,10 @@ class SdkOptions:
         to_wire=lambda names: None if "default" in names else names)
     json_schema: str | None = option(
         "--json-schema", "End each turn with a value that fits this JSON schema; the result has it as "
-        "structured_output.", "schema", read=read_json_object, wire="json_schema", to_wire=json_object)
+        "structured_output.", "schema", read=read_json_object, wire="json_schema", to_wire=json.loads)
     agents: str | None = option(
         "--agents", "Define sub-agents: a JSON object with description, prompt, tools and model for each name.",
-        "json", read=read_json_object, wire="agents", to_wire=json_object)
+        "json", read=read_json_object, wire="agents", to_wire=json.loads)
     mcp_config: tuple[str, ...] = option(
         "--mcp-config", "Use these MCP servers: JSON texts, or files here, with an object mcpServers.", "json",
         kind=VARIADIC)

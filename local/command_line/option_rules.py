@@ -17,11 +17,11 @@ def unknown_tools(arguments: Arguments) -> Iterable[str]:
     options = (("--allowedTools", agent.allowed_tools), ("--disallowedTools", agent.disallowed_tools))
     for option, names in (*options, ("--tools", offered)):
         for given in names:
+            from ccb.tunnel.wire.tool_traits import BUILT_IN, no_such_tool  # most starts name no tools
+
             name = given.partition("(")[0] if option != "--tools" else given
             if not no_such_tool(name):
                 continue
-            from ccb.tunnel.wire.tool_traits import BUILT_IN
-
             near = nearest(name, BUILT_IN)
             if option == "--tools" and not driven:
                 raise UsageError(
@@ -30,12 +30,6 @@ def unknown_tools(arguments: Arguments) -> Iterable[str]:
                 )
             meant = f" (did you mean {near[0]}?)" if near else ""
             yield f"{option} {shortened(given)}: there is no tool of that name{meant}"
-
-
-def no_such_tool(name: str) -> str:
-    from ccb.tunnel.wire.tool_traits import no_such_tool as told  # most starts name no tools
-
-    return told(shortened(name))
 
 
 def validate(arguments: Arguments) -> None:

@@ -58,9 +58,7 @@ def refuse_broken_rules(path: str, text: str, permissions: Mapping[str, Any]) ->
 
 def rules_without_tool(path: str, text: str, values: Mapping[str, Any]) -> list[str]:
     """Return a sentence for each permission rule about a tool that there is not."""
-    from ccb.tunnel.wire.tool_traits import rule_parts
-
-    from ..command_line.option_rules import no_such_tool
+    from ccb.tunnel.wire.tool_traits import no_such_tool, rule_parts
 
     return [
         f"{path}, line {line_of(text, keys)}: permissions.{keys[1]}: {wrong}"

@@ -17,9 +17,8 @@ from ccb.tunnel.wire.control_protocol import Request, RequestRefused
 from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.mcp_messages import MCP_RECONNECT, MCP_STATUS
 from ccb.tunnel.wire.messages import as_blocks
-from ccb.tunnel.wire.tool_traits import BUILT_IN, Effect, RunsOn, traits_of
+from ccb.tunnel.wire.tool_traits import BUILT_IN, Effect, RunsOn, no_such_tool, traits_of
 
-from ..command_line.option_rules import no_such_tool
 from ..session.session_client import Json, SessionEvent
 from ..terminal.stdio import in_thread
 from ..transcript.blocks import BlockList, Level
