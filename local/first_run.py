@@ -13,6 +13,7 @@ from ccb.tunnel.errors import CcbError
 
 from .command_line.arguments import Arguments
 from .command_line.exit_codes import error_lines
+from .config.log import state_dir
 from .terminal.console import say
 
 log = logging.getLogger(__name__)
@@ -49,8 +50,6 @@ _TRUST = """\
 
 
 def set_up(arguments: Arguments, environ: Mapping[str, str] = os.environ) -> None:
-    from .config.log import state_dir
-
     mark = state_dir(environ) / _MARK
     somebody = all(stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr))
     if any(environ.get(name) for name in _VARIABLES) or not somebody or os.path.exists(mark):  # noqa: PTH110 - no error

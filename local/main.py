@@ -89,11 +89,6 @@ def _answer(argv: Sequence[str]) -> int:
             return ExitCode.INTERNAL
 
 
-def _help(arguments: Arguments) -> list[str]:
-    topic = arguments.rest[0] if arguments.command == "help" and arguments.rest else arguments.command
-    return help_text(min(shutil.get_terminal_size((100, 24)).columns, 120), topic).splitlines()
-
-
 def run_named(arguments: Arguments, environ: Mapping[str, str] = os.environ) -> int:
     """Run a command other than a session. Only its own modules are loaded."""
     module, _, function = _RUNNERS.get(arguments.command, "commands.host_commands:run_host_command").partition(":")
@@ -103,8 +98,12 @@ def run_named(arguments: Arguments, environ: Mapping[str, str] = os.environ) -> 
 
 
 def _run(arguments: Arguments) -> int:
-    if arguments.version or arguments.help or arguments.command == "help":
-        console.print_line(*([ccb.VERSION_ANSWER] if arguments.version else _help(arguments)))
+    if arguments.version:
+        console.print_line(ccb.VERSION_ANSWER)
+        return ExitCode.OK
+    if arguments.help or arguments.command == "help":
+        topic = arguments.rest[0] if arguments.command == "help" and arguments.rest else arguments.command
+        console.print_line(*help_text(min(shutil.get_terminal_size((100, 24)).columns, 120), topic).splitlines())
         return ExitCode.OK
     if arguments.command not in ("", "ssh", "attach"):
         return run_named(arguments)

@@ -13,6 +13,7 @@ from typing import Any, Literal
 from ccb.tunnel.errors import UsageError
 from ccb.tunnel.plain_text import neutralise
 from ccb.tunnel.wire.dataclass import dataclass
+from ccb.tunnel.wire.tool_traits import split_rules
 
 from .target import Target, parse_port
 
@@ -151,8 +152,6 @@ def read_sources(value: str, shown: str) -> str:
 
 
 def read_rules(value: str, shown: str) -> tuple[str, ...]:
-    from ccb.tunnel.wire.tool_traits import split_rules  # most starts have no rules
-
     return tuple(split_rules(value)[0])
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ccb.tunnel.errors import UsageError
+from ccb.tunnel.wire.tool_traits import BUILT_IN, no_such_tool
 
 from .arguments import OPTIONS, Arguments, ConnectionOptions, nearest, shortened
 from .transport_choice import TransportKind, transport_kind
@@ -17,8 +18,6 @@ def unknown_tools(arguments: Arguments) -> Iterable[str]:
     options = (("--allowedTools", agent.allowed_tools), ("--disallowedTools", agent.disallowed_tools))
     for option, names in (*options, ("--tools", offered)):
         for given in names:
-            from ccb.tunnel.wire.tool_traits import BUILT_IN, no_such_tool  # most starts name no tools
-
             name = given.partition("(")[0] if option != "--tools" else given
             if not no_such_tool(name):
                 continue

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import importlib
+import importlib.util
 import logging
 import os
 import time
@@ -92,9 +92,7 @@ MISSING = "MCP servers are configured, but the package for them is missing: pip 
 
 
 def package_missing() -> bool:
-    from importlib.util import find_spec
-
-    return find_spec("mcp") is None
+    return importlib.util.find_spec("mcp") is None
 
 
 def load_clients() -> None:

@@ -19,6 +19,7 @@ from ccb.tunnel.wire.mcp_messages import MCP_RECONNECT, MCP_STATUS
 from ccb.tunnel.wire.messages import as_blocks
 from ccb.tunnel.wire.tool_traits import BUILT_IN, Effect, RunsOn, no_such_tool, traits_of
 
+from ..files.copying import size_of
 from ..session.session_client import Json, SessionEvent
 from ..terminal.stdio import in_thread
 from ..transcript.blocks import BlockList, Level
@@ -42,8 +43,6 @@ _JOURNAL = {"volatile": "in a directory that may not outlive a restart of the ho
 async def status(api: SessionApi, _: str) -> Reply:
     hello, transcript = api.client.hello, api.transcript
     waiting = f", but no answer for {api.client.unanswered_s:.0f} s" if api.client.unanswered_s else ""
-    from ..files.copying import size_of
-
     size, sent = api.client.request_bytes
     uploads = [f"Requests    {size_of(size)} to the model, of which the host sent {size_of(sent)}"] if size else []
     mode = f"permission mode {HostText(transcript.mode).cell}"
