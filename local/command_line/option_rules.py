@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ccb.tunnel.errors import UsageError
+from ccb.tunnel.transports.command_transport import words_of
+from ccb.tunnel.transports.container import container_name
 from ccb.tunnel.wire.tool_traits import BUILT_IN, no_such_tool
 
 from .arguments import OPTIONS, Arguments, ConnectionOptions, nearest, shortened
@@ -66,12 +68,8 @@ def _check_connection(arguments: Arguments) -> None:
     if kind in (TransportKind.OPENSSH, TransportKind.WRAPPER) and given.target is None:
         raise UsageError(f"ccb {command} needs a host", do=f"Write `ccb {command} [user@]host …`.")
     if given.container is not None:
-        from ccb.tunnel.transports.container import container_name
-
         container_name(given.container)
     if kind is TransportKind.COMMAND:
-        from ccb.tunnel.transports.command_transport import words_of
-
         words_of(str(given.transport), "--transport")
         user = given.target.user if given.target else None
         _refuse_for_program(given, "--transport", user)
