@@ -29,13 +29,11 @@ def run_config(arguments: Arguments, environ: Mapping[str, str]) -> int:
     connection = arguments.connection
     if connection.target is not None or connection.local or not needs_host(connection):
         projects += _of_host(arguments, environ, origin=origin)
-    for warning in settings.warnings:
-        say(f"ccb: {warning}")
+    say(*(f"ccb: {warning}" for warning in settings.warnings))
     values = [(f"{name} = {value}", f"  ({where})") for name, value, where in setting_lines(settings)]
     lines = [line + (where if origin else "") for line, where in values] + projects
     nothing = f"Nothing is set. Settings are in {settings_path(environ)}; docs/reference/settings.md lists them."
-    for line in lines or [nothing]:
-        print_line(line)
+    print_line(*lines or [nothing])
     return ExitCode.OK
 
 
@@ -66,8 +64,7 @@ def _of_host(arguments: Arguments, environ: Mapping[str, str], *, origin: bool) 
 
     found = asyncio.run(read_host_project(arguments, environ))
     trusted = Projects(environ).find(found.host, found.directory.raw).trusted == found.fingerprint
-    for problem in found.problems:
-        say(f"ccb: on the host: {problem}")
+    say(*(f"ccb: on the host: {problem}" for problem in found.problems))
     counts = "" if trusted else ", not trusted, so it does not count"
     lines = [each.line + (f"  ({each.origin}{counts})" if origin else "") for each in found.switches]
     return lines + [each.line + (f"  ({each.origin})" if origin else "") for each in found.policy]

@@ -96,18 +96,14 @@ async def _confirm(arguments: Arguments) -> None:
 async def _ps(arguments: Arguments, transport: Transport, bundle: Bundle) -> ExitCode:
     rows = await list_sessions(transport, bundle)
     if arguments.host_command.json:
-        for row in rows:
-            print_line(json.dumps(row.model_dump()))
-    elif rows:
-        for line in session_table(rows, shutil.get_terminal_size((120, 24)).columns):
-            print_line(line)
-    else:
-        print_line(f"No sessions on {host_label(arguments.connection)}.")
-    if not arguments.host_command.json:
-        target = arguments.connection.target
-        for kept in all_kept(os.environ, target.login if target is not None else None):
-            ends = f"`ccb disconnect {kept.host}` ends it"
-            print_line(f"SSH connection to {kept.host} kept for {age_text(kept.left_s)} more; {ends}")
+        print_line(*(json.dumps(row.model_dump()) for row in rows))
+        return ExitCode.OK
+    none = [f"No sessions on {host_label(arguments.connection)}."]
+    print_line(*(session_table(rows, shutil.get_terminal_size((120, 24)).columns) if rows else none))
+    target = arguments.connection.target
+    for kept in all_kept(os.environ, target.login if target is not None else None):
+        ends = f"`ccb disconnect {kept.host}` ends it"
+        print_line(f"SSH connection to {kept.host} kept for {age_text(kept.left_s)} more; {ends}")
     return ExitCode.OK
 
 

@@ -36,10 +36,8 @@ def run_models(arguments: Arguments, environ: Mapping[str, str]) -> int:
     model = settings.modelAliases.get(settings.model or "", settings.model or "default")
     offers, failed = asyncio.run(_all_offers(chosen, environ, settings))
     current = known_models.short_names(environ).get(model, model)
-    for line in map(_json, offers) if given.json else models_table(offers, current):
-        print_line(line)
-    for line in failed:
-        say(line)
+    print_line(*(map(_json, offers) if given.json else models_table(offers, current)))
+    say(*failed)
     return ExitCode.OK if offers else ExitCode.UNREACHABLE
 
 

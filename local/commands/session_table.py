@@ -64,8 +64,7 @@ def _show(rows: Sequence[SessionRow]) -> None:
     width = shutil.get_terminal_size((100, 24)).columns
     head, *lines = session_table(rows[:_MAX_LISTED], width - 4)
     say(f"    {head}")
-    for number, line in enumerate(lines, 1):
-        say(f"{number:3} {line}")
+    say(*(f"{number:3} {line}" for number, line in enumerate(lines, 1)))
     if len(rows) > _MAX_LISTED:
         say(f"    … and {len(rows) - _MAX_LISTED} more")
 
@@ -115,7 +114,7 @@ def session_table(rows: Sequence[SessionRow], width: int) -> list[str]:
     columns["DRIVER"] = [_driver(row, widths.get("DRIVER", 0)) for row in rows]
     columns["PATH"] = [_path(row.cwd.cell, widths.get("PATH", 0)) for row in rows]
     prompts = [row.prompt.cell or "-" for row in rows]
-    lines = [_line(dict.fromkeys(widths), widths, "LAST PROMPT", left)]
+    lines = [_line({name: name for name in widths}, widths, "LAST PROMPT", left)]
     for number, prompt in enumerate(prompts):
         lines.append(_line({name: columns[name][number] for name in widths}, widths, prompt, left))
     return lines
@@ -147,13 +146,11 @@ def _fitted(columns: Mapping[str, Sequence[str]], width: int) -> tuple[dict[str,
     return widths, left
 
 
-def _line(cells: Mapping[str, str | None], widths: Mapping[str, int], prompt: str, left: int) -> str:
+def _line(cells: Mapping[str, str], widths: Mapping[str, int], prompt: str, left: int) -> str:
     shown = []
     for name, size in widths.items():
-        cell = cells[name]
-        text = name if cell is None else cell
-        pad = " " * (size - cell_len(text))
-        shown.append(pad + text if name in _NUMBERS else text + pad)
+        pad = " " * (size - cell_len(cells[name]))
+        shown.append(pad + cells[name] if name in _NUMBERS else cells[name] + pad)
     return _GAP.join([*shown, cut(prompt, max(1, left))]).rstrip()
 
 

@@ -110,22 +110,19 @@ async def run_trust(arguments: Arguments, environ: Mapping[str, str]) -> ExitCod
         if arguments.host_command.revoke or arguments.host_command.yes:
             raise UsageError("ccb trust needs a host for this", do="Write `ccb trust HOST:/PATH …`.")
         records = await asyncio.to_thread(projects.all)
-        for line in [line for each in records for line in each.lines] or ["No project is trusted."]:
-            print_line(line)
+        print_line(*[line for each in records for line in each.lines] or ["No project is trusted."])
         return ExitCode.OK
     if arguments.host_command.revoke:
         return await asyncio.to_thread(_revoke, arguments, projects)
     found = await read_host_project(arguments, environ)
     where = f"{found.host.name}:{found.directory.path}"
-    for problem in found.problems:
-        say(f"ccb: on the host: {problem}")
+    say(*(f"ccb: on the host: {problem}" for problem in found.problems))
     if not found.switches:
         print_line(f"{where} switches nothing on.")
         return ExitCode.OK
     trusted = (await asyncio.to_thread(projects.find, found.host, found.directory.raw)).trusted
     print_line(f"{where} {'is trusted' if trusted == found.fingerprint else 'would switch on'}:")
-    for switch in found.switches:
-        print_line(f"  {switch.line}  ({switch.file})")
+    print_line(*(f"  {switch.line}  ({switch.file})" for switch in found.switches))
     if trusted == found.fingerprint:
         return ExitCode.OK
     return await _ask(arguments, projects, found, where)

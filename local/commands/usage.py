@@ -55,8 +55,7 @@ def run_audit(arguments: Arguments, environ: Mapping[str, str]) -> int:
         lines: Iterator[str] = (json.dumps({"session": session, **asdict(each)}) for session, each in found)
     else:
         lines = audit_lines(found, shutil.get_terminal_size((100, 24)).columns)
-    for line in lines:
-        print_line(line)
+    print_line(*lines)
     tampered = any(each.kind == "tampering" for _, each in found)
     return ExitCode.AGENT_FAILED if tampered else ExitCode.OK
 
@@ -136,11 +135,8 @@ def run_usage(arguments: Arguments, environ: Mapping[str, str]) -> int:
         for each in sums:
             fields = {by if name == "group" else name: value for name, value in asdict(each).items()}
             print_line(json.dumps(fields))
-        return ExitCode.OK
-    if not sums:
-        print_line("No model calls yet.")
-    for line in usage_table(by, sums, time.time()) if sums else ():
-        print_line(line)
+    else:
+        print_line(*(usage_table(by, sums, time.time()) if sums else ["No model calls yet."]))
     return ExitCode.OK
 
 

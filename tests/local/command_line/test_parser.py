@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ccb.local.command_line import arguments as model
-from ccb.local.command_line.arguments import OPTIONS, Arguments, Group, read_rules
+from ccb.local.command_line.arguments import Arguments, read_rules
 from ccb.local.command_line.parser import parse_arguments
 from ccb.local.command_line.target import Target
 from ccb.local.command_line.transport_choice import host_command, resume_command
@@ -304,16 +304,6 @@ def test_a_rule_for_a_tool_that_there_is_not_is_told(option: str) -> None:
         f"{option} Nope(x): there is no tool of that name",
         f"{option} Bsh(git *): there is no tool of that name (did you mean Bash?)",
     ]
-
-
-def test_every_option_fills_a_field_and_every_field_has_an_option() -> None:
-    arguments = Arguments()
-    for option in OPTIONS:
-        group = getattr(arguments, option.group.attribute) if option.group.attribute else arguments
-        assert hasattr(group, option.field), option.names
-    groups = [getattr(arguments, each.attribute) for each in Group if each.attribute]
-    fields = {name for group in groups for name in group.__dataclass_fields__}
-    assert fields - {option.field for option in OPTIONS} == {"target"}
 
 
 @pytest.mark.parametrize(
