@@ -183,16 +183,12 @@ def test_a_notice_is_one_line_unless_it_is_a_list() -> None:
     assert notices.add([EVIL, "ccb's own"]).text.count("\n") == 1
 
 
-def _identity(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(console, "as_line", lambda text: text)
-    monkeypatch.setattr(plain_text, "as_line", lambda text: text)
-    monkeypatch.setattr(plain_text.HostText, "cell", property(lambda self: self.raw))
-
-
 def test_the_check_sees_what_is_printed_without_the_doors(
     monkeypatch: pytest.MonkeyPatch, transport: LocalTransport, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    _identity(monkeypatch)
+    for module in (console, plain_text):
+        monkeypatch.setattr(module, "as_line", lambda text: text)
+    monkeypatch.setattr(plain_text.HostText, "cell", property(lambda self: self.raw))
     for line in ("gc --local", "trust --local"):
         answering(monkeypatch, transport, worker(frames(*REPORTS[line], Bye())))
         run_words(line.split())
