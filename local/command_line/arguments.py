@@ -492,17 +492,9 @@ class AccountOptions:
 
 
 @dataclass(frozen=True)
-class CopyChoice:
-    """What `ccb cp` copies: `remote` is a path on the host, `local` one of this machine."""
-
-    upload: bool
-    local: str
-    remote: str
-
-
-@dataclass(frozen=True)
 class Arguments:
-    """One parsed command line. `command` is "" for a session on this machine; `rest` are the words of some commands."""
+    """One parsed command line. `command` is "" for a session on this machine; `rest` are the words of some commands.
+    `copy` is for `ccb cp`: whether it goes to the host, the path on this machine, and that on the host."""
 
     command: str = ""
     directory: str | None = None
@@ -520,7 +512,7 @@ class Arguments:
     host_command: HostCommandOptions = field(default_factory=HostCommandOptions)
     account: AccountOptions = field(default_factory=AccountOptions)
     sdk: SdkOptions = field(default_factory=SdkOptions)
-    copy: CopyChoice | None = None
+    copy: tuple[bool, str, str] | None = None
     directory_is_current: bool = False
 
     @property

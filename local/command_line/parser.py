@@ -18,7 +18,6 @@ from .arguments import (
     BY_NAME,
     OPTIONS,
     Arguments,
-    CopyChoice,
     Option,
     OptionKind,
     arguments_from,
@@ -260,7 +259,7 @@ def _place_copy(arguments: Arguments, words: Sequence[str]) -> Arguments:
     host, local = parse_target(target if upload else source), source if upload else target
     if not local:
         raise UsageError("the path on this machine is empty", do=_COPY)
-    return replace(_with_target(arguments, host), copy=CopyChoice(upload, local, host.path or HOME))
+    return replace(_with_target(arguments, host), copy=(upload, local, host.path or HOME))
 
 
 def _is_on_host(word: str) -> bool:

@@ -29,7 +29,7 @@ _EVERY_S = 0.2
 async def copy_files(arguments: Arguments, environ: Mapping[str, str]) -> ExitCode:
     """Copy, and return AGENT_FAILED if something had to be left out. Raises CcbError."""
     assert arguments.copy is not None
-    order = CopyOrder(arguments.copy.upload, arguments.copy.local, arguments.copy.remote)
+    order = CopyOrder(*arguments.copy)
     progress = CopyProgress()
     if sys.stderr.isatty():
         say(f"Connecting to {host_label(arguments.connection)} …")

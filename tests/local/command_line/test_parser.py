@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ccb.local.command_line import arguments as model
 from ccb.local.command_line.arguments import Arguments, read_rules
 from ccb.local.command_line.parser import parse_arguments
 from ccb.local.command_line.target import Target
@@ -322,7 +321,7 @@ def test_a_copy_has_one_side_on_a_host(argv: list[str], host: str, upload: bool,
     arguments = parse(*argv)
     assert arguments.command == "cp" and arguments.connection.target is not None
     assert arguments.connection.target.host == host
-    assert arguments.copy == model.CopyChoice(upload, local, remote)
+    assert arguments.copy == (upload, local, remote)
 
 
 def fields_of(arguments: Arguments) -> dict[str, object]:
