@@ -7,7 +7,6 @@ import json
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import field
 from pathlib import Path
 
 from ccb.tunnel.errors import UsageError
@@ -77,9 +76,9 @@ class HostProject:
     host: HostIdentity
     directory: HostText
     fingerprint: str
-    switches: Sequence[SwitchRow] = field(default=())
-    problems: Sequence[HostText] = field(default=())
-    policy: Sequence[SwitchRow] = field(default=())
+    switches: Sequence[SwitchRow] = ()
+    problems: Sequence[HostText] = ()
+    policy: Sequence[SwitchRow] = ()
 
 
 async def read_host_project(arguments: Arguments, environ: Mapping[str, str]) -> HostProject:
