@@ -113,7 +113,7 @@ async def test_the_tool_that_answers_in_place_of_the_person_counts() -> None:
     permissions = LaptopPermissions(dict, None, mode="default", may_bypass=False, prompt_tool="mcp__far__decide")
     async with session_with(far, permissions) as (_, host):
         for name, tool_use_id, greeting in (("you", "a", "hello you"), ("me", "b", "not fine")):
-            question = {"tool_name": "mcp__far__greet", "input": {"name": name}, "tool_use_id": tool_use_id}
+            question: Json = {"tool_name": "mcp__far__greet", "input": {"name": name}, "tool_use_id": tool_use_id}
             await called(host, "decide", **question)
             assert await called(host, "greet", tool_use_id, name=name) == greeting
             assert "has not allowed" in await called(host, "greet", tool_use_id, name=name)
