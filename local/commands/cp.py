@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 import shutil
 import sys
 from collections.abc import AsyncIterator, Mapping
@@ -22,16 +21,16 @@ from ..connect.connect_session import connect_host
 from ..files.both_ends.copy_channel import CopyProgress
 from ..files.copying import CopyOrder, copy, progress_line, size_of
 from ..terminal.console import say, write_over
-from ..terminal.signals import run_command
+from ..terminal.stdio import cancelled
 from ..terminal.terminal_prompts import prompts_for
 
 _EVERY_S = 0.2
 
 
-async def copy_files(arguments: Arguments, environ: Mapping[str, str] = os.environ) -> ExitCode:
+async def copy_files(arguments: Arguments, environ: Mapping[str, str]) -> ExitCode:
     """Copy, and return AGENT_FAILED if something had to be left out. Raises CcbError."""
     assert arguments.copy is not None
-    order = CopyOrder(arguments.copy.upload, arguments.copy.local, arguments.copy.remote)
+    order = CopyOrder(*arguments.copy)
     progress = CopyProgress()
     if sys.stderr.isatty():
         say(f"Connecting to {host_label(arguments.connection)} …")
@@ -78,7 +77,3 @@ async def _shown(connected: asyncio.Event, order: CopyOrder, progress: CopyProgr
     finally:
         await cancelled(showing)
         _write("")
-
-
-def run_cp(arguments: Arguments) -> ExitCode:
-    return run_command(copy_files(arguments))

@@ -24,21 +24,6 @@ async def _ask(running: Terminal, fake_model: FakeModel, command: str) -> None:
     await running.shows(ASKED)
 
 
-async def test_a_question_survives_the_bridge_and_the_tool_runs_once(here: Here) -> None:
-    counter = here.project / "counter"
-    async with here.on_terminal() as running:
-        await _ask(running, here.model, f"echo one >> {counter}")
-        for bridge in psutil.Process(running.process.pid).children():
-            bridge.kill()
-        await running.answer("1")
-        await running.shows("Counted-once.")
-        assert counter.read_text() == "one\n"
-        running.type("\x04")
-        assert await running.ended() == 0
-        await running.shows("Come back with:")
-    assert counter.read_text() == "one\n"
-
-
 async def test_the_command_of_the_farewell_brings_the_question_back(here: Here) -> None:
     counter = here.project / "counter"
     async with here.on_terminal() as running:

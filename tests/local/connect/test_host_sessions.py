@@ -92,6 +92,9 @@ async def test_there_is_an_end_to_how_much_a_host_may_list(
     assert len(await list_sessions(transport, worker(frames(*map(session, range(3)), Bye())))) == 3
     with pytest.raises(ProtocolError, match="more than 3"):
         await list_sessions(transport, worker(frames(*map(session, range(4)), Bye())))
+    monkeypatch.setattr(session_rows, "MAX_REPORTS", 3)
+    with pytest.raises(ProtocolError, match="too many reports"):
+        await list_sessions(transport, worker(frames(*[Report("weather", {})] * 4, Bye())))
     assert closed(transport)
 
 

@@ -7,6 +7,7 @@ import os
 import pwd
 import re
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import psutil
@@ -20,31 +21,26 @@ def name_of(process: psutil.Process) -> str:
         return ""
 
 
-def commands_with(word: str) -> list[str]:
+def _all_that(fits: Callable[[psutil.Process], bool]) -> list[psutil.Process]:
     found = []
     for process in psutil.process_iter():
-        with contextlib.suppress(psutil.Error):
-            found.append(" ".join(process.cmdline()))
-    return [line for line in found if word in line]
+        with contextlib.suppress(psutil.Error, OSError):
+            if fits(process):
+                found.append(process)
+    return found
+
+
+def commands_with(word: str) -> list[psutil.Process]:
+    return _all_that(lambda process: word in " ".join(process.cmdline()))
 
 
 def processes_of(user: HostUser) -> list[psutil.Process]:
     uid = pwd.getpwnam(user.name).pw_uid
-    found = []
-    for process in psutil.process_iter():
-        with contextlib.suppress(psutil.NoSuchProcess):
-            if process.uids().real == uid and process.status() != psutil.STATUS_ZOMBIE:
-                found.append(process)
-    return found
+    return _all_that(lambda process: process.uids().real == uid and process.status() != psutil.STATUS_ZOMBIE)
 
 
 def with_home(home: Path) -> list[psutil.Process]:
-    found = []
-    for process in psutil.process_iter():
-        with contextlib.suppress(psutil.Error, OSError):
-            if process.environ().get("HOME") == os.fspath(home):
-                found.append(process)
-    return found
+    return _all_that(lambda process: process.environ().get("HOME") == os.fspath(home))
 
 
 def left_with_home(home: Path, seconds: float = 30) -> list[str]:
