@@ -17,7 +17,7 @@ from .command_line.arguments import Arguments
 from .command_line.transport_choice import host_label
 from .terminal.console import say
 from .terminal.signals import ended_by_signals
-from .terminal.stdio import cancelled, in_thread
+from .terminal.stdio import in_thread
 
 if TYPE_CHECKING:
     from .connect.dialer import SpareTransport

@@ -21,7 +21,6 @@ from ..connect.connect_session import connect_host
 from ..files.both_ends.copy_channel import CopyProgress
 from ..files.copying import CopyOrder, copy, progress_line, size_of
 from ..terminal.console import say, write_over
-from ..terminal.stdio import cancelled
 from ..terminal.terminal_prompts import prompts_for
 
 _EVERY_S = 0.2

@@ -23,11 +23,12 @@ from ccb.tunnel import errors
 from ccb.tunnel.errors import CcbError, ConnectionLost, CopyFailed, NoStorage, NoSuchPath, UsageError
 from ccb.tunnel.plain_text import HostText, one_line
 from ccb.tunnel.reconnecting import waits
+from ccb.tunnel.tasks import cancelled
 from ccb.tunnel.transports.pipe import Pipe, Transport
 from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.spelling import spelled, unspelled
 
-from ..terminal.stdio import cancelled, in_thread
+from ..terminal.stdio import in_thread
 from .both_ends.copy_channel import (
     MAX_PIECE,
     CannotCopy,
