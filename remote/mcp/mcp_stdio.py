@@ -18,7 +18,7 @@ from ccb.tunnel.wire.ndjson import dump_line, to_bytes
 from ..system.deadline import within
 from ..system.host import Host
 from ..system.process import Process
-from .mcp_client import STARTS_AGAIN, UNKNOWN, Ask, Channel, Incoming, Json, McpError, offering
+from .mcp_client import FORMS, STARTS_AGAIN, UNKNOWN, Ask, Channel, Incoming, Json, McpError
 
 START_S = 30.0
 """Seconds for a server to start and to agree on the protocol."""
@@ -46,11 +46,14 @@ class StdioChannel(Channel):
     another handshake starts it. After a start that failed, messages are refused for 1 to 30 seconds. `heard` gets what
     the server says of its own accord, `ask` puts a form to the person."""
 
+    offers = FORMS
+
     def __init__(
-        self, name: str, command: ServerCommand, host: Host, heard: Callable[[Json], None], ask: Ask | None = None
+        self, name: str, command: ServerCommand, host: Host, heard: Callable[[Json], None], ask: Ask
     ) -> None:
         self._name = name
-        self._command = command
+        self._command = self.reaches = command
+        self.call_s = command.call_s
         self._host = host
         self._heard = heard
         self._ask = ask
@@ -62,7 +65,7 @@ class StdioChannel(Channel):
 
     async def exchange(self, message: Json) -> Json:
         if message.get("method") == "initialize":
-            self._hello = message = offering(message, self._ask)
+            self._hello = message
         return await (await self._running(message)).exchange(message)
 
     @property
@@ -118,7 +121,7 @@ class _Child(asyncio.Protocol):
     _process: Process
     _watch: asyncio.Task[None]
 
-    def __init__(self, name: str, heard: Callable[[Json], None], ask: Ask | None) -> None:
+    def __init__(self, name: str, heard: Callable[[Json], None], ask: Ask) -> None:
         self.why_ended = ""
         self._name = name
         self._incoming = Incoming(heard, ask, self._send)
@@ -130,9 +133,7 @@ class _Child(asyncio.Protocol):
         self._reader = LineReader(self._cannot_be_read, lambda: self.asking)
 
     @staticmethod
-    async def start(
-        name: str, command: ServerCommand, host: Host, heard: Callable[[Json], None], ask: Ask | None
-    ) -> _Child:
+    async def start(name: str, command: ServerCommand, host: Host, heard: Callable[[Json], None], ask: Ask) -> _Child:
         """Start the process. Raise OSError, or ValueError for text that no process can be given."""
         child, loop = _Child(name, heard, ask), asyncio.get_running_loop()
         (given, stdin), (stderr, said) = os.pipe(), os.pipe()

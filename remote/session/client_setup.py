@@ -6,6 +6,7 @@ import os
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Callable
 
 from ccb.tunnel.wire.control_protocol import AnsweredBy, Broker, RequestRefused
@@ -23,10 +24,11 @@ from ..permissions.modes import Sandbox, SandboxError
 from ..session_store.refusal import HostRefusal
 from ..settings.worker_settings import WorkerSettings
 from ..system.deadline import in_thread
+from ..system.process import without_ccb
 from ..tools.agent_definitions import AgentDefinition
 
 if TYPE_CHECKING:
-    from ..mcp.host_servers import HostServers, ProjectChannels, Wanted
+    from ..mcp.host_servers import Wanted
     from ..mcp.mcp_servers import McpServers
 
 
@@ -86,61 +88,54 @@ class ClientSetup:
     def __init__(self, agent: Agent, broker: Broker, say: Callable[[str], None]) -> None:
         self._agent, self._broker, self._say = agent, broker, say
         self._servers: McpServers | None = None
-        self._of_project: ProjectChannels | None = None
-        self._of_role: HostServers | None = None
-        self._role_before: object = None
+        self._described: object = None  # what the servers of files were last made of
         self._told: dict[str, str] = {}  # why servers of the project are not connected
         self._noted: dict[str, set[str]] = {}
 
     def use(self, options: SessionOptions) -> None:
         if not (options.client_mcp or options.laptop_mcp) and self._servers is None:
             return
-        from ..mcp.mcp_client import RequestChannel
+        from ..mcp.mcp_client import ELSEWHERE_S, RequestChannel
         from ..mcp.mcp_servers import IN_CLIENT, ON_LAPTOP
 
-        inside = {name: RequestChannel(self._broker, MCP_MESSAGE, name) for name in options.client_mcp}
-        self.servers.use(IN_CLIENT, inside, call_seconds(options.client_mcp_configs))
-        beside = {name: RequestChannel(self._broker, LAPTOP_MCP_MESSAGE, name) for name in options.laptop_mcp}
-        self.servers.use(ON_LAPTOP, beside, {})
+        broker, limits = self._broker, call_seconds(options.client_mcp_configs)
+        inside = {
+            name: RequestChannel(broker, MCP_MESSAGE, name, limits.get(name, ELSEWHERE_S))
+            for name in options.client_mcp
+        }
+        self.servers.use(IN_CLIENT, inside)
+        beside = {name: RequestChannel(broker, LAPTOP_MCP_MESSAGE, name) for name in options.laptop_mcp}
+        self.servers.use(ON_LAPTOP, beside)
         self._agent.config.permissions.use_client(*tool_rules(options))
 
-    def use_project(self, settings: WorkerSettings, options: SessionOptions) -> None:
-        """Start the servers of a trusted project. Names of the client's or the laptop's servers are theirs."""
-        named = settings.mcp_servers if options.project_mcp else {}
-        if not named and self._of_project is None:
+    def use_files(self, role: AgentDefinition | None, settings: WorkerSettings, options: SessionOptions) -> None:
+        """Start the servers that the trusted project and the role bring. Names of other servers are theirs."""
+        own = (*options.client_mcp, *options.laptop_mcp)
+        project = settings if options.project_mcp else WorkerSettings()
+        now = role, settings, own, options.project_mcp
+        if now == self._described or not (project.mcp_servers or (role and role.servers) or self._described):
             return
-        if self._of_project is None:
-            from ..mcp.host_servers import ProjectChannels
-            from ..mcp.mcp_client import ServerForms
+        self._described = now
+        from ..mcp.host_servers import channels_to, project_servers
+        from ..mcp.mcp_client import answer_form
+        from ..mcp.mcp_servers import OF_AGENT, ON_HOST
 
-            forms = ServerForms(self._broker, self._agent.hooks)
-            self._of_project = ProjectChannels(self.servers, self._agent.config.context, forms, self._say)
-        taken = frozenset((*options.client_mcp, *options.laptop_mcp))
-        self._of_project.use(settings if named else WorkerSettings(), taken)
-
-    def use_role(self, role: AgentDefinition | None, settings: WorkerSettings, options: SessionOptions) -> None:
-        given = role.servers if role is not None else ()
-        if not given and self._of_role is None:
-            return
-        from ..mcp.host_servers import HostServers
-        from ..mcp.mcp_client import ServerForms
-        from ..mcp.mcp_servers import OF_AGENT
-        from ..subagents.agent_catalogue import own_servers
-
-        if self._of_role is None:
-            forms = ServerForms(self._broker, self._agent.hooks)
-            self._of_role = HostServers(self.servers, OF_AGENT, self._agent.config.context.host, forms)
-        if self._role_before == (given, settings):
-            return
-        self._role_before = given, settings
-        taken = {*options.client_mcp, *options.laptop_mcp, *(settings.mcp_servers if options.project_mcp else ())}
-        wanted: dict[str, Wanted] = {}
+        context, servers = self._agent.config.context, self.servers
+        forms = partial(answer_form, self._broker, self._agent.hooks)
+        wanted = project_servers(project, context.cwd, without_ccb(os.environ))
+        for name in [each for each in wanted if each in own]:
+            del wanted[name]
+            self._say(f"Your own MCP server {name} is used, and not the one that the project calls so.")
+        servers.use(ON_HOST, channels_to(wanted, servers, context.host, forms))
+        brought: dict[str, Wanted] = {}
         if role is not None:
-            cwd, strict = self._agent.config.context.cwd, not options.project_mcp
-            wanted, told = own_servers(role, taken, settings, cwd, strict=strict)
+            from ..subagents.agent_catalogue import own_servers
+
+            taken = {*own, *project.mcp_servers}
+            brought, told = own_servers(role, taken, settings, context.cwd, strict=not options.project_mcp)
             for text in told:
                 self._say(text)
-        self._of_role.use(wanted)
+        servers.use(OF_AGENT, channels_to(brought, servers, context.host, forms))
 
     @property
     def running(self) -> McpServers | None:

@@ -106,14 +106,13 @@ class SessionExtensions:
         problems, self._settings.plugin_problems = self._settings.plugin_problems, []
         for problem in [*problems, *await self._find_files(settings, options)]:
             self._warn(problem)
-        self._clients.use_project(settings, options)
         config = self._agent.config
         role = config.offer.role
         if role is not None:
             hooks.begin(MAIN_AGENT, role.name, role.hooks if config.settings.runs_hooks(role.source) else ())
         else:
             hooks.leave(MAIN_AGENT)
-        self._clients.use_role(role, config.settings, options)
+        self._clients.use_files(role, settings, options)
 
     async def _find_files(self, settings: WorkerSettings, options: SessionOptions) -> list[str]:
         context, own_files = self._agent.config.context, options.own_files

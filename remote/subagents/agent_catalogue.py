@@ -12,8 +12,7 @@ from ccb.tunnel.wire.model_facts import ModelNames
 from ccb.tunnel.wire.session_options import SessionOptions
 
 from ..agent.agent_config import AgentConfig
-from ..mcp.host_servers import HostServers, Wanted, wanted_server
-from ..mcp.mcp_client import ServerForms
+from ..mcp.host_servers import Forms, Wanted, channels_to, wanted_server
 from ..mcp.mcp_servers import OF_AGENT, McpServers
 from ..settings.worker_settings import PROJECT, USER, WorkerSettings, digest_of, markdown_below, read_text
 from ..system.process import without_ccb
@@ -104,7 +103,7 @@ async def running_servers(
     definition: AgentDefinition,
     config: AgentConfig,
     above: McpServers | None,
-    forms: ServerForms,
+    forms: Forms,
     say: Callable[[str], None],
     *,
     strict: bool,
@@ -118,7 +117,7 @@ async def running_servers(
         yield None
         return
     servers = McpServers(config.tools, above=above)
-    HostServers(servers, OF_AGENT, config.context.host, forms).use(wanted)
+    servers.use(OF_AGENT, channels_to(wanted, servers, config.context.host, forms))
     try:
         await servers.ready()
         for each in servers.status():

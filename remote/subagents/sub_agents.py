@@ -8,6 +8,7 @@ import logging
 import os
 from collections.abc import Collection, Coroutine, Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, Callable
 
 from ccb.tunnel.wire.control_protocol import Broker
@@ -382,13 +383,13 @@ class SubAgents:
         try:
             if not definition.servers:
                 return await child.run(self._make(config, history, child.activity), history.ledger, self._main)
-            from ..mcp.mcp_client import ServerForms
+            from ..mcp.mcp_client import answer_form
             from .agent_catalogue import running_servers
 
             def warn(text: str) -> None:
                 self._log.say(informational(text, "warning"))
 
-            forms, strict = ServerForms(self._broker, hooks), self._strict()
+            forms, strict = partial(answer_form, self._broker, hooks), self._strict()
             async with running_servers(definition, config, self._servers(), forms, warn, strict=strict) as servers:
                 agent = self._make(config, history, child.activity)
                 if servers is not None:
