@@ -25,7 +25,7 @@ from ..hooks.hook_runner import HookTurn
 from ..hooks.hook_table import USER_PROMPT_EXPANSION, USER_PROMPT_SUBMIT
 from ..permissions.engine import PermissionEngine
 from ..permissions.rules import Behavior, parse_rules
-from ..slash_commands.command_registry import CommandCall, CommandRefused, Expanded, Printed, SlashCommand
+from ..slash_commands.command_registry import CommandCall, CommandRefused, Expanded, SlashCommand
 from ..tools.tool_contract import ToolResult
 from . import agent_messages
 from .agent_hooks import agent_starts, remind
@@ -108,10 +108,10 @@ class PromptOpening:
         try:
             done = await command.run(replace(call, shell=self._shell, read=self._read, delegate=self._delegate))
         except CommandRefused as refused:
-            done = Printed(f"/{command.name} was not run. {refused}")
+            done = f"/{command.name} was not run. {refused}"
         if isinstance(done, Expanded):
             return Opened([prompt], done.blocks, allowed=done.allowed, model=done.model)
-        self._log.message(agent_messages.command_output(done.text))
+        self._log.message(agent_messages.command_output(done))
         return Opened(ending=TurnEnding(EndReason.COMPLETED, text=done.text))
 
     async def _refused(self, prompt: Prompt) -> str:

@@ -20,7 +20,7 @@ from ..hooks.hook_table import CONFIG_CHANGE, EVENTS
 from ..permissions.paths import PathScope
 from ..session_store.session_paths import home_directory
 from ..settings.worker_settings import WorkerSettings
-from ..slash_commands.command_registry import CommandCall, Printed, SlashCommand
+from ..slash_commands.command_registry import CommandCall, SlashCommand
 from ..subagents.sub_agents import SubAgents, connected_names, defines_agents, memory_directory, memory_text
 from ..system.deadline import in_thread
 from ..tools.agent_definitions import INHERIT, AgentDefinition
@@ -55,8 +55,8 @@ class SessionExtensions:
         self._prompts: SessionPrompt | None = None  # those of the role
         self._files: FileCommands | None = None
 
-        async def hooks(_: CommandCall) -> Printed:
-            return Printed(_listing(agent.hooks))
+        async def hooks(_: CommandCall) -> str:
+            return _listing(agent.hooks)
 
         def plugins() -> list[Json]:
             found = agent.config.settings.plugins

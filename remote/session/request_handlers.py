@@ -20,7 +20,7 @@ from ..context.system_prompt import style_name
 from ..hooks.hook_table import POST_MODEL_SWITCH, PRE_MODEL_SWITCH
 from ..model.model_request import SMALL, can_think, effort_of
 from ..session_store.journal import NotKept
-from ..slash_commands.command_registry import CommandCall, CommandRefused, Expanded, Printed, SlashCommand
+from ..slash_commands.command_registry import CommandCall, CommandRefused, Expanded, SlashCommand
 from ..subagents.sub_agents import SubAgents
 from ..system.deadline import in_thread
 from ..system.host import is_under
@@ -259,15 +259,15 @@ _LISTED = (
 
 
 def register_session_commands(session: Session) -> None:
-    async def on_laptop(call: CommandCall) -> Printed:
+    async def on_laptop(call: CommandCall) -> str:
         here = ", ".join(f"/{each.name}" for each in commands.commands)
         raise CommandRefused(f"It belongs to the screen of ccb (`ccb` without -p). Here there are {here}.")
 
-    async def by_laptop(_: CommandCall) -> Printed:
+    async def by_laptop(_: CommandCall) -> str:
         raise CommandRefused("ccb on the laptop carries it out, and the one there is too old: update it.")
 
-    async def setup(_: CommandCall) -> Printed:
-        return Printed("The hooks of the start have run.")
+    async def setup(_: CommandCall) -> str:
+        return "The hooks of the start have run."
 
     commands = session.agent.commands
     commands.reserve(SlashCommand(SETUP_COMMAND[1:], "", setup, local=True))
@@ -288,30 +288,29 @@ advice, and anything that you have not verified. Refer to long documents with @p
 
 
 def register_context_commands(session: Session) -> None:
-    commands, agent = session.agent.commands, session.agent
+    agent = session.agent
 
-    async def compact(call: CommandCall) -> Printed:
-        return Printed(await agent.running_turn.compact(call.arguments))
-
-    async def clear(_: CommandCall) -> Printed:
+    async def clear(_: CommandCall) -> str:
         await agent.running_turn.clear()
-        return Printed("")
+        return ""
 
-    async def context(_: CommandCall) -> Printed:
-        return Printed((await agent.context_report()).text())
+    async def context(_: CommandCall) -> str:
+        return (await agent.context_report()).text()
 
     async def init(call: CommandCall) -> Expanded:
         return Expanded([{"type": "text", "text": f"{_INIT}\n\n{call.arguments}".strip()}])
 
-    async def memory(_: CommandCall) -> Printed:
-        return Printed(await _memory(session))
+    def compact(call: CommandCall) -> Awaitable[str]:
+        return agent.running_turn.compact(call.arguments)
 
-    hint = "[what to keep]"
-    commands.register(SlashCommand("compact", "Replace the conversation by a summary", compact, hint, local=True))
-    commands.register(SlashCommand("clear", "Forget the conversation and begin anew", clear, local=True))
-    commands.register(SlashCommand("context", "Show what fills the model's window", context, local=True))
-    commands.register(SlashCommand("init", "Write a CLAUDE.md for this project", init, "[what matters]"))
-    commands.register(SlashCommand("memory", "List the instruction files in force", memory, local=True))
+    def add(name: str, does: str, run: Callable[[CommandCall], Awaitable[str]], hint: str = "") -> None:
+        agent.commands.register(SlashCommand(name, does, run, hint, local=True))
+
+    add("compact", "Replace the conversation by a summary", compact, "[what to keep]")
+    add("clear", "Forget the conversation and begin anew", clear)
+    add("context", "Show what fills the model's window", context)
+    add("memory", "List the instruction files in force", lambda _: _memory(session))
+    agent.commands.register(SlashCommand("init", "Write a CLAUDE.md for this project", init, "[what matters]"))
 
 
 async def _memory(session: Session) -> str:
@@ -333,8 +332,8 @@ _MAX_DESCRIPTION = 300  # characters
 
 
 def agents_command(sub_agents: SubAgents) -> SlashCommand:
-    async def run(_: CommandCall) -> Printed:
-        return Printed("\n".join(map(_line, sub_agents.definitions)))
+    async def run(_: CommandCall) -> str:
+        return "\n".join(map(_line, sub_agents.definitions))
 
     return SlashCommand("agents", "List the agents that can be started with Task", run, local=True)
 

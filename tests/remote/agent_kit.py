@@ -28,7 +28,7 @@ from ccb.remote.permissions.matchers import Askable
 from ccb.remote.permissions.rules import Behavior, Decision
 from ccb.remote.session_store.session_log import SessionLog
 from ccb.remote.settings.worker_settings import Layer, WorkerSettings
-from ccb.remote.slash_commands.command_registry import CommandCall, Printed, SlashCommand
+from ccb.remote.slash_commands.command_registry import CommandCall, SlashCommand
 from ccb.remote.tools.output import OutputFiles
 from ccb.remote.tools.tasks import TaskRegistry
 from ccb.remote.tools.tool_contract import Tool, ToolContext, ToolDeclaration, ToolResult
@@ -437,10 +437,8 @@ def make_world(
     )
     agent = Agent(config, deps, history, ledger or Ledger())
 
-    async def compact(call: CommandCall) -> Printed:
-        return Printed(await agent.running_turn.compact(call.arguments))
-
-    deps.commands.register(SlashCommand("compact", "", compact, local=True))
+    compact = SlashCommand("compact", "", lambda call: agent.running_turn.compact(call.arguments), local=True)
+    deps.commands.register(compact)
     return World(agent, transport, journal, clock, broker, permissions, read, write, log, history, queue)
 
 
