@@ -61,7 +61,7 @@ def texts(message: Json) -> str:
 
 def test_the_thresholds_of_the_usual_windows() -> None:
     limits = ContextLimits.of(claude_facts("claude-sonnet-4-5"), WindowSettings())
-    assert (limits.window, limits.usable, limits.auto, limits.warning) == (200_000, 180_000, 167_000, 147_000)
+    assert (limits.window, limits.usable, limits.auto) == (200_000, 180_000, 167_000)
     assert ContextLimits.of(ModelTable().facts("claude-sonnet-4-5[1m]"), WindowSettings()).auto == 967_000
     assert ContextLimits.of(claude_facts("local/model"), WindowSettings(8_000)).auto == 5_600
     assert WindowSettings.from_env({"CCB_MAX_CONTEXT_TOKENS": "5000", "CCB_DISABLE_AUTO_COMPACT": "1"}) == (
