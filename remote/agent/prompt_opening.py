@@ -112,7 +112,7 @@ class PromptOpening:
         if isinstance(done, Expanded):
             return Opened([prompt], done.blocks, allowed=done.allowed, model=done.model)
         self._log.message(agent_messages.command_output(done))
-        return Opened(ending=TurnEnding(EndReason.COMPLETED, text=done.text))
+        return Opened(ending=TurnEnding(EndReason.COMPLETED, text=done))
 
     async def _refused(self, prompt: Prompt) -> str:
         """Run the hooks of a prompt. Return what the person is told if they refuse it."""

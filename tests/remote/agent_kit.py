@@ -28,7 +28,7 @@ from ccb.remote.permissions.matchers import Askable
 from ccb.remote.permissions.rules import Behavior, Decision
 from ccb.remote.session_store.session_log import SessionLog
 from ccb.remote.settings.worker_settings import Layer, WorkerSettings
-from ccb.remote.slash_commands.command_registry import CommandCall, SlashCommand
+from ccb.remote.slash_commands.command_registry import SlashCommand
 from ccb.remote.tools.output import OutputFiles
 from ccb.remote.tools.tasks import TaskRegistry
 from ccb.remote.tools.tool_contract import Tool, ToolContext, ToolDeclaration, ToolResult
