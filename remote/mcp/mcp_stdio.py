@@ -48,9 +48,7 @@ class StdioChannel(Channel):
 
     offers = FORMS
 
-    def __init__(
-        self, name: str, command: ServerCommand, host: Host, heard: Callable[[Json], None], ask: Ask
-    ) -> None:
+    def __init__(self, name: str, command: ServerCommand, host: Host, heard: Callable[[Json], None], ask: Ask) -> None:
         self._name = name
         self._command = self.reaches = command
         self.call_s = command.call_s

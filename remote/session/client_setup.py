@@ -7,7 +7,7 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Callable
+from typing import Callable
 
 from ccb.tunnel.wire.control_protocol import AnsweredBy, Broker, RequestRefused
 from ccb.tunnel.wire.dataclass import dataclass
@@ -20,17 +20,17 @@ from ..agent.agent import Agent
 from ..agent.agent_config import AgentConfig
 from ..agent.turn_state import Budget, StructuredOutput
 from ..context.system_prompt import style_names
+from ..mcp.host_servers import Wanted, channels_to, project_servers
+from ..mcp.mcp_client import ELSEWHERE_S, RequestChannel, answer_form
+from ..mcp.mcp_servers import IN_CLIENT, OF_AGENT, ON_HOST, ON_LAPTOP, McpServers
 from ..permissions.modes import Sandbox, SandboxError
 from ..session_store.refusal import HostRefusal
 from ..settings.worker_settings import WorkerSettings
+from ..slash_commands.mcp_prompts import prompt_commands
+from ..subagents.agent_catalogue import own_servers
 from ..system.deadline import in_thread
 from ..system.process import without_ccb
 from ..tools.agent_definitions import AgentDefinition
-
-if TYPE_CHECKING:
-    from ..mcp.host_servers import Wanted
-    from ..mcp.mcp_servers import McpServers
-
 
 _FIELDS: dict[str, tuple[str, type]] = {
     "systemPrompt": ("system_prompt", list),
@@ -95,9 +95,6 @@ class ClientSetup:
     def use(self, options: SessionOptions) -> None:
         if not (options.client_mcp or options.laptop_mcp) and self._servers is None:
             return
-        from ..mcp.mcp_client import ELSEWHERE_S, RequestChannel
-        from ..mcp.mcp_servers import IN_CLIENT, ON_LAPTOP
-
         broker, limits = self._broker, call_seconds(options.client_mcp_configs)
         inside = {
             name: RequestChannel(broker, MCP_MESSAGE, name, limits.get(name, ELSEWHERE_S))
@@ -116,10 +113,6 @@ class ClientSetup:
         if now == self._described or not (project.mcp_servers or (role and role.servers) or self._described):
             return
         self._described = now
-        from ..mcp.host_servers import channels_to, project_servers
-        from ..mcp.mcp_client import answer_form
-        from ..mcp.mcp_servers import OF_AGENT, ON_HOST
-
         context, servers = self._agent.config.context, self.servers
         forms = partial(answer_form, self._broker, self._agent.hooks)
         wanted = project_servers(project, context.cwd, without_ccb(os.environ))
@@ -129,8 +122,6 @@ class ClientSetup:
         servers.use(ON_HOST, channels_to(wanted, servers, context.host, forms))
         brought: dict[str, Wanted] = {}
         if role is not None:
-            from ..subagents.agent_catalogue import own_servers
-
             taken = {*own, *project.mcp_servers}
             brought, told = own_servers(role, taken, settings, context.cwd, strict=not options.project_mcp)
             for text in told:
@@ -144,9 +135,6 @@ class ClientSetup:
     @property
     def servers(self) -> McpServers:
         if self._servers is None:
-            from ..mcp.mcp_servers import McpServers
-            from ..slash_commands.mcp_prompts import prompt_commands
-
             commands = self._agent.commands
             self._servers = servers = McpServers(self._agent.config.tools, commands.refresh)
             commands.provide(lambda: prompt_commands(servers))
@@ -290,14 +278,6 @@ class ClientLaunches:
         if client == self.options.client or client not in self._by_client:
             return None
         return {name: value for name, value in self._by_client[client].items() if name not in _OF_THE_SESSION}
-
-
-def with_own_files(options: SessionOptions, directory: str) -> SessionOptions:
-    if not options.own_files:
-        return options
-    from ..slash_commands.command_files import written  # few people have any
-
-    return written(options, directory)
 
 
 def check_sandbox(sandbox: Sandbox, directories: Sequence[str]) -> None:

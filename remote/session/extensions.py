@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Callable
+from typing import Callable
 
 from ccb.tunnel.wire.frames import Json
 from ccb.tunnel.wire.journal_records import MAIN_AGENT
@@ -21,18 +21,15 @@ from ..permissions.paths import PathScope
 from ..session_store.session_paths import home_directory
 from ..settings.worker_settings import WorkerSettings
 from ..slash_commands.command_registry import CommandCall, SlashCommand
-from ..subagents.sub_agents import SubAgents, connected_names, defines_agents, memory_directory, memory_text
+from ..slash_commands.skills import FileCommands
+from ..subagents.agent_catalogue import Catalogue
+from ..subagents.sub_agents import SubAgents, connected_names, memory_directory, memory_text
 from ..system.deadline import in_thread
 from ..tools.agent_definitions import INHERIT, AgentDefinition
 from .client_setup import ClientSetup
 from .session_settings import SessionSettings
 
-if TYPE_CHECKING:
-    from ..slash_commands.skills import FileCommands
-
-
 _MAX_CHARS = 300  # of one command in the list of hooks
-_FOLDERS = (".claude/commands", ".claude/skills")
 _RELOAD_S = 5.0  # how long a reload waits for MCP servers
 
 
@@ -48,12 +45,13 @@ class SessionExtensions:
         options: Callable[[], SessionOptions],
         warn: Callable[[str], None],
     ) -> None:
-        self._agent, self._settings, self._clients, self._session_id = agent, settings, clients, session_id
+        self._agent, self._settings, self._clients = agent, settings, clients
         self._options = options  # those in force, which a client may change while agents are looked for
         self._warn = warn
         self._agents_of: tuple[SessionOptions, WorkerSettings] | None = None
         self._prompts: SessionPrompt | None = None  # those of the role
-        self._files: FileCommands | None = None
+        self._files = FileCommands(session_id, agent.config.tools)
+        agent.reminders.follow(self._due)
 
         async def hooks(_: CommandCall) -> str:
             return _listing(agent.hooks)
@@ -64,10 +62,10 @@ class SessionExtensions:
 
         does = "Show the hooks, and where they are configured"
         agent.commands.register(SlashCommand("hooks", does, hooks, local=True))
-        agent.commands.provide(lambda: self._files.commands() if self._files is not None else iter(()))
+        agent.commands.provide(self._files.commands)
         announced, sub_agents = agent.config.announced, self._sub_agents
         announced.add("commands", lambda: [each.public() for each in agent.commands.commands])
-        announced.add("skills", lambda: [*self._files.skills()] if self._files is not None else [])
+        announced.add("skills", self._files.skills)
         announced.add("plugins", plugins)
         if sub_agents is not None:
             announced.add("agents", sub_agents.listed)
@@ -117,17 +115,7 @@ class SessionExtensions:
     async def _find_files(self, settings: WorkerSettings, options: SessionOptions) -> list[str]:
         context, own_files = self._agent.config.context, options.own_files
         own = [os.path.join(os.path.dirname(context.spill.directory), own_files)] if own_files else []
-        homes = [*own, home_directory()]
-        roots = (*homes, *settings.trusted_directories)
-        folders = (os.path.join(root, name) for root in roots for name in _FOLDERS)
-        if self._files is None and not settings.plugins and not any(map(os.path.isdir, folders)):
-            return []
-        if self._files is None:
-            from ..slash_commands.skills import FileCommands
-
-            self._files = FileCommands(self._session_id, self._agent.config.tools)
-            self._agent.reminders.follow(self._due)
-        if not await self._files.use(settings, homes, options.skills):
+        if not await self._files.use(settings, [*own, home_directory()], options.skills):
             return []
         self._agent.config.permissions.lend(self._files.readable)
         self._agent.commands.refresh()
@@ -135,7 +123,7 @@ class SessionExtensions:
 
     def _due(self, occasion: Occasion) -> Iterable[str]:
         context = self._agent.config.context
-        if self._files is None or not any(each.paths for each in self._files.files):
+        if not any(each.paths for each in self._files.files):
             return ()
         places = PathScope.of(context.cwd, context.cages.home)
         return self._files.due(context.files.paths, places, again=occasion is Occasion.COMPACTED)
@@ -145,15 +133,10 @@ class SessionExtensions:
         sources, sub_agents = (self._options(), self._settings.current), self._sub_agents
         if sources == self._agents_of or sub_agents is None:
             return
-        definitions: tuple[AgentDefinition, ...] = ()
-        if defines_agents(*sources):
-            from ..subagents.agent_catalogue import Catalogue
-
-            catalogue = await in_thread(Catalogue, *sources)
-            definitions = catalogue.definitions
-            for problem in catalogue.problems:
-                self._warn(problem)
-        sub_agents.define(definitions, built_in=BUILT_IN_AGENTS not in sources[0].left_out)
+        catalogue = await in_thread(Catalogue, *sources)
+        for problem in catalogue.problems:
+            self._warn(problem)
+        sub_agents.define(catalogue.definitions, built_in=BUILT_IN_AGENTS not in sources[0].left_out)
         self._agents_of = sources
 
     def _refuse(self, why: str) -> AgentConfig:

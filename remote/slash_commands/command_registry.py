@@ -42,7 +42,7 @@ class Expanded:
 
 @dataclass(frozen=True)
 class SlashCommand:
-    """One command of a `source`: `builtin`, `user`, `project`, `skill`, `mcp`. A text that `run` returns is shown to the
+    """One command of a `source`: `builtin`, `user`, `project`, `skill`, `mcp`. What `run` returns as text is for the
     person, and the model learns nothing of it. `local`: the command never reaches the model."""
 
     name: str

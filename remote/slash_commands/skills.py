@@ -36,10 +36,9 @@ class FileCommands:
         if self._sources is not None and settings is self._sources[0] and sources[1:] == self._sources[1:]:
             return False
         had = any(each.for_model for each in self.files)
-        self._sources = sources
         problems: list[str] = []
         self.files = await in_thread(discover, settings, homes, problems.append)
-        self.problems = problems
+        self.problems, self._sources = problems, sources
         skills = [
             each
             for each in self.files

@@ -16,7 +16,6 @@ from ccb.tunnel.wire.frames import Json
 from ccb.tunnel.wire.journal_records import AgentResultRecord, MessageRecord, Record, WorktreeRecord
 from ccb.tunnel.wire.messages import TaskMessage
 from ccb.tunnel.wire.projection import Projection
-from ccb.tunnel.wire.session_options import SessionOptions
 from ccb.tunnel.wire.tool_traits import DEFAULT_AGENT, SKILL
 
 from ..agent.agent import Agent
@@ -27,12 +26,13 @@ from ..agent.turn_state import EndReason, failed_result
 from ..context.instructions import InstructionFile
 from ..context.system_prompt import SessionPrompt
 from ..hooks.hook_table import WORKTREE_CREATE, WORKTREE_REMOVE
+from ..mcp.mcp_client import answer_form
 from ..mcp.mcp_servers import McpServers
 from ..model.model_request import SMALL, small_model
 from ..permissions.engine import ChildPermissions
 from ..permissions.modes import PLAN
 from ..session_store.session_log import SessionLog
-from ..settings.worker_settings import LOCAL, MEMORIES, MEMORY_FILE, PROJECT, USER, WorkerSettings, read_text
+from ..settings.worker_settings import LOCAL, MEMORIES, MEMORY_FILE, PROJECT, USER, read_text
 from ..slash_commands.skills import SkillTool
 from ..system.deadline import in_thread
 from ..tools.agent_definitions import BUILT_IN_AGENTS, INHERIT, AgentDefinition, TaskTool
@@ -41,7 +41,7 @@ from ..tools.tasks import Task, TaskEnd, TaskKind, TaskStatus
 from ..tools.tool_contract import ToolContext, ToolResult
 from ..tools.tool_state import FileState, TodoList
 from ..tools.toolset import Toolset
-from .agent_catalogue import PROJECT_AGENTS
+from .agent_catalogue import running_servers
 from .child_run import Child, TaskFacts
 from .worktrees import WorktreeRefused, Worktrees, directory_in
 
@@ -306,7 +306,7 @@ class SubAgents:
 
     async def _own_tree(self, child: Child, history: AgentHistory) -> WorktreeRecord:
         context, facts, log = child.context, child.facts, self._log
-        trees = Worktrees(context.host, context.cages)
+        trees = Worktrees(context)
         tree = history.worktree
         if tree is None or tree.removed:
             if self._main.config.permissions.mode == PLAN:
@@ -376,19 +376,14 @@ class SubAgents:
     async def _equipped(
         self, child: Child, definition: AgentDefinition, config: AgentConfig, history: AgentHistory
     ) -> ToolResult:
+        def warn(text: str) -> None:
+            self._log.say(informational(text, "warning"))
+
         hooks, agent_id = self._main.hooks, child.facts.id
         runs = config.settings.runs_hooks(definition.source)
         tree_cwd = config.context.cwd if child.tree is not None else ""
         hooks.begin(agent_id, definition.name, definition.hooks if runs else (), tree_cwd)
         try:
-            if not definition.servers:
-                return await child.run(self._make(config, history, child.activity), history.ledger, self._main)
-            from ..mcp.mcp_client import answer_form
-            from .agent_catalogue import running_servers
-
-            def warn(text: str) -> None:
-                self._log.say(informational(text, "warning"))
-
             forms, strict = partial(answer_form, self._broker, hooks), self._strict()
             async with running_servers(definition, config, self._servers(), forms, warn, strict=strict) as servers:
                 agent = self._make(config, history, child.activity)
@@ -402,7 +397,7 @@ class SubAgents:
         """Remove the work tree of an agent that has ended, if it has left nothing in it. Return what is left."""
         if not tree.branch:
             await self._main.hooks.run(WORKTREE_REMOVE, {"worktree_path": tree.path})
-        if await Worktrees(child.context.host, child.context.cages).remove(tree):
+        if await Worktrees(child.context).remove(tree):
             self._log.emit(replace(tree, removed=True), child.facts.id)
             return None
         if child.status is TaskStatus.KILLED:
@@ -448,11 +443,6 @@ class SubAgents:
             budget=main.budget.rest(self._main.ledger.total_cost_usd) if main.budget is not None else None,
             offer=OfferedTools(judge=main.offer.judge, role=definition),
         )
-
-
-def defines_agents(options: SessionOptions, settings: WorkerSettings) -> bool:
-    directories = (os.path.join(each, PROJECT_AGENTS) for each in settings.trusted_directories)
-    return bool(options.agents or options.own_agents or settings.plugins) or any(map(os.path.isdir, directories))
 
 
 def connected_names(servers: McpServers | None, *also: str) -> list[str]:

@@ -146,7 +146,7 @@ async def test_an_interrupt_ends_the_agents_of_the_turn_with_their_calls_closed(
         running = asyncio.ensure_future(d.turn(MAIN + "go"))
         while not d.printed("b1", "started"):
             await asyncio.sleep(0.01)
-        d.session.turns.interrupt()
+        d.session.agent.interrupt()
         assert (await running)["terminal_reason"] == "aborted_tools"
         assert "stopped while it ran" in d.result_text("b1", ONE)
         assert "stopped while it ran" in d.result_text(ONE)

@@ -153,7 +153,7 @@ async def test_a_call_of_such_a_server_is_a_question_and_an_interrupt_ends_the_s
         assert (asked["tool_name"], asked["agent_id"]) == ("mcp__notes__add", ONE)
         assert asked["mcp_server"] == {"name": "notes", "source": "project"}
         assert is_running(tmp_path)
-        d.session.turns.interrupt()
+        d.session.agent.interrupt()
         assert (await running)["terminal_reason"] == "aborted_tools"
         assert not is_running(tmp_path)
 
