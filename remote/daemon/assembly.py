@@ -27,8 +27,8 @@ from ..hooks.hook_runner import HookContext, HookRunner
 from ..model.retry import RetrySettings
 from ..permissions.engine import LaunchRules, PermissionEngine
 from ..permissions.modes import Sandbox
-from ..session.client_setup import ClientLaunches, ClientSetup, added_directories, check_sandbox, with_own_files
-from ..session.recovery import restore, take_up
+from ..session.client_setup import ClientLaunches, ClientSetup, added_directories, check_sandbox
+from ..session.recovery import Recovered, take_up
 from ..session.request_broker import OpenRequests
 from ..session.request_handlers import (
     agents_command,
@@ -44,6 +44,7 @@ from ..session_store.journal import Journal
 from ..session_store.session_directory import resumed_elsewhere
 from ..session_store.session_log import SessionLog
 from ..session_store.session_paths import home_directory
+from ..slash_commands.command_files import written
 from ..slash_commands.command_registry import CommandRegistry
 from ..subagents.sub_agents import SubAgents, after_a_cut, end_cut_agents, left_behind
 from ..tools.plan_mode import PlanReminders
@@ -84,7 +85,7 @@ class SessionHost:
 def begin_session(host: SessionHost, options: SessionOptions, facts: Json) -> Session:
     """Start a session; its first record has `facts`. Raise JournalError, HostRefusal, or ValueError for its options."""
     log = host.log()
-    options = with_own_files(options, os.path.dirname(host.context.spill.directory))
+    options = written(options, os.path.dirname(host.context.spill.directory))
     parts = SessionParts(log, ClientLaunches(options), InputQueue(), OpenRequests())
     cwd = host.context.cwd
     directories = [cwd, *added_directories(cwd, options)]
@@ -100,15 +101,17 @@ def begin_session(host: SessionHost, options: SessionOptions, facts: Json) -> Se
 
 def resume_session(host: SessionHost) -> tuple[Session, str]:
     """Return the session of a journal, and the mark of what its last worker may have left. Raise JournalError."""
-    restored = restore(host.log())
-    histories, log = restored.histories, restored.parts.log
+    log, recovered = host.log(), Recovered(host.journal.rewound)
+    log.read(*recovered.parts)
+    parts = SessionParts(log, recovered.launches, recovered.inputs, recovered.requests)
+    parts.broker.withdraw_abandoned()
+    histories, told_in = recovered.histories, recovered.worker.told_in
     close_open_tools(log, histories)
-    end_cut_agents(histories, log, restored.tasks.open)
-    ran, told_in = restored.recovered.hooks_run, restored.worker.told_in
-    agent, clients = _main_agent(host, restored.parts, histories.main, source="resume", ran=ran)
+    end_cut_agents(histories, log, recovered.tasks.open)
+    agent, clients = _main_agent(host, parts, histories.main, source="resume", ran=recovered.hooks_run)
     if told_in not in ("", host.context.cwd):
         agent.reminders.add("root", resumed_elsewhere(told_in, host.context.cwd))
-    return _answering(take_up(restored, agent, clients, sdk_requests)), restored.worker.mark
+    return _answering(take_up(recovered, parts, agent, clients, sdk_requests)), recovered.worker.mark
 
 
 def sdk_requests(session: Session) -> None:

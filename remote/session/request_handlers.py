@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from ccb.tunnel.wire import client_requests as requests
 from ccb.tunnel.wire import control_protocol as protocol
@@ -18,6 +17,7 @@ from ccb.tunnel.wire.session_options import CLAUDE_CODE_VERSION, LAPTOP_COMMANDS
 from ..agent.agent_messages import CAPABILITIES, mode_message
 from ..context.system_prompt import style_name
 from ..hooks.hook_table import POST_MODEL_SWITCH, PRE_MODEL_SWITCH
+from ..mcp.mcp_servers import McpServers
 from ..model.model_request import SMALL, can_think, effort_of
 from ..session_store.journal import NotKept
 from ..slash_commands.command_registry import CommandCall, CommandRefused, Expanded, SlashCommand
@@ -31,10 +31,6 @@ from ..tools.tasks import Task
 from .client_setup import Initialize, output_styles
 from .request_broker import RequestOutcome
 from .session import Session, check_model, find_task
-
-if TYPE_CHECKING:
-    from ..mcp.mcp_servers import McpServers
-
 
 _MAX_MODELS = 50
 _MODELS = {"Opus": "Largest", "Sonnet": "For most work", "Haiku": "Fastest"}
@@ -137,11 +133,11 @@ def _interrupt(session: Session, with_queue: bool) -> RequestOutcome:
     try:
         session.broker.withdraw(protocol.AnsweredBy.PERSON, spare=session.background_agents)
     except NotKept:
-        session.turns.interrupt()
+        session.agent.interrupt()
         raise
     cancelled = [each for each in session.inputs.waiting_uuids if session.take_back(each)] if with_queue else None
     receipt = {"still_queued": session.inputs.waiting_uuids, **({} if cancelled is None else {"cancelled": cancelled})}
-    return RequestOutcome(receipt, session.turns.interrupt)
+    return RequestOutcome(receipt, session.agent.interrupt)
 
 
 def _set_permission_mode(session: Session, mode: str) -> RequestOutcome:

@@ -11,7 +11,7 @@ from ccb.tunnel.wire import journal_records as records
 from ccb.tunnel.wire.client_requests import QueueMove
 from ccb.tunnel.wire.control_protocol import AnsweredBy, RequestRefused, answer_in
 from ccb.tunnel.wire.frames import Json
-from ccb.tunnel.wire.journal_records import BEFORE
+from ccb.tunnel.wire.journal_records import BEFORE, PRIORITY
 from ccb.tunnel.wire.messages import ControlRequest, ControlResponse, UserMessage, parse_message
 from ccb.tunnel.wire.model_facts import ALIASES
 from ccb.tunnel.wire.session_options import SessionOptions
@@ -27,6 +27,7 @@ from ..session_store.refusal import HostRefusal
 from ..session_store.session_log import SessionLog
 from ..session_store.session_paths import home_directory
 from ..settings.worker_settings import WorkerSettings
+from ..slash_commands.command_files import written
 from ..subagents.sub_agents import SubAgents
 from ..tools.tasks import Task
 from . import client_setup as setup
@@ -45,6 +46,7 @@ class SessionParts:
     ) -> None:
         self.log, self.launches, self.inputs = log, launches, inputs
         log.follow(requests)
+        log.follow(inputs)
         self.broker = RequestBroker(log, launches.can_ask, requests)
 
 
@@ -77,13 +79,13 @@ class Session:
 
         self.turns = Turns(parts.log, parts.inputs, agent, self._settle, self.tasks, self.notices, holds_notices)
         self.inputs = parts.inputs
+        self.inputs.on_taken = self._show_again
         self._rare = rare
 
     def take_back(self, uuid: str) -> bool:
         input_id = self.inputs.waiting_id(uuid)
         if input_id:
             self.log.emit(records.UnqueuedRecord(input_id))
-            self.inputs.take_back(input_id)
             self.log.changed()
         return bool(input_id)
 
@@ -93,7 +95,6 @@ class Session:
             others = (self.inputs.waiting_id(each) for each in move.before)
             place = next((each for each in others if each not in ("", input_id)), "")
             self.log.emit(records.MovedRecord(input_id, place, move.steers))
-            self.inputs.move(input_id, place, steers=move.steers)
         return bool(input_id)
 
     def name(self, title: str) -> None:
@@ -125,10 +126,10 @@ class Session:
         journal = self.log.journal
         if self.inputs.knows(input_id):
             return journal.seq
-        line = parse_message(body)
+        record = records.InputRecord(input_id, body)
+        line = record.public
         repeated = self.inputs.knows_message(line)
-        self.log.emit(records.InputRecord(input_id, body))
-        self.inputs.remember(input_id, line)
+        self.log.emit(record)
         if isinstance(line, UserMessage):
             self._take_prompt(input_id, line, repeated=repeated)
         elif isinstance(line, ControlRequest):
@@ -143,16 +144,21 @@ class Session:
         return journal.seq
 
     def _take_prompt(self, input_id: str, line: UserMessage, *, repeated: bool) -> None:
-        echo = self.options.replay_user_messages
-        if not repeated:
-            if self.inputs.put(input_id, line, echo=echo) and self.turns.state is TurnState.RUNNING:
-                self.turns.interrupt()
-            before = line.body.get(BEFORE)
-            if isinstance(before, list) and before:
-                self.move(QueueMove(input_id, [str(each) for each in before]))
-            self.log.changed()
-        elif echo:
-            self.log.say({**line.body, "isReplay": True})
+        if repeated:
+            self._show_again(input_id, line)
+            return
+        if line.body.get(PRIORITY) == "now" and self.turns.state is TurnState.RUNNING:
+            self.agent.interrupt()
+        before = line.body.get(BEFORE)
+        if isinstance(before, list) and before:
+            self.move(QueueMove(input_id, [str(each) for each in before]))
+        self.log.changed()
+
+    def _show_again(self, input_id: str, line: UserMessage) -> None:
+        """Show a prompt to a client that wants to see its prompts. Without a uuid of its client it is known by its
+        input: rewind_files takes what is shown here."""
+        if self.options.replay_user_messages:
+            self.log.say({**line.body, "uuid": line.body.get("uuid") or input_id, "isReplay": True})
 
     def refuse_input(self, body: Json, error: JournalError) -> bool:
         """Settle a prompt that could not be journalled by a result. Return False for what must be tried again."""
@@ -180,7 +186,7 @@ class Session:
         config = self.agent.config
         context = config.context
         merged = self.launches.merge(given, sent, self.agent.config.permissions.mode)
-        options = setup.with_own_files(merged, os.path.dirname(context.spill.directory))
+        options = written(merged, os.path.dirname(context.spill.directory))
         add_dirs = setup.added_directories(context.cwd, options)
         launch = LaunchRules.of(options, context.cages, add_dirs)
         if "sandbox" in given:

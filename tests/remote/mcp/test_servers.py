@@ -316,7 +316,8 @@ async def test_a_client_limits_how_long_a_call_of_its_server_takes() -> None:
     slow.silent = "tools/call"
     registry = Toolset(())
     servers = McpServers(registry)
-    servers.use(IN_CLIENT, {"slow": slow}, call_seconds({"slow": {"timeout": 1000}, "other": {"timeout": 999}}))
+    slow.call_s = call_seconds({"slow": {"timeout": 1000}, "other": {"timeout": 999}})["slow"]
+    servers.use(IN_CLIENT, {"slow": slow})
     await servers.ready()
     client = servers.clients["slow"]
     with pytest.raises(McpError, match="no answer within 1 s"):

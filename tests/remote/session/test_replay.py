@@ -7,12 +7,9 @@ from typing import Any
 
 import pytest
 
-from ccb.remote.agent.agent_histories import AgentHistories
 from ccb.remote.session.recovery import Recovered
-from ccb.remote.session.request_broker import OpenRequests
-from ccb.remote.session.turns import InputQueue
 from ccb.remote.session_store.file_history import RewindPoints
-from ccb.remote.session_store.journal_summary import JournalSummary, LastWorker
+from ccb.remote.session_store.journal_summary import JournalSummary
 from ccb.remote.session_store.session_log import SessionUsage, SnapshotProjection, UnfinishedWork
 from ccb.tunnel.wire import journal_records as kinds
 from ccb.tunnel.wire.frames import Json
@@ -61,9 +58,8 @@ def _any_record(chance: random.Random, seq: int) -> kinds.Content:
 
 
 def _projections(rewound: list[tuple[int, int]]) -> list[Projection]:
-    requests = OpenRequests()
-    of_log = [JournalSummary(), SessionUsage(), UnfinishedWork(), SnapshotProjection(), RewindPoints(), LastWorker()]
-    return [*of_log, Recovered(InputQueue(), requests), requests, AgentHistories(rewound)]
+    of_log = [JournalSummary(), SessionUsage(), UnfinishedWork(), SnapshotProjection(), RewindPoints()]
+    return [*of_log, *Recovered(rewound).parts]
 
 
 def _plain(value: Any) -> Any:
