@@ -63,10 +63,6 @@ class Agent:
         return self._state.model
 
     @property
-    def running(self) -> bool:
-        return self._turn is not None
-
-    @property
     def online(self) -> bool:
         return self._deps.link_up_since() is not None
 
@@ -237,14 +233,13 @@ class ContextReport:
         return "\n".join([*lines, "", f"The conversation is {compacts}."])
 
     def _cells(self) -> list[str]:
-        found: list[str] = []
-        for name, tokens in self.parts.items():
-            if name in ("Free space", "Kept free for compaction"):
-                break
-            found += [name] * max(int(tokens > 0), round(_CELLS * tokens / self.limits.window))
-        kept = round(_CELLS * self.parts["Kept free for compaction"] / self.limits.window)
-        free = max(0, _CELLS - len(found) - kept)
-        return [*found, *["Free space"] * free, *["Kept free for compaction"] * kept][:_CELLS]
+        """Return the name of the part in each cell. A part that is there has one at least; the rest is free."""
+        shares = {
+            name: max(int(tokens > 0), round(_CELLS * tokens / self.limits.window))
+            for name, tokens in self.parts.items()
+        }
+        shares["Free space"] += _CELLS - sum(shares.values())
+        return [name for name, share in shares.items() for _ in range(share)][:_CELLS]
 
 
 def context_report(

@@ -32,24 +32,23 @@ from ..tools.tool_contract import Tool, ToolContext
 from ..tools.toolset import Toolset
 from .turn_state import Budget, Prompt, StructuredOutput
 
+Lists = Callable[[], Sequence[Json]]
 
+
+@dataclass
 class Announced:
-    """The lists that clients are told: commands and agents (`name`, `description`), skills, mcp_servers, plugins."""
+    """What gives the lists that clients are told. Commands and agents have a `name` and a `description`."""
 
-    def __init__(self) -> None:
-        self._lists: dict[str, Callable[[], Sequence[Json]]] = {}
-
-    def add(self, name: str, entries: Callable[[], Sequence[Json]]) -> None:
-        self._lists[name] = entries
-
-    def entries(self, name: str) -> list[Json]:
-        entries = self._lists.get(name)
-        return list(entries()) if entries is not None else []
+    commands: Lists = lambda: ()
+    agents: Lists = lambda: ()
+    skills: Lists = lambda: ()
+    mcp_servers: Lists = lambda: ()
+    plugins: Lists = lambda: ()
 
     def init_fields(self) -> Json:
-        fields = {"slash_commands": "commands", "agents": "agents", "skills": "skills"}
-        names = {field: [str(each.get("name", "")) for each in self.entries(name)] for field, name in fields.items()}
-        return {"mcp_servers": self.entries("mcp_servers"), **names, "plugins": self.entries("plugins")}
+        lists = {"slash_commands": self.commands(), "agents": self.agents(), "skills": self.skills()}
+        names = {field: [str(each.get("name", "")) for each in listed] for field, listed in lists.items()}
+        return {"mcp_servers": list(self.mcp_servers()), **names, "plugins": list(self.plugins())}
 
 
 @dataclass(frozen=True)

@@ -98,7 +98,7 @@ class Compactor:
             summary = await self._summary(hint)
         except (ModelError, CompactionFailed) as failure:
             self._log.record(CompactEndRecord("failed"))
-            self._log.message({**agent_messages.status_message(), "compact_result": "failed"})
+            self._log.message(agent_messages.status_message(compact_result="failed"))
             _log.warning("the conversation was not compacted: %s", failure)
             raise
         return await self._replace(trigger, pre, summary)
@@ -159,7 +159,7 @@ class Compactor:
         self._log.record(MessageRecord(body))
         if more:
             self._log.record(PromptRecord(more, []))
-        self._log.message({**agent_messages.status_message(), "compact_result": "success"})
+        self._log.message(agent_messages.status_message(compact_result="success"))
         await self._log.commit()
         payload = {"trigger": trigger, "compact_summary": summary}
         await self._deps.hooks.run(POST_COMPACT, payload, trigger, agent_id=self._log.agent_id)

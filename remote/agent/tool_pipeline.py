@@ -18,6 +18,7 @@ from ccb.tunnel.wire.spelling import spelled, unspelled
 
 from ..hooks.hook_outcome import NOTHING
 from ..hooks.hook_table import DIRECTORY_ADDED, PERMISSION_DENIED, PRE_TOOL_USE
+from ..mcp.mcp_tools import replaced_result
 from ..model.model_call import ModelCall, ModelQuestion, ReplyListener
 from ..model.model_request import SMALL, small_model
 from ..model.retry import RetryPolicy
@@ -172,8 +173,6 @@ async def post_tool_use(context: TurnContext, call: ParsedCall, outcome: CallOut
     if output is None and call.name.startswith("mcp__"):
         output = hooked.own.get("updatedMCPToolOutput")
     if output is not None:
-        from ..mcp.mcp_tools import replaced_result
-
         outcome = replace(outcome, result=replaced_result(output, calls.call_context(context).spill))
     if not hooked.stops:
         return outcome

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Callable
 
 from ccb.tunnel.wire.frames import Json
-from ccb.tunnel.wire.journal_records import CompactEndRecord, MessageRecord, PromptItem, PromptRecord
+from ccb.tunnel.wire.journal_records import AgentResultRecord, CompactEndRecord, MessageRecord, PromptItem, PromptRecord
 
 from ..context.reminders import Occasion
 from ..model.model_request import ContextLimits
@@ -72,7 +72,10 @@ class Turn:
             finally:
                 await self._executor.cancel()
             result = self._result(ending, prompts)
-            self._log.end(result)
+            if self._log.agent_id:
+                self._log.record(AgentResultRecord(result))
+            else:
+                self._log.message(result)
             await self._log.commit()
             return result
         except NotKept as error:
@@ -99,8 +102,10 @@ class Turn:
         """Run the turn to its end, and leave a valid history however it ends."""
         try:
             agent, config = self._agent, self._context.config
-            tools = [*(tool.name for tool in agent.listed), *config.deferred_tools()]
-            self._log.begin(agent_messages.init_message(config, tools, agent.model, self._context.deps.version))
+            if not self._log.agent_id:  # clients take it for the start of the session's turn
+                tools = [*(tool.name for tool in agent.listed), *config.deferred_tools()]
+                init = agent_messages.init_message(config, tools, agent.model, self._context.deps.version)
+                self._log.message(init)
             self._close_open(_BROKEN_OFF)
             opened = await self._stop.unless_set(self._opening.open(prompts))
             if opened.ending is not None:
@@ -341,7 +346,7 @@ class Turn:
         self._close_open(self._why_stopped)
         if self._agent.conversation.compactions.unfinished is not None:
             self._log.record(CompactEndRecord("interrupted"))
-            self._log.message({**agent_messages.status_message(), "compact_result": "failed"})
+            self._log.message(agent_messages.status_message(compact_result="failed"))
         in_tools = self._refused or bool(not answering and self._listener.submitted)
         note = agent_messages.INTERRUPTED_FOR_TOOL if in_tools else agent_messages.INTERRUPTED
         self._log.message(agent_messages.user_text(note))

@@ -139,7 +139,7 @@ class ClientSetup:
             self._servers = servers = McpServers(self._agent.config.tools, commands.refresh)
             commands.provide(lambda: prompt_commands(servers))
             self._agent.reminders.follow(servers.due)
-            self._agent.config.announced.add("mcp_servers", servers.summary)
+            self._agent.config.announced.mcp_servers = servers.summary
         return self._servers
 
     @property

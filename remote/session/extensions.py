@@ -60,15 +60,16 @@ class SessionExtensions:
             found = agent.config.settings.plugins
             return [{"name": each.name, "path": each.path, "source": f"{each.name}@inline"} for each in found]
 
+        def commands() -> list[Json]:
+            return [each.public() for each in agent.commands.commands]
+
         does = "Show the hooks, and where they are configured"
         agent.commands.register(SlashCommand("hooks", does, hooks, local=True))
         agent.commands.provide(self._files.commands)
         announced, sub_agents = agent.config.announced, self._sub_agents
-        announced.add("commands", lambda: [each.public() for each in agent.commands.commands])
-        announced.add("skills", self._files.skills)
-        announced.add("plugins", plugins)
+        announced.commands, announced.skills, announced.plugins = commands, self._files.skills, plugins
         if sub_agents is not None:
-            announced.add("agents", sub_agents.listed)
+            announced.agents = sub_agents.listed
 
     @property
     def _sub_agents(self) -> SubAgents | None:

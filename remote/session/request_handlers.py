@@ -15,7 +15,8 @@ from ccb.tunnel.wire.model_facts import ALIASES, ModelTable
 from ccb.tunnel.wire.session_options import CLAUDE_CODE_VERSION, LAPTOP_COMMANDS, SETUP_COMMAND
 
 from ..agent.agent_messages import CAPABILITIES, mode_message
-from ..context.system_prompt import style_name
+from ..context.instructions import find_instructions
+from ..context.system_prompt import instruction_sources, style_name
 from ..hooks.hook_table import POST_MODEL_SWITCH, PRE_MODEL_SWITCH
 from ..mcp.mcp_servers import McpServers
 from ..model.model_request import SMALL, can_think, effort_of
@@ -57,7 +58,7 @@ def register_client_requests(session: Session) -> None:
     broker.register(requests.REMEMBER, lambda note: _remember(session, note))
     broker.register(protocol.INTERRUPT, lambda with_queue: _interrupt(session, with_queue or False))
     broker.register(protocol.SET_PERMISSION_MODE, lambda mode: _set_permission_mode(session, mode))
-    broker.register(requests.LIST_COMMANDS, lambda _: {"commands": announced.entries("commands")})
+    broker.register(requests.LIST_COMMANDS, lambda _: {"commands": announced.commands()})
     broker.register(MCP_STATUS, lambda _: {"mcpServers": session.clients.status})
     broker.register(MCP_RECONNECT, lambda name: _server(session, name, lambda servers: servers.reconnect(name)))
     broker.register(MCP_TOGGLE, lambda it: _server(session, it[0], lambda servers: servers.toggle(*it)))
@@ -93,8 +94,8 @@ async def _description(session: Session, setup: Initialize) -> Json:
     names = {**ALIASES, **session.options.model_aliases}
     own = [(name, given) for name, given in session.options.model_aliases.items() if name not in ALIASES]
     body: Json = {
-        "commands": [{"argumentHint": "", **each} for each in announced.entries("commands")],
-        "agents": announced.entries("agents"),
+        "commands": [{"argumentHint": "", **each} for each in announced.commands()],
+        "agents": announced.agents(),
         "output_style": style_name(session.agent.config.settings),
         "available_output_styles": await output_styles(session.agent),
         "models": [
@@ -310,9 +311,6 @@ def register_context_commands(session: Session) -> None:
 
 
 async def _memory(session: Session) -> str:
-    from ..context.instructions import find_instructions
-    from ..context.system_prompt import instruction_sources
-
     context = session.agent.config.context
     sources = instruction_sources(session.options)
     files = await in_thread(find_instructions, context.cwd, context.cages.home, sources)

@@ -128,9 +128,9 @@ async def _reload_plugins(session: Session, given: Json) -> Json:
     await session.extensions.reload()
     announced = session.agent.config.announced
     return {
-        "commands": [{"argumentHint": "", **each} for each in announced.entries("commands")],
-        "agents": announced.entries("agents"),
-        "plugins": announced.entries("plugins"),
+        "commands": [{"argumentHint": "", **each} for each in announced.commands()],
+        "agents": announced.agents(),
+        "plugins": announced.plugins(),
         "mcpServers": session.clients.status,
         "error_count": len(session.hooks.problems),
     }
@@ -138,7 +138,7 @@ async def _reload_plugins(session: Session, given: Json) -> Json:
 
 async def _reload_skills(session: Session, _: Json) -> Json:
     await session.extensions.reload()
-    return {"skills": [{"argumentHint": "", **each} for each in session.agent.config.announced.entries("skills")]}
+    return {"skills": [{"argumentHint": "", **each} for each in session.agent.config.announced.skills()]}
 
 
 async def _output_styles(session: Session, _: Json) -> Json:

@@ -223,5 +223,5 @@ async def test_shutting_down_stops_tools_and_streams_and_writes_no_result(reply:
     with pytest.raises(asyncio.CancelledError):
         await turn
     assert world.log == log and world.transport.closed == 1
-    assert not world.journal.messages("result") and not world.agent.running
+    assert not world.journal.messages("result") and world.agent._turn is None
     assert not [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]

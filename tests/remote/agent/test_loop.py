@@ -28,6 +28,7 @@ from ccb.remote.model.retry import ModelError
 from ccb.tunnel.wire import ndjson
 from ccb.tunnel.wire.journal_records import InputRecord, MessageRecord, PromptItem, PromptRecord, record_of
 from ccb.tunnel.wire.messages import UserMessage, parse_message
+from ccb.tunnel.wire.projection import replay
 
 
 async def test_a_plain_answer() -> None:
@@ -170,7 +171,8 @@ async def test_a_restart_from_the_journal_sends_the_same_bytes() -> None:
     await lasting.turn("two")
 
     events = lasting.journal.records[:before]
-    conversation, ledger = Conversation.from_records(events), Ledger.from_records(events)
+    conversation, ledger = Conversation(), Ledger()
+    replay(events, conversation, ledger)
     restarted = make_world(script()[2], conversation=conversation, ledger=ledger)
     result = await restarted.turn("two")
     assert restarted.transport.bodies[0] == lasting.transport.bodies[2]
