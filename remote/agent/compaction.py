@@ -42,9 +42,13 @@ class Compactor:
 
     async def make_room(self) -> None:
         """Compact before a request that would leave too little room. A failure is not the end: the request may fit."""
-        compactions = self._agent.conversation.compactions
+        conversation = self._agent.conversation
+        compactions = conversation.compactions
         begun = compactions.unfinished
         if begun is None:
+            answered = len(conversation.messages) > 1  # else there is nothing to sum up
+            if not (answered and self._config.window.auto and self._agent.tokens >= self.limits.auto):
+                return
             self.clear_old_results()
             if self._agent.tokens < self.limits.auto:
                 return

@@ -5,29 +5,25 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Callable
+from typing import Callable
 
 from ccb.tunnel.wire.frames import Json
 from ccb.tunnel.wire.journal_records import AgentResultRecord, CompactEndRecord, MessageRecord, PromptItem, PromptRecord
 
 from ..context.reminders import Occasion
-from ..model.model_request import ContextLimits
 from ..model.retry import ModelError
 from ..session_store.journal import NotKept
 from . import agent_messages, turn_state
 from .agent_config import AgentConfig, AgentDeps
 from .agent_histories import AgentLog
 from .agent_hooks import MAX_STOP_BLOCKS, after_batch, batched, before_stop, instructions_loaded, model_failed
+from .compaction import Compactor
 from .conversation import CompactionFailed, close_open_tool_uses
 from .model_calls import AnswerListener, ModelCalls, new_prefix
 from .prompt_opening import Opened, PromptOpening, granted, mentioned_blocks
 from .tool_call import NOT_RUN, STOPPED, CallOutcome, ToolCall, TurnContext
 from .tool_pipeline import ToolExecutor
 from .turn_state import EndReason, Prompt, TurnEnding
-
-if TYPE_CHECKING:
-    from .compaction import Compactor
-
 
 _log = logging.getLogger(__name__)
 
@@ -174,7 +170,7 @@ class Turn:
         state = turn_state.LoopState()
         while True:
             self._calls = state.calls
-            await self._make_room()
+            await self._stop.unless_set(self._compactor.make_room())
             try:
                 end = await self._model.call(state)
             except ModelError as failure:
@@ -290,27 +286,19 @@ class Turn:
             return "There is nothing to compact yet."
         await self._make_prefix()
         try:
-            pre, post = await self._compactor().compact("manual", hint)
+            pre, post = await self._compactor.compact("manual", hint)
         except CompactionFailed as failure:
             return f"The conversation was not compacted: {failure}."
         return f"Compacted: about {pre:,} tokens became {post:,}."
 
     async def clear(self) -> None:
-        await self._compactor().clear()
+        await self._compactor.clear()
 
     async def _rescued(self, state: turn_state.LoopState) -> bool:
-        return state.can_rescue and await self._stop.unless_set(self._compactor().rescue())
+        return state.can_rescue and await self._stop.unless_set(self._compactor.rescue())
 
-    async def _make_room(self) -> None:
-        agent, window = self._agent, self._context.config.window
-        answered = len(agent.conversation.messages) > 1  # else there is nothing to sum up
-        full = answered and window.auto and agent.tokens >= ContextLimits.of(agent.facts, window).auto
-        if full or agent.conversation.compactions.unfinished is not None:
-            await self._stop.unless_set(self._compactor().make_room())
-
+    @property
     def _compactor(self) -> Compactor:
-        from .compaction import Compactor  # few sessions need it
-
         return Compactor(self._context)
 
     def _call_ended(self, call: ToolCall, outcome: CallOutcome) -> None:

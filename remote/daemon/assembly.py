@@ -37,6 +37,7 @@ from ..session.request_handlers import (
     register_session_commands,
 )
 from ..session.rewind import register_rewinds
+from ..session.sdk_handlers import register_sdk_requests
 from ..session.session import Session, SessionParts
 from ..session.turns import InputQueue
 from ..session_store.client_outbox import ClientOutbox
@@ -94,7 +95,7 @@ def begin_session(host: SessionHost, options: SessionOptions, facts: Json) -> Se
     log.emit(OptionsRecord(options.to_json(), host.session_id, round(time.time(), 3), **facts))
     parts.launches.use(options)
     host.journal.flush_soon()
-    session = Session(parts, agent, clients, sdk_requests)
+    session = Session(parts, agent, clients)
     session.notices.begin()
     return _answering(session)
 
@@ -111,13 +112,7 @@ def resume_session(host: SessionHost) -> tuple[Session, str]:
     agent, clients = _main_agent(host, parts, histories.main, source="resume", ran=recovered.hooks_run)
     if told_in not in ("", host.context.cwd):
         agent.reminders.add("root", resumed_elsewhere(told_in, host.context.cwd))
-    return _answering(take_up(recovered, parts, agent, clients, sdk_requests)), recovered.worker.mark
-
-
-def sdk_requests(session: Session) -> None:
-    from ..session.sdk_handlers import register_sdk_requests  # most sessions never load it
-
-    register_sdk_requests(session)
+    return _answering(take_up(recovered, parts, agent, clients)), recovered.worker.mark
 
 
 def _answering(session: Session) -> Session:
@@ -125,6 +120,7 @@ def _answering(session: Session) -> Session:
     register_context_commands(session)
     register_session_commands(session)
     register_rewinds(session)
+    register_sdk_requests(session)
     return session
 
 

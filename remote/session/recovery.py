@@ -6,7 +6,6 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import Callable
 
 from ccb.tunnel.wire import journal_records as records
 from ccb.tunnel.wire.client_requests import CHANGE_RULES
@@ -144,13 +143,11 @@ _DOUBTFUL = (
 )
 
 
-def take_up(
-    recovered: Recovered, parts: SessionParts, agent: Agent, clients: ClientSetup, rare: Callable[[Session], None]
-) -> Session:
+def take_up(recovered: Recovered, parts: SessionParts, agent: Agent, clients: ClientSetup) -> Session:
     """Return the session. Report the damage of its journal, and write a result for an interrupted turn and for each
     prompt that may be lost."""
     log, reported = parts.log, _report_damage(parts.log, recovered)
-    session = Session(parts, agent, clients, rare)
+    session = Session(parts, agent, clients)
     agent.config.permissions.apply(recovered.updates)
     agent.config.context.todos.restore(log.snapshot.todos)
     agent.config.permissions.mode_before_plan = recovered.mode_before_plan

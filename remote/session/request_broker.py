@@ -161,9 +161,6 @@ class RequestBroker:
         """Let `handler` answer. It is called at once; an awaitable that it returns is awaited beside all else."""
         self._handlers[kind.name] = lambda fields: handler(kind.read(fields))
 
-    def handles(self, name: str) -> bool:
-        return name in self._handlers
-
     async def settle(self, wait_s: float) -> None:
         if self._working:
             await asyncio.wait(self._working, timeout=wait_s)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from contextlib import suppress
 from dataclasses import replace
-from typing import Callable
 
 from ccb.tunnel.wire import journal_records as records
 from ccb.tunnel.wire.client_requests import QueueMove
@@ -51,11 +50,7 @@ class SessionParts:
 
 
 class Session:
-    """`rare` registers the handlers of requests that few clients make, when the first of them comes."""
-
-    def __init__(
-        self, parts: SessionParts, agent: Agent, clients: setup.ClientSetup, rare: Callable[[Session], None]
-    ) -> None:
+    def __init__(self, parts: SessionParts, agent: Agent, clients: setup.ClientSetup) -> None:
         self.id = parts.log.session_id
         self.log = parts.log
         self.broker = parts.broker
@@ -80,7 +75,6 @@ class Session:
         self.turns = Turns(parts.log, parts.inputs, agent, self._settle, self.tasks, self.notices, holds_notices)
         self.inputs = parts.inputs
         self.inputs.on_taken = self._show_again
-        self._rare = rare
 
     def take_back(self, uuid: str) -> bool:
         input_id = self.inputs.waiting_id(uuid)
@@ -133,8 +127,6 @@ class Session:
         if isinstance(line, UserMessage):
             self._take_prompt(input_id, line, repeated=repeated)
         elif isinstance(line, ControlRequest):
-            if not self.broker.handles(line.subtype):
-                self._rare(self)
             self.broker.take_request(line)
             self.inputs.wake()
         elif isinstance(line, ControlResponse):
