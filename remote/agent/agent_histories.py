@@ -126,14 +126,6 @@ class AgentHistories(Projection):
         else:
             self.of(record.agent_id).apply(record)
 
-    def takes(self, kind: type[Any], public: type[Any] | None, *, main: bool) -> bool:
-        parts = self.main.conversation, self.main.ledger
-        return (
-            not main
-            or kind in (records.WorktreeRecord, records.ForkedRecord, records.AgentResultRecord)
-            or any(each.takes(kind, public, main=main) for each in parts)
-        )
-
     def of(self, agent_id: str) -> AgentHistory:
         if agent_id not in self._by_id:
             self._by_id[agent_id] = AgentHistory(agent_id, self._rewound)

@@ -7,7 +7,7 @@ import logging
 from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import field
-from typing import Any, Callable
+from typing import Callable
 
 from ccb.tunnel.wire import journal_records as records
 from ccb.tunnel.wire.dataclass import dataclass
@@ -165,9 +165,6 @@ class Conversation(Projection):
         else:
             super().apply(record)
             self.compactions.apply(record)
-
-    def takes(self, kind: type[Any], public: type[Any] | None, *, main: bool) -> bool:
-        return self._handles(kind, public, main) or self.compactions.takes(kind, public, main=main)
 
     def _taken_back(self, record: Record) -> None:
         content = record.content

@@ -43,23 +43,9 @@ class Projection:
         if handler is not None and (not handler.__dict__["main_only"] or record.agent_id == MAIN_AGENT):
             handler(self, content, record)
 
-    def takes(self, kind: type[Any], public: type[Any] | None, *, main: bool) -> bool:
-        """Return whether `apply` does anything with a record of this content, public line and agent."""
-        return type(self).apply is not Projection.apply or self._handles(kind, public, main)
-
-    def _handles(self, kind: type[Any], public: type[Any] | None, main: bool) -> bool:
-        handler = self._handlers.get(kind) or self._handlers.get(public or kind)
-        return handler is not None and (main or not handler.__dict__["main_only"])
-
 
 def replay(records: Iterable[Record], *projections: Projection) -> None:
     """Feed a journal to projections, record by record: it may be larger than the memory."""
-    asked: dict[tuple[type[Any], type[Any] | None, bool], list[Callable[[Record], None]]] = {}
     for record in records:
-        content = record.content
-        public = type(content.public) if isinstance(content, MessageRecord) else None
-        kind = type(content), public, record.agent_id == MAIN_AGENT
-        if kind not in asked:
-            asked[kind] = [each.apply for each in projections if each.takes(kind[0], public, main=kind[2])]
-        for apply in asked[kind]:
-            apply(record)
+        for projection in projections:
+            projection.apply(record)
