@@ -31,7 +31,6 @@ from ..session.client_setup import ClientLaunches, ClientSetup, added_directorie
 from ..session.recovery import Recovered, take_up
 from ..session.request_broker import OpenRequests
 from ..session.request_handlers import (
-    agents_command,
     register_client_requests,
     register_context_commands,
     register_session_commands,
@@ -91,11 +90,11 @@ def begin_session(host: SessionHost, options: SessionOptions, facts: Json) -> Se
     cwd = host.context.cwd
     directories = [cwd, *added_directories(cwd, options)]
     check_sandbox(Sandbox(host.context.cages, options.sandbox, options.allow_net), directories)
-    agent, clients = _main_agent(host, parts, AgentHistory(MAIN_AGENT), setup=options.setup)
+    lent = _main_agent(host, parts, AgentHistory(MAIN_AGENT), setup=options.setup)
     log.emit(OptionsRecord(options.to_json(), host.session_id, round(time.time(), 3), **facts))
     parts.launches.use(options)
     host.journal.flush_soon()
-    session = Session(parts, agent, clients)
+    session = Session(parts, *lent)
     session.notices.begin()
     return _answering(session)
 
@@ -109,10 +108,11 @@ def resume_session(host: SessionHost) -> tuple[Session, str]:
     histories, told_in = recovered.histories, recovered.worker.told_in
     close_open_tools(log, histories)
     end_cut_agents(histories, log, recovered.tasks.open)
-    agent, clients = _main_agent(host, parts, histories.main, source="resume", ran=recovered.hooks_run)
+    session = Session(parts, *_main_agent(host, parts, histories.main, source="resume", ran=recovered.hooks_run))
     if told_in not in ("", host.context.cwd):
-        agent.reminders.add("root", resumed_elsewhere(told_in, host.context.cwd))
-    return _answering(take_up(recovered, parts, agent, clients)), recovered.worker.mark
+        session.agent.reminders.add("root", resumed_elsewhere(told_in, host.context.cwd))
+    take_up(recovered, session)
+    return _answering(session), recovered.worker.mark
 
 
 def _answering(session: Session) -> Session:
@@ -132,8 +132,8 @@ def _main_agent(
     setup: str = "",
     source: str = "startup",
     ran: Collection[str] = (),
-) -> tuple[Agent, ClientSetup]:
-    """Return the main agent with its history and its MCP servers. Raise ValueError for options that cannot be here."""
+) -> tuple[Agent, ClientSetup, SubAgents]:
+    """Return the main agent with its history, its MCP servers and its sub-agents. Raise ValueError for options."""
     context, launches, log = host.context, parts.launches, parts.log
     options, reminders, tools = launches.options, Reminders(), default_tools()
     context.add_dirs[:] = added_directories(context.cwd, options)
@@ -178,9 +178,8 @@ def _main_agent(
     clients = ClientSetup(agent, parts.broker, lambda text: log.say(informational(text, "warning")))
     untrusted = lambda: not launches.options.project_mcp  # noqa: E731
     sub_agents = SubAgents(agent, factory.agent, log, parts.broker, lambda: clients.running, untrusted)
-    factory.commands.register(agents_command(sub_agents))
     agent.configure(replace(config, context=replace(context, sub_agents=sub_agents)))
-    return agent, clients
+    return agent, clients, sub_agents
 
 
 @dataclass(frozen=True)

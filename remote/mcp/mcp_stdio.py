@@ -26,7 +26,7 @@ MAX_MESSAGE = 8 * 1024 * 1024
 """Bytes of a message, and of all messages that a server has not read yet."""
 _MAX_LOGGED = 64 * 1024  # bytes of what one process says on stderr
 _GRACE_S = 0.3  # between the end of stdin and SIGTERM
-_WAITS_S = (0.0, 1.0, 2.0, 4.0, 8.0, 16.0, 30.0)
+_REFUSED_S = 10.0  # after a start that failed
 
 log = logging.getLogger(__name__)
 
@@ -43,7 +43,7 @@ class ServerCommand:
 
 class StdioChannel(Channel):
     """Starts its server with a handshake, and again with the next message after it has ended. After `close` only
-    another handshake starts it. After a start that failed, messages are refused for 1 to 30 seconds. `heard` gets what
+    another handshake starts it. After a start that failed, messages are refused for some seconds. `heard` gets what
     the server says of its own accord, `ask` puts a form to the person."""
 
     offers = FORMS
@@ -58,7 +58,6 @@ class StdioChannel(Channel):
         self._child: _Child | None = None
         self._hello: Json = {}
         self._starting = asyncio.Lock()
-        self._failures = 0
         self._refused_until = 0.0
 
     async def exchange(self, message: Json) -> Json:
@@ -85,11 +84,10 @@ class StdioChannel(Channel):
             left = self._refused_until - time.monotonic()
             if left > 0:
                 raise McpError(f"it does not start; the next try is in {left:.0f} s")
-            self._failures = min(self._failures + 1, len(_WAITS_S) - 1)
-            self._refused_until = time.monotonic() + _WAITS_S[self._failures]
-            child = await self._started(again=message is not self._hello)
-            self._child, self._failures, self._refused_until = child, 0, 0.0
-            return child
+            self._refused_until = time.monotonic() + _REFUSED_S
+            self._child = await self._started(again=message is not self._hello)
+            self._refused_until = 0.0
+            return self._child
 
     async def _started(self, *, again: bool) -> _Child:
         try:

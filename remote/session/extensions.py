@@ -41,11 +41,12 @@ class SessionExtensions:
         agent: Agent,
         settings: SessionSettings,
         clients: ClientSetup,
+        sub_agents: SubAgents,
         session_id: str,
         options: Callable[[], SessionOptions],
         warn: Callable[[str], None],
     ) -> None:
-        self._agent, self._settings, self._clients = agent, settings, clients
+        self._agent, self._settings, self._clients, self._sub_agents = agent, settings, clients, sub_agents
         self._options = options  # those in force, which a client may change while agents are looked for
         self._warn = warn
         self._agents_of: tuple[SessionOptions, WorkerSettings] | None = None
@@ -66,15 +67,9 @@ class SessionExtensions:
         does = "Show the hooks, and where they are configured"
         agent.commands.register(SlashCommand("hooks", does, hooks, local=True))
         agent.commands.provide(self._files.commands)
-        announced, sub_agents = agent.config.announced, self._sub_agents
-        announced.commands, announced.skills, announced.plugins = commands, self._files.skills, plugins
-        if sub_agents is not None:
-            announced.agents = sub_agents.listed
-
-    @property
-    def _sub_agents(self) -> SubAgents | None:
-        found = self._agent.config.context.sub_agents
-        return found if isinstance(found, SubAgents) else None
+        announced = agent.config.announced
+        announced.commands, announced.agents = commands, sub_agents.listed
+        announced.skills, announced.plugins = self._files.skills, plugins
 
     async def settle(self) -> None:
         await self._settings.settle()
@@ -131,13 +126,13 @@ class SessionExtensions:
 
     async def define_agents(self) -> None:
         """Offer the agents that the options and the trusted project define, if either has changed."""
-        sources, sub_agents = (self._options(), self._settings.current), self._sub_agents
-        if sources == self._agents_of or sub_agents is None:
+        sources = self._options(), self._settings.current
+        if sources == self._agents_of:
             return
         catalogue = await in_thread(Catalogue, *sources)
         for problem in catalogue.problems:
             self._warn(problem)
-        sub_agents.define(catalogue.definitions, built_in=BUILT_IN_AGENTS not in sources[0].left_out)
+        self._sub_agents.define(catalogue.definitions, built_in=BUILT_IN_AGENTS not in sources[0].left_out)
         self._agents_of = sources
 
     def _refuse(self, why: str) -> AgentConfig:
@@ -150,8 +145,7 @@ class SessionExtensions:
 
     async def _take_role(self, options: SessionOptions) -> None:
         """Let the main agent work as the agent that the options name: its prompt, memory, tools and model."""
-        config, sub_agents = self._agent.config, self._sub_agents
-        definitions = sub_agents.definitions if sub_agents is not None else ()
+        config, definitions = self._agent.config, self._sub_agents.definitions
         role = next((each for each in definitions if each.name == options.role), None)
         config = self._refuse(_no_such_agent(options.role, definitions) if role is None else "")
         if role is config.offer.role and (role is None or config.prompts is self._prompts):

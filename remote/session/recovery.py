@@ -16,15 +16,14 @@ from ccb.tunnel.wire.messages import ControlRequest, ControlResponse, ResultMess
 from ccb.tunnel.wire.projection import Projection, on
 from ccb.tunnel.wire.session_options import SessionOptions
 
-from ..agent.agent import Agent
 from ..agent.agent_histories import AgentHistories
 from ..permissions.modes import PLAN
 from ..permissions.rules import COMMAND_LINE
 from ..session_store.journal_summary import LastWorker, prompt_start
 from ..session_store.session_log import SessionLog
-from .client_setup import ClientLaunches, ClientSetup
+from .client_setup import ClientLaunches
 from .request_broker import OpenRequests
-from .session import Session, SessionParts
+from .session import Session
 from .turns import InputQueue, JournalledTasks
 
 
@@ -143,11 +142,11 @@ _DOUBTFUL = (
 )
 
 
-def take_up(recovered: Recovered, parts: SessionParts, agent: Agent, clients: ClientSetup) -> Session:
-    """Return the session. Report the damage of its journal, and write a result for an interrupted turn and for each
-    prompt that may be lost."""
-    log, reported = parts.log, _report_damage(parts.log, recovered)
-    session = Session(parts, agent, clients)
+def take_up(recovered: Recovered, session: Session) -> None:
+    """Report the damage of the journal, and write a result for an interrupted turn and for each prompt that may be
+    lost."""
+    log, agent = session.log, session.agent
+    reported = _report_damage(log, recovered)
     agent.config.permissions.apply(recovered.updates)
     agent.config.context.todos.restore(log.snapshot.todos)
     agent.config.permissions.mode_before_plan = recovered.mode_before_plan
@@ -160,7 +159,6 @@ def take_up(recovered: Recovered, parts: SessionParts, agent: Agent, clients: Cl
         log.emit(records.TurnEndRecord())
     session.notices.begin(recovered.tasks)
     log.journal.flush_soon()
-    return session
 
 
 def _report_damage(log: SessionLog, recovered: Recovered) -> frozenset[str]:

@@ -22,7 +22,6 @@ from ..mcp.mcp_servers import McpServers
 from ..model.model_request import SMALL, can_think, effort_of
 from ..session_store.journal import NotKept
 from ..slash_commands.command_registry import CommandCall, CommandRefused, Expanded, SlashCommand
-from ..subagents.sub_agents import SubAgents
 from ..system.deadline import in_thread
 from ..system.host import is_under
 from ..system.regular_files import ABSENT, FileChanged, NotAFile, digest_of
@@ -132,7 +131,7 @@ def _server(session: Session, name: str, then: Callable[[McpServers], object]) -
 def _interrupt(session: Session, with_queue: bool) -> RequestOutcome:
     """Withdraw the questions before the answer, end the turn after it; also if neither can be journalled."""
     try:
-        session.broker.withdraw(protocol.AnsweredBy.PERSON, spare=session.background_agents)
+        session.broker.withdraw(protocol.AnsweredBy.PERSON, spare=session.sub_agents.in_background)
     except NotKept:
         session.agent.interrupt()
         raise
@@ -297,6 +296,9 @@ def register_context_commands(session: Session) -> None:
     async def init(call: CommandCall) -> Expanded:
         return Expanded([{"type": "text", "text": f"{_INIT}\n\n{call.arguments}".strip()}])
 
+    async def agents(_: CommandCall) -> str:
+        return "\n".join(map(_line, session.sub_agents.definitions))
+
     def compact(call: CommandCall) -> Awaitable[str]:
         return agent.running_turn.compact(call.arguments)
 
@@ -306,6 +308,7 @@ def register_context_commands(session: Session) -> None:
     add("compact", "Replace the conversation by a summary", compact, "[what to keep]")
     add("clear", "Forget the conversation and begin anew", clear)
     add("context", "Show what fills the model's window", context)
+    add("agents", "List the agents that can be started with Task", agents)
     add("memory", "List the instruction files in force", lambda _: _memory(session))
     agent.commands.register(SlashCommand("init", "Write a CLAUDE.md for this project", init, "[what matters]"))
 
@@ -323,13 +326,6 @@ async def _memory(session: Session) -> str:
 _SMALL = "the small model"
 _WHOSE = {"user": "yours, from the laptop", "project": "of the project", "client": "of the client"}
 _MAX_DESCRIPTION = 300  # characters
-
-
-def agents_command(sub_agents: SubAgents) -> SlashCommand:
-    async def run(_: CommandCall) -> str:
-        return "\n".join(map(_line, sub_agents.definitions))
-
-    return SlashCommand("agents", "List the agents that can be started with Task", run, local=True)
 
 
 def _line(agent: AgentDefinition) -> str:

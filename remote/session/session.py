@@ -50,7 +50,7 @@ class SessionParts:
 
 
 class Session:
-    def __init__(self, parts: SessionParts, agent: Agent, clients: setup.ClientSetup) -> None:
+    def __init__(self, parts: SessionParts, agent: Agent, clients: setup.ClientSetup, sub_agents: SubAgents) -> None:
         self.id = parts.log.session_id
         self.log = parts.log
         self.broker = parts.broker
@@ -63,8 +63,10 @@ class Session:
         self.settings.use(parts.launches.options)
         self.tasks = context.tasks
         self.notices = TaskNotices(parts.log, parts.inputs, self.tasks)
-        self.clients = clients
-        self.extensions = SessionExtensions(agent, self.settings, clients, self.id, lambda: self.options, self._warn)
+        self.clients, self.sub_agents = clients, sub_agents
+        self.extensions = SessionExtensions(
+            agent, self.settings, clients, sub_agents, self.id, lambda: self.options, self._warn
+        )
         with suppress(ValueError):  # they were refused when they came
             self._use_callbacks(parts.launches.options)
         self._use_demands(parts.launches.options)
@@ -98,11 +100,6 @@ class Session:
     @property
     def options(self) -> SessionOptions:
         return self.launches.options
-
-    @property
-    def background_agents(self) -> frozenset[str]:
-        sub_agents = self.agent.config.context.sub_agents
-        return sub_agents.in_background if isinstance(sub_agents, SubAgents) else frozenset()
 
     @property
     def state(self) -> str:

@@ -178,10 +178,7 @@ async def test_a_server_has_limits_in_what_it_sends_and_does_not_read(place: Pla
             await each
 
 
-async def test_a_server_that_does_not_start_is_refused_for_a_while(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("ccb.remote.mcp.mcp_stdio._WAITS_S", (0.0, 60.0))
+async def test_a_server_that_does_not_start_is_refused_for_a_while(tmp_path: Path) -> None:
     place = Place(tmp_path, "broken")
     with pytest.raises(McpError, match="exit code 1: it is broken"):
         await place.client.connect()

@@ -148,7 +148,7 @@ async def test_an_interrupt_ends_the_turn_although_the_disk_has_no_room_for_the_
     out, door = opened()
     interrupts: list[str] = []
     agent = MagicMock(interrupt=lambda: interrupts.append("interrupt"))
-    session = MagicMock(broker=door, agent=agent, background_agents=frozenset())
+    session = MagicMock(broker=door, agent=agent, sub_agents=MagicMock(in_background=frozenset()))
     register_client_requests(cast(Any, session))
     asking = [asked(door, each) for each in ("q1", "q2")]
     await out.next()
