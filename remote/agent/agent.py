@@ -40,7 +40,7 @@ class Agent:
         self.ledger = ledger
         self.hooks = deps.hooks
         self.commands = deps.commands
-        model = model_request.resolve_model(conversation.model or config.models.model, config.models.names)
+        model = config.model_id(conversation.model or config.options.model)
         conversation.use(model)
         self._registered = config.tools.begin_turn()  # the registry's tools at the start of the last turn
         tools, listed = config.callable_tools(), self._listed_tools(config)
@@ -96,7 +96,7 @@ class Agent:
             AgentLog(self._deps.log, self._state.conversation).record(ModelRecord(model))
 
     def model_of(self, name: str | None) -> str:
-        return model_request.resolve_model(name or self._next.models.model, self._next.models.names)
+        return self._next.model_id(name or self._next.options.model)
 
     def rewind(self, conversation: Conversation) -> None:
         self._state.conversation = conversation

@@ -15,7 +15,7 @@ from ccb.tunnel.wire.tool_traits import BASH_OUTPUT, BUILT_IN, READ, Effect
 
 from ..context.reminders import Occasion, reminder_block
 from ..hooks.hook_table import POST_COMPACT, PRE_COMPACT
-from ..model.model_request import CLEARED, ContextLimits, HistoryMessage, block_tokens, resolve_model
+from ..model.model_request import CLEARED, ContextLimits, HistoryMessage, allowed, block_tokens
 from ..model.retry import ModelError
 from . import agent_messages
 from .conversation import CompactionFailed
@@ -131,7 +131,7 @@ class Compactor:
 
     async def _ask(self, history: list[HistoryMessage], hint: str) -> str:
         own, config, known = self._agent.model, self._config, self._agent.models.facts
-        other = resolve_model(config.models.compact or own, config.models.names)
+        other = config.model_id(config.options.compact_model or own)
         if other != own and known(other).context_window >= known(own).context_window:
             try:
                 return await self._ask_model(other, history, hint)
@@ -145,7 +145,7 @@ class Compactor:
         assert agent.prefix is not None
         text = f"{ASK}\n\nThe user adds for this summary: {hint}" if hint else ASK
         sent = with_question(history, text)
-        length = self._config.models.reasoning.allowed(self.limits.summary)
+        length = allowed(self._config.options, self.limits.summary)
         listener, retries = TellingListener(self._log), deps.limits.max_retries
         text = await text_answer(deps, agent, agent.prefix, sent, model, length, retries, listener)
         if not text:

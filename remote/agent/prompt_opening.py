@@ -67,7 +67,7 @@ class PromptOpening:
             await agent_starts(self._context)
             return Opened(prompts)
         judge = partial(judged, config, self._context.deps, self._context.agent)
-        turn = HookTurn(config.models.names, judge, new_uuid(), config.models.reasoning.effort or "")
+        turn = HookTurn(config.names, judge, new_uuid(), config.options.effort or "")
         for problem in self._hooks.begin_turn(turn, config.settings.hooks):
             self._warn(f"This hook is not used: {problem}")
         commands.refresh()
@@ -77,7 +77,7 @@ class PromptOpening:
         if config.refusal and (found is None or not found[0].local):
             await self._take(prompts)
             return Opened(ending=TurnEnding(EndReason.SETUP_FAILED, errors=(config.refusal,)))
-        self._name((await self._hooks.begin_session(config.models.model or "")).own.get("sessionTitle"))
+        self._name((await self._hooks.begin_session(config.options.model or "")).own.get("sessionTitle"))
         opened = await self.admit(prompts) if found is None else await self._command(*found, prompts[0])
         said = self._hooks.take_initial() if opened.ending is None else ""
         if said:

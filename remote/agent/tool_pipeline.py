@@ -20,7 +20,7 @@ from ..hooks.hook_outcome import NOTHING
 from ..hooks.hook_table import DIRECTORY_ADDED, PERMISSION_DENIED, PRE_TOOL_USE
 from ..mcp.mcp_tools import replaced_result
 from ..model.model_call import ModelCall, ModelQuestion, ReplyListener
-from ..model.model_request import SMALL, small_model
+from ..model.model_request import SMALL
 from ..model.retry import RetryPolicy
 from ..permissions.rules import Behavior, Decision, headless_denial
 from ..session_store.journal import NotKept
@@ -230,9 +230,8 @@ async def run_tool(context: TurnContext, call: ParsedCall) -> CallOutcome:
 
 
 async def _ask_beside(context: TurnContext, question: ModelQuestion) -> ReplyListener:
-    deps, agent, models = context.deps, context.agent, context.config.models
-    small = small_model(agent.model, models.small, models.names)
-    model = small if question.model == SMALL else question.model or agent.model
+    deps, agent = context.deps, context.agent
+    model = context.config.small_model(agent.model) if question.model == SMALL else question.model or agent.model
     body: Json = {"model": model, "max_tokens": _ASIDE_TOKENS, "system": question.system, "stream": True}
     body["messages"] = [{"role": "user", "content": question.text}]
     if question.tools:

@@ -222,7 +222,7 @@ class Turn:
         return answered
 
     def _is_last(self, state: turn_state.LoopState) -> bool:
-        limit = self._context.config.max_turns
+        limit = self._context.config.options.max_turns
         return limit is not None and state.calls >= limit
 
     async def _after_tools(self, state: turn_state.LoopState) -> TurnEnding | None:
@@ -240,7 +240,7 @@ class Turn:
             text = "".join(self._listener.texts)
             return TurnEnding(EndReason.COMPLETED, text=text, structured=structured.value)
         if self._is_last(state):
-            limit = self._context.config.max_turns
+            limit = self._context.config.options.max_turns
             return TurnEnding(EndReason.MAX_TURNS, errors=(f"Reached maximum number of turns ({limit})",))
         if self._stopped_by_hook is not None:
             return self._hook_stopped(self._stopped_by_hook, EndReason.HOOK_STOPPED)

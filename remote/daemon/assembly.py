@@ -157,16 +157,16 @@ def _main_agent(
         tools.defer_above = options.defer_above
     factory = AgentFactory(parts, host.calls, host.version, HookRunner(lent, setup, source, ran))
     calls = factory.commands.calls
-    offer = OfferedTools(options.tools, options.tool_aliases, lambda: tools.named(launches.options.permission_prompts))
+    offer = OfferedTools(lambda: tools.named(launches.options.permission_prompts))
     config = AgentConfig(
         prompts=session_prompt(options, context.cwd, context.host, context.cages),
         tools=tools,
         permissions=engine,
         context=context,
-        partial_messages=options.partial_messages,
+        options=options,
         take_queued=lambda agent_id: parts.inputs.take_all(agent_id, calls),
         offer=offer,
-    ).with_options(options)
+    )
     agent = factory.agent(config, history, reminders=reminders)
     plan = PlanReminders(
         context.plan,

@@ -53,54 +53,44 @@ _BUDGET_BETA = "task-budgets-2026-03-13"
 _INTERLEAVED_BETA = "interleaved-thinking-2025-05-14"
 
 
-@dataclass(frozen=True)
-class Reasoning:
-    """`thinking_tokens`: 0 turns thinking off, None leaves it to the model; `task_budget`: tokens that the model is
-    told; `betas`: API features the client wants; `most`: the longest answer that the laptop allows."""
+def allowed(options: SessionOptions, tokens: int) -> int:
+    """Return how long an answer may be: no longer than the laptop allows."""
+    return min(tokens, options.max_output_tokens or tokens)
 
-    effort: str | None = None
-    thinking_tokens: int | None = None
-    display: str | None = None
-    task_budget: int | None = None
-    betas: tuple[str, ...] = ()
-    most: int | None = None
 
-    @staticmethod
-    def of(options: SessionOptions) -> Reasoning:
-        display, budget, betas = options.thinking_display, options.task_budget, tuple(options.betas)
-        return Reasoning(options.effort, options.max_thinking_tokens, display, budget, betas, options.max_output_tokens)
+def reasoning_fields(
+    options: SessionOptions, model: str, known: ModelFacts, limit: int, *, may_think: bool
+) -> tuple[Json, int, Sequence[str]]:
+    """Return fields of the body for an answer of at most `limit` tokens, the output limit, and the betas."""
+    betas, version = list(options.betas), _version(model)
+    effort = effort_of(model, known, options.effort)
+    config: Json = {"effort": effort} if effort else {}
+    if effort and version < (4, 6):
+        betas.append(_EFFORT_BETA)
+    if options.task_budget:
+        config["task_budget"] = {"type": "tokens", "total": options.task_budget}
+        betas.append(_BUDGET_BETA)
+    body: Json = {"output_config": config} if config else {}
+    thinking, limit = _thinking(options, model, known, limit, may_think=may_think)
+    if thinking.get("type") == "enabled" and version >= (4, 0):
+        betas.append(_INTERLEAVED_BETA)
+    if options.thinking_display and thinking.get("type") in ("adaptive", "enabled"):
+        thinking["display"] = options.thinking_display
+    return {**body, "thinking": thinking} if thinking else body, limit, betas
 
-    def allowed(self, tokens: int) -> int:
-        return min(tokens, self.most or tokens)
 
-    def fields(self, model: str, known: ModelFacts, limit: int, *, may_think: bool) -> tuple[Json, int, Sequence[str]]:
-        """Return fields of the body for an answer of at most `limit` tokens, the output limit, and the betas."""
-        betas, version = list(self.betas), _version(model)
-        effort = effort_of(model, known, self.effort)
-        config: Json = {"effort": effort} if effort else {}
-        if effort and version < (4, 6):
-            betas.append(_EFFORT_BETA)
-        if self.task_budget:
-            config["task_budget"] = {"type": "tokens", "total": self.task_budget}
-            betas.append(_BUDGET_BETA)
-        body: Json = {"output_config": config} if config else {}
-        thinking, limit = self._thinking(model, known, limit, may_think=may_think)
-        if thinking.get("type") == "enabled" and version >= (4, 0):
-            betas.append(_INTERLEAVED_BETA)
-        if self.display and thinking.get("type") in ("adaptive", "enabled"):
-            thinking["display"] = self.display
-        return {**body, "thinking": thinking} if thinking else body, limit, betas
-
-    def _thinking(self, model: str, known: ModelFacts, limit: int, *, may_think: bool) -> tuple[Json, int]:
-        version, tokens = _version(model), self.thinking_tokens
-        if tokens is not None and version >= (4, 6):
-            return {"type": "adaptive" if tokens else "disabled"}, limit
-        if tokens == 0 and version == _OTHER and can_think(model, known):
-            return {"type": "disabled"}, limit
-        if tokens and can_think(model, known) and (may_think or version == _OTHER):
-            limit = min(self.allowed(known.max_output), max(limit, tokens + _ABOVE_BUDGET))
-            return {"type": "enabled", "budget_tokens": max(_MIN_BUDGET, min(tokens, limit - _ABOVE_BUDGET))}, limit
-        return {}, limit
+def _thinking(
+    options: SessionOptions, model: str, known: ModelFacts, limit: int, *, may_think: bool
+) -> tuple[Json, int]:
+    version, tokens = _version(model), options.max_thinking_tokens
+    if tokens is not None and version >= (4, 6):
+        return {"type": "adaptive" if tokens else "disabled"}, limit
+    if tokens == 0 and version == _OTHER and can_think(model, known):
+        return {"type": "disabled"}, limit
+    if tokens and can_think(model, known) and (may_think or version == _OTHER):
+        limit = min(allowed(options, known.max_output), max(limit, tokens + _ABOVE_BUDGET))
+        return {"type": "enabled", "budget_tokens": max(_MIN_BUDGET, min(tokens, limit - _ABOVE_BUDGET))}, limit
+    return {}, limit
 
 
 def effort_of(model: str, known: ModelFacts, wanted: str | None) -> str:

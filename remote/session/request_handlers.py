@@ -219,13 +219,13 @@ def _learn_models(session: Session, known: Json) -> Json:
 
 
 def _set_effort(session: Session, level: str | None) -> Json:
-    session.reason(replace(session.agent.config.models.reasoning, effort=level))
+    session.reason(replace(session.options, effort=level))
     model = session.agent.model
     return {"effort": level, "applied": effort_of(model, session.models.facts(model), level)}
 
 
 def _set_tokens(session: Session, tokens: int | None) -> Json:
-    session.reason(replace(session.agent.config.models.reasoning, thinking_tokens=tokens))
+    session.reason(replace(session.options, max_thinking_tokens=tokens))
     model = session.agent.model
     return {"max_thinking_tokens": tokens, "can_think": can_think(model, session.models.facts(model))}
 

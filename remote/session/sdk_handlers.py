@@ -163,7 +163,7 @@ async def _resource(session: Session, given: Json) -> Json:
 def _hooks(session: Session, _: Json) -> Json:
     sources = session.settings.current.hooks
     callbacks = [each for each in session.hooks.hooks if each.callback]
-    names = session.agent.config.models.names
+    names = session.agent.config.names
     hooks = sorted([*read_hooks(sources, lambda _: None, names), *callbacks], key=lambda each: EVENTS.index(each.event))
     counts = {event: sum(each.event == event for each in hooks) for event in EVENTS}
     catalog = [
@@ -242,7 +242,7 @@ def _settings(session: Session, _: Json) -> Json:
     for layer in layers:
         effective.update(layer.values)
     agent = session.agent
-    applied = {"model": agent.model, "effort": agent.config.models.reasoning.effort}
+    applied = {"model": agent.model, "effort": agent.config.options.effort}
     sources = [{"source": f"{each.source}Settings", "settings": dict(each.values)} for each in layers]
     return {"effective": effective, "sources": sources, "applied": applied}
 
@@ -257,7 +257,7 @@ def _apply(session: Session, given: Json) -> Json:
     check_model(session, model)
     if "effortLevel" in settings:
         level = SET_EFFORT.read({"effort": settings["effortLevel"]})
-        session.reason(replace(session.agent.config.models.reasoning, effort=level))
+        session.reason(replace(session.options, effort=level))
     if "model" in settings:
         session.agent.set_model(model)
     return {}

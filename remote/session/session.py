@@ -19,7 +19,6 @@ from ..agent.agent import Agent
 from ..agent.agent_messages import informational, mode_message, session_title
 from ..context.system_prompt import session_prompt
 from ..hooks.hook_table import client_hooks
-from ..model.model_request import Reasoning
 from ..permissions.engine import LaunchRules
 from ..session_store.journal import JournalError
 from ..session_store.refusal import HostRefusal
@@ -184,8 +183,7 @@ class Session:
         context.add_dirs[:] = add_dirs
         context.web.use(options.web, options.web_allow_private)
         self._record(options)
-        offer = replace(config.offer, names=options.tools, aliases=options.tool_aliases)
-        config = replace(config.with_options(options), offer=offer, partial_messages=options.partial_messages)
+        config = replace(config, options=options)
         if "system_prompt" in given or "append_system_prompt" in given:
             config = replace(config, prompts=session_prompt(options, context.cwd, context.host, context.cages))
         self.agent.configure(config)
@@ -207,12 +205,12 @@ class Session:
         self.log.emit(records.OptionsRecord(options.to_json()))
         self.launches.use(options)
 
-    def reason(self, reasoning: Reasoning) -> None:
-        tokens = reasoning.thinking_tokens
-        self.log.emit(records.ReasoningRecord(reasoning.effort or "", -1 if tokens is None else tokens))
-        self.launches.use(replace(self.options, effort=reasoning.effort, max_thinking_tokens=tokens))
-        config = self.agent.config
-        self.agent.configure(replace(config, models=replace(config.models, reasoning=reasoning)))
+    def reason(self, options: SessionOptions) -> None:
+        """Use options with another effort, or another budget of thinking."""
+        tokens = options.max_thinking_tokens
+        self.log.emit(records.ReasoningRecord(options.effort or "", -1 if tokens is None else tokens))
+        self.launches.use(options)
+        self.agent.configure(replace(self.agent.config, options=options))
 
     def adopt(self, told: setup.Initialize) -> None:
         """Apply the `initialize` request of the driver. Raise JournalError, and ValueError for malformed hooks."""
@@ -228,7 +226,7 @@ class Session:
             self._use_demands(options)
         self._record(options)
         config = self.agent.config
-        config = replace(config, offer=replace(config.offer, aliases=options.tool_aliases))
+        config = replace(config, options=options)
         if {"system_prompt", "append_system_prompt", "append_agent_prompt", "static_prompt"} & told.options.keys():
             context = config.context
             config = replace(config, prompts=session_prompt(options, context.cwd, context.host, context.cages))
@@ -276,7 +274,7 @@ class Session:
     def _begin_as(self, settings: WorkerSettings) -> None:
         model, mode = settings.of_project("model"), settings.of_project("defaultMode")
         if model and "model" in settings.left_open:
-            if self.agent.config.models.names.may_be(model):
+            if self.agent.config.names.may_be(model):
                 self.agent.set_model(model)
             else:
                 self._warn(f"the settings of this project name a model that is none: {model[:100]!r}")
@@ -287,7 +285,7 @@ class Session:
 
 
 def check_model(session: Session, name: str | None) -> None:
-    if name and not session.agent.config.models.names.may_be(name):
+    if name and not session.agent.config.names.may_be(name):
         raise RequestRefused(f"{name[:100]!r} is no model: it is {', '.join(ALIASES)}, or the full id of a model")
 
 

@@ -28,7 +28,7 @@ from ..context.system_prompt import SessionPrompt
 from ..hooks.hook_table import WORKTREE_CREATE, WORKTREE_REMOVE
 from ..mcp.mcp_client import answer_form
 from ..mcp.mcp_servers import McpServers
-from ..model.model_request import SMALL, small_model
+from ..model.model_request import SMALL
 from ..permissions.engine import ChildPermissions
 from ..permissions.modes import PLAN
 from ..session_store.session_log import SessionLog
@@ -221,7 +221,7 @@ class SubAgents:
         unmet = definition.unmet(connected_names(self._servers(), "pending"))
         if unmet:
             return unmet
-        if model and model != INHERIT and not self._main.config.models.names.may_be(model):
+        if model and model != INHERIT and not self._main.config.names.may_be(model):
             return f"{model!r} is not a model: leave it out, or use sonnet, opus, haiku or the full id of a model."
         return None
 
@@ -425,16 +425,22 @@ class SubAgents:
         own_place = (context.cwd, tree.branch) if tree is not None else ()
         chosen, own = model or definition.model, self._main.model
         if chosen == SMALL:
-            chosen = small_model(own, main.models.small, main.models.names)
-        effort = definition.effort or main.models.reasoning.effort
-        reasoning = replace(main.models.reasoning, effort=effort)
+            chosen = main.small_model(own)
+        options = replace(
+            main.options,
+            model=own if chosen in ("", INHERIT) else chosen,
+            effort=definition.effort or main.options.effort,
+            max_turns=definition.max_turns,
+            tools=None,
+            tool_aliases={},
+            partial_messages=False,
+        )
         return AgentConfig(
             prompts=ChildPrompt(definition.prompt, main.prompts, *own_place),
             tools=Toolset(offered, main.deferred_tools()),
             permissions=permissions,
             context=context,
-            models=replace(main.models, model=own if chosen in ("", INHERIT) else chosen, reasoning=reasoning),
-            max_turns=definition.max_turns,
+            options=options,
             take_queued=main.take_queued,
             settings=main.settings,
             budget=main.budget.rest(self._main.ledger.total_cost_usd) if main.budget is not None else None,

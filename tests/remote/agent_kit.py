@@ -13,7 +13,7 @@ from typing import Any, Callable, TypeVar, Union, cast
 from tests.support.worker.cages import sandbox
 
 from ccb.remote.agent.agent import Agent
-from ccb.remote.agent.agent_config import AgentConfig, AgentDeps, ModelChoice
+from ccb.remote.agent.agent_config import AgentConfig, AgentDeps
 from ccb.remote.agent.agent_histories import Ledger
 from ccb.remote.agent.conversation import Conversation
 from ccb.remote.agent.turn_state import Prompt
@@ -417,9 +417,7 @@ def make_world(
         tools=Toolset([read, write]),
         permissions=permissions,
         context=context,
-        models=ModelChoice(model),
-        max_turns=max_turns,
-        partial_messages=partial,
+        options=SessionOptions(model=model, max_turns=max_turns, partial_messages=partial),
         take_queued=take_queued,
         settings=settings_of(window or WindowSettings()),
     )

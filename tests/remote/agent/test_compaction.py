@@ -11,7 +11,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.remote import agent_kit as kit
 
-from ccb.remote.agent.agent_config import ModelChoice
 from ccb.remote.agent.agent_histories import Ledger
 from ccb.remote.agent.compaction import newest, old_results
 from ccb.remote.agent.conversation import Conversation, KeptPrompts, tool_result_message
@@ -24,6 +23,7 @@ from ccb.tunnel.wire import journal_records as kinds
 from ccb.tunnel.wire.frames import Json
 from ccb.tunnel.wire.journal_records import record_of
 from ccb.tunnel.wire.model_facts import ModelTable, claude_facts
+from ccb.tunnel.wire.session_options import SessionOptions
 
 WINDOW = WindowSettings(4000)
 """A compaction starts at 2,800 tokens: 800 are for the summary, 400 are the buffer."""
@@ -96,7 +96,7 @@ async def test_another_model_may_write_the_summary_and_the_own_one_does_where_th
     for replies, asked in (((summary(),), ["other-1"]), ((failed, summary()), ["other-1", "main-1"])):
         first = big(("t1", "Look", {"key": "a"}))
         world = kit.make_world(first, *replies, kit.says("done", "msg_2"), window=WINDOW, model="main-1")
-        world.agent.configure(replace(world.agent.config, models=ModelChoice(compact="other-1")))
+        world.agent.configure(replace(world.agent.config, options=SessionOptions(compact_model="other-1")))
         assert (await world.turn("hi"))["result"] == "done"
         assert [world.transport.request_json(place)["model"] for place in asked_for_summary(world)] == asked
 
