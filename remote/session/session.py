@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Collection
 from contextlib import suppress
 from dataclasses import replace
 
@@ -36,6 +37,7 @@ from .turns import InputQueue, TaskNotices, Turns, TurnState
 
 _MAX_NAME = 100  # characters of a tool's name in a message
 _MAX_MODELS = 1_000  # of which the laptop has told what they can do
+_OF_PROMPT = {"system_prompt", "append_system_prompt", "append_agent_prompt", "static_prompt"}
 
 
 class SessionParts:
@@ -182,11 +184,7 @@ class Session:
         config.permissions.relaunch(launch)
         context.add_dirs[:] = add_dirs
         context.web.use(options.web, options.web_allow_private)
-        self._record(options)
-        config = replace(config, options=options)
-        if "system_prompt" in given or "append_system_prompt" in given:
-            config = replace(config, prompts=session_prompt(options, context.cwd, context.host, context.cages))
-        self.agent.configure(config)
+        self._record(options, given)
         self.settings.use(options)
         self.clients.use(options)
         self._use_callbacks(options)
@@ -201,16 +199,23 @@ class Session:
         facts, levels = (dict(list(each.items())[-_MAX_MODELS:]) for each in (facts, levels))
         self._record(replace(old, model_facts=facts, thinking_models=levels))
 
-    def _record(self, options: SessionOptions) -> None:
+    def _record(self, options: SessionOptions, given: Collection[str] = ()) -> None:
         self.log.emit(records.OptionsRecord(options.to_json()))
+        self._use(options, given)
+
+    def _use(self, options: SessionOptions, given: Collection[str] = ()) -> None:
+        """Put options in force. `given` are those that a client has just set."""
         self.launches.use(options)
+        config, context = replace(self.agent.config, options=options), self.agent.config.context
+        if not _OF_PROMPT.isdisjoint(given):
+            config = replace(config, prompts=session_prompt(options, context.cwd, context.host, context.cages))
+        self.agent.configure(config)
 
     def reason(self, options: SessionOptions) -> None:
         """Use options with another effort, or another budget of thinking."""
         tokens = options.max_thinking_tokens
         self.log.emit(records.ReasoningRecord(options.effort or "", -1 if tokens is None else tokens))
-        self.launches.use(options)
-        self.agent.configure(replace(self.agent.config, options=options))
+        self._use(options)
 
     def adopt(self, told: setup.Initialize) -> None:
         """Apply the `initialize` request of the driver. Raise JournalError, and ValueError for malformed hooks."""
@@ -224,13 +229,7 @@ class Session:
         self._use_callbacks(options)
         if "json_schema" in told.options:
             self._use_demands(options)
-        self._record(options)
-        config = self.agent.config
-        config = replace(config, options=options)
-        if {"system_prompt", "append_system_prompt", "append_agent_prompt", "static_prompt"} & told.options.keys():
-            context = config.context
-            config = replace(config, prompts=session_prompt(options, context.cwd, context.host, context.cages))
-        self.agent.configure(config)
+        self._record(options, told.options)
         self.clients.use(options)
 
     def _use_demands(self, options: SessionOptions) -> None:
