@@ -12,7 +12,6 @@ from itertools import chain
 from ccb.tunnel.wire.control_protocol import CAN_USE_TOOL, new_uuid
 from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.frames import Json
-from ccb.tunnel.wire.journal_records import ModelRecord
 from ccb.tunnel.wire.model_facts import ESTIMATED, sent_name
 from ccb.tunnel.wire.ndjson import dump, to_bytes
 
@@ -90,10 +89,7 @@ class Agent:
 
     def set_model(self, name: str | None) -> None:
         """Use another model from the next model call on; None means the model of the configuration."""
-        model = self.model_of(name)
-        if model != self._state.model:
-            self._state.model = model
-            AgentLog(self._deps.log, self._state.conversation).record(ModelRecord(model))
+        self._state.use_model(self.model_of(name), AgentLog(self._deps.log, self._state.conversation))
 
     def model_of(self, name: str | None) -> str:
         return self._next.model_id(name or self._next.options.model)

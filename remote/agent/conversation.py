@@ -161,20 +161,15 @@ class Conversation(Projection):
         if record.agent_id != self.agent_id and not isinstance(record.content, records.ForkedRecord):
             return
         if self._rewound and any(first <= record.seq < end for first, end in self._rewound):
-            self._taken_back(record)
+            # It still says which model is used, and what the inputs are that later prompts name.
+            if isinstance(record.content, (records.ModelRecord, records.InputRecord)):
+                super().apply(record)
+            elif isinstance(record.content, records.PromptRecord):
+                for input_id in record.content.input_ids:
+                    self._inputs.pop(input_id, None)
         else:
             super().apply(record)
             self.compactions.apply(record)
-
-    def _taken_back(self, record: Record) -> None:
-        content = record.content
-        if isinstance(content, records.ModelRecord):
-            self._model(content, record)
-        elif isinstance(content, records.InputRecord):
-            self._input(content, record)
-        elif isinstance(content, records.PromptRecord):
-            for input_id in content.input_ids:
-                self._inputs.pop(input_id, None)
 
     def use(self, model: str) -> None:
         """Show the next model its own thinking only: providers refuse what others have made."""

@@ -10,7 +10,7 @@ from typing import Callable
 
 from ccb.tunnel.wire.control_protocol import new_uuid
 from ccb.tunnel.wire.frames import Json
-from ccb.tunnel.wire.journal_records import ModelEndRecord, ModelRecord, WithdrawnRecord
+from ccb.tunnel.wire.journal_records import ModelEndRecord, WithdrawnRecord
 from ccb.tunnel.wire.tool_traits import own_name
 
 from ..context.system_prompt import style_text
@@ -144,7 +144,7 @@ class ModelCalls:
         finally:
             if self._lent and self._agent.model == self._lent:  # else the person has chosen another one meanwhile
                 with suppress(NotKept):
-                    self._use_model(before)
+                    self._agent.use_model(before, self._log)
 
     async def call(self, state: LoopState) -> MessageEnd:
         agent, clock = self._agent, self._deps.clock
@@ -246,12 +246,7 @@ class ModelCalls:
 
     def _lend(self, model: str) -> None:
         self._lent = model
-        self._use_model(model)
-
-    def _use_model(self, model: str) -> None:
-        if model != self._agent.model:
-            self._agent.model = model
-            self._log.record(ModelRecord(model))
+        self._agent.use_model(model, self._log)
 
     def _tell_api_error(self, text: str, kind: str, failure: ModelError | None = None) -> None:
         self._log.message(agent_messages.api_error(text, failure, kind, self._deps.clock.wall()))

@@ -225,14 +225,11 @@ async def _connected(place: WebPlace) -> tuple[asyncio.StreamReader, asyncio.Str
 
 
 async def _read_head(reader: asyncio.StreamReader) -> tuple[int, dict[str, str]]:
-    while True:
-        first, *lines = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
-        if not first.startswith("HTTP/1."):
-            raise ValueError("it does not speak HTTP/1.1")
-        status = int(first.split()[1])
-        if status >= 200:
-            pairs = (line.partition(":") for line in lines)
-            return status, {name.strip().lower(): value.strip() for name, _, value in pairs}
+    first, *lines = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
+    if not first.startswith("HTTP/1."):
+        raise ValueError("it does not speak HTTP/1.1")
+    pairs = (line.partition(":") for line in lines)
+    return int(first.split()[1]), {name.strip().lower(): value.strip() for name, _, value in pairs}
 
 
 async def _body(reader: asyncio.StreamReader, headers: Mapping[str, str]) -> AsyncIterator[bytes]:

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import logging
 import os
-from collections.abc import Collection, Coroutine, Iterable, Sequence
+from collections.abc import AsyncIterator, Collection, Coroutine, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, Callable
@@ -26,8 +26,9 @@ from ..agent.turn_state import EndReason, failed_result
 from ..context.instructions import InstructionFile
 from ..context.system_prompt import SessionPrompt
 from ..hooks.hook_table import WORKTREE_CREATE, WORKTREE_REMOVE
+from ..mcp.host_servers import channels_to
 from ..mcp.mcp_client import answer_form
-from ..mcp.mcp_servers import McpServers
+from ..mcp.mcp_servers import OF_AGENT, McpServers
 from ..model.model_request import SMALL
 from ..permissions.engine import ChildPermissions
 from ..permissions.modes import PLAN
@@ -41,7 +42,7 @@ from ..tools.tasks import Task, TaskEnd, TaskKind, TaskStatus
 from ..tools.tool_contract import ToolContext, ToolResult
 from ..tools.tool_state import FileState, TodoList
 from ..tools.toolset import Toolset
-from .agent_catalogue import running_servers
+from .agent_catalogue import own_servers
 from .child_run import Child, TaskFacts
 from .worktrees import WorktreeRefused, Worktrees, directory_in
 
@@ -122,6 +123,7 @@ class ChildPrompt(SessionPrompt):
 
 _STOPPED = "The worker was stopped while this agent worked."
 _MAX_WORDS = 4_000  # characters
+_MAX_ERROR = 1000  # characters of a server's
 
 
 def after_a_cut(history: AgentHistory, tree: WorktreeRecord | None) -> str:
@@ -373,22 +375,48 @@ class SubAgents:
     async def _equipped(
         self, child: Child, definition: AgentDefinition, config: AgentConfig, history: AgentHistory
     ) -> ToolResult:
-        def warn(text: str) -> None:
-            self._log.say(informational(text, "warning"))
-
         hooks, agent_id = self._main.hooks, child.facts.id
         runs = config.settings.runs_hooks(definition.source)
         tree_cwd = config.context.cwd if child.tree is not None else ""
         hooks.begin(agent_id, definition.name, definition.hooks if runs else (), tree_cwd)
         try:
-            forms, strict = partial(answer_form, self._broker, hooks), self._strict()
-            async with running_servers(definition, config, self._servers(), forms, warn, strict=strict) as servers:
+            async with self._running_servers(definition, config) as servers:
                 agent = self._make(config, history, child.activity)
                 if servers is not None:
                     agent.reminders.follow(servers.due)
                 return await child.run(agent, history.ledger, self._main)
         finally:
             hooks.leave(agent_id)
+
+    @contextlib.asynccontextmanager
+    async def _running_servers(
+        self, definition: AgentDefinition, config: AgentConfig
+    ) -> AsyncIterator[McpServers | None]:
+        """Run the MCP servers that an agent brings; None if it brings none."""
+        above, cwd = self._servers(), config.context.cwd
+        taken = [str(each["name"]) for each in above.summary()] if above is not None else []
+        wanted, told = own_servers(definition, taken, config.settings, cwd, strict=self._strict())
+        for text in told:
+            self._warn(text)
+        if not wanted:
+            yield None
+            return
+        servers, forms = McpServers(config.tools, above=above), partial(answer_form, self._broker, self._main.hooks)
+        servers.use(OF_AGENT, channels_to(wanted, servers, config.context.host, forms))
+        try:
+            await servers.ready()
+            for each in servers.status():
+                about = f"The MCP server {each['name'][:100]} of the agent {definition.name}"
+                if each.get("error"):
+                    self._warn(f"{about} is not connected: {str(each['error'])[:_MAX_ERROR]}.")
+                elif each.get("note"):
+                    self._warn(f"{about}: {each['note']}.")
+            yield servers
+        finally:
+            await servers.close()
+
+    def _warn(self, text: str) -> None:
+        self._log.say(informational(text, "warning"))
 
     async def _left(self, child: Child, tree: WorktreeRecord) -> WorktreeRecord | None:
         """Remove the work tree of an agent that has ended, if it has left nothing in it. Return what is left."""
