@@ -45,6 +45,7 @@ class Agent:
         tools, listed = config.callable_tools(), self._listed_tools(config)
         self._state = AgentState(conversation, ledger, deps.models, model, tools, listed)
         self._turn: Turn | None = None
+        deps.reminders.follow(deps.nested.due)
         deps.reminders.follow(TodoReminder(lambda: self._config.context.todos))
         deps.reminders.follow(DeferredNames(lambda: list(self._config.deferred_tools())))
 

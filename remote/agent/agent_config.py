@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
-from dataclasses import field
+from dataclasses import field, replace
 from typing import Callable
 
 from ccb.tunnel.wire.control_protocol import Broker
@@ -17,7 +17,7 @@ from ccb.tunnel.wire.tool_traits import BUILT_IN, FINDERS
 
 from ..context.instructions import NestedInstructions
 from ..context.reminders import Reminders
-from ..context.system_prompt import SessionPrompt
+from ..context.system_prompt import SessionPrompt, instruction_sources
 from ..hooks.hook_runner import HookRunner
 from ..model import model_request
 from ..model.model_call import CallSettings, Clock
@@ -52,18 +52,11 @@ class Announced:
 
 
 @dataclass(frozen=True)
-class OfferedTools:
-    """`judge`: the tool that decides where nobody can be asked; `role`: the agent as which this one works."""
-
-    judge: Callable[[], Tool | None] = lambda: None
-    role: AgentDefinition | None = None
-
-
-@dataclass(frozen=True)
 class AgentConfig:
     """The settings of one agent. Of `options` it uses the models and how they answer, the limit of calls in one turn,
-    and which tools are offered. `label` names a sub-agent and its task; each turn ends with the value of `structured`;
-    `refusal` says why no turn may start."""
+    and which tools are offered. `judge` is the tool that decides where nobody can be asked, `role` the agent as which
+    this one works. `label` names a sub-agent and its task; each turn ends with the value of `structured`; `refusal`
+    says why no turn may start."""
 
     prompts: SessionPrompt
     tools: Toolset
@@ -73,7 +66,8 @@ class AgentConfig:
     take_queued: Callable[[str], Sequence[Prompt]] = lambda agent_id: ()
     label: str = ""
     settings: WorkerSettings = field(default_factory=WorkerSettings)
-    offer: OfferedTools = field(default_factory=OfferedTools)
+    judge: Callable[[], Tool | None] = lambda: None
+    role: AgentDefinition | None = None
     announced: Announced = field(default_factory=Announced)
     structured: StructuredOutput | None = None
     budget: Budget | None = None
@@ -107,8 +101,8 @@ class AgentConfig:
         return {tool.name: tool for tool in tools if self._offers(tool) and self.permissions.visible(tool.name)}
 
     def _offers(self, tool: Tool) -> bool:
-        role, named = self.offer.role, self.options.tools
-        offered = role is None or tool.name in FINDERS or role.offers(tool.name)
+        named = self.options.tools
+        offered = self.role is None or tool.name in FINDERS or self.role.offers(tool.name)
         return offered and (named is None or tool.name in named or tool.name not in BUILT_IN)
 
     def callable_tools(self) -> dict[str, Tool]:
@@ -153,6 +147,12 @@ class AgentDeps:
     home: str = ""
     commands: CommandRegistry = field(default_factory=CommandRegistry)
     models: ModelTable = field(default_factory=ModelTable)
+
+    def of_child(self, cwd: str, options: SessionOptions, activity: Projection) -> AgentDeps:
+        """Return what a sub-agent in `cwd` gets, whose records `activity` follows."""
+        nested = NestedInstructions(cwd, self.home, instruction_sources(options))
+        reminders, commands = Reminders(), CommandRegistry()
+        return replace(self, nested=nested, reminders=reminders, commands=commands, followers=(activity,))
 
     def call_settings(
         self, body: list[bytes], *, withdraw_truncated: bool = False, betas: Sequence[str] = (), thinks: bool = False

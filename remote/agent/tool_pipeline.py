@@ -257,7 +257,7 @@ async def _keep_version(context: TurnContext, tool_use_id: str, change: Upcoming
 async def permission(context: TurnContext, call: ParsedCall) -> ParsedCall:
     """Return the call with its cage and the granted input. Raise CallRefused."""
     can_ask = context.deps.broker.can_ask(CAN_USE_TOOL)
-    judge = None if can_ask or call.tool.traits.asks else context.config.offer.judge()
+    judge = None if can_ask or call.tool.traits.asks else context.config.judge()
     decision = decide(context.config, call, can_ask=can_ask or judge is not None)
     if call.hooked.decision == "ask" and decision.behavior is Behavior.ALLOW:
         reason = call.hooked.reason or "A hook wants a question before this."

@@ -136,7 +136,7 @@ class Turn:
         prompts = list(opened.prompts)
         if not self._agent.conversation.messages:
             context = await self._stop.unless_set(config.prompts.first_user_blocks())
-            role = config.offer.role
+            role = config.role
             if role is not None and role.initial_prompt and not self._log.agent_id:
                 self._tell(f"First, {role.name} is told: {role.initial_prompt}")
                 prompts.insert(0, Prompt([{"type": "text", "text": role.initial_prompt}]))

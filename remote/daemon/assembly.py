@@ -5,18 +5,17 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Collection
-from dataclasses import field, replace
+from dataclasses import replace
 from typing import Callable
 
 from ccb.tunnel.wire.control_protocol import AnsweredBy
 from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.frames import Json
 from ccb.tunnel.wire.journal_records import MAIN_AGENT, OptionsRecord
-from ccb.tunnel.wire.projection import Projection
 from ccb.tunnel.wire.session_options import SessionOptions
 
 from ..agent.agent import Agent
-from ..agent.agent_config import AgentConfig, AgentDeps, OfferedTools
+from ..agent.agent_config import AgentConfig, AgentDeps
 from ..agent.agent_histories import AgentHistories, AgentHistory
 from ..agent.agent_messages import informational
 from ..agent.conversation import Conversation
@@ -45,7 +44,6 @@ from ..session_store.session_directory import resumed_elsewhere
 from ..session_store.session_log import SessionLog
 from ..session_store.session_paths import home_directory
 from ..slash_commands.command_files import written
-from ..slash_commands.command_registry import CommandRegistry
 from ..subagents.sub_agents import SubAgents, after_a_cut, end_cut_agents, left_behind
 from ..tools.plan_mode import PlanReminders
 from ..tools.tool_contract import ToolContext
@@ -155,19 +153,29 @@ def _main_agent(
     )
     if options.defer_above is not None:
         tools.defer_above = options.defer_above
-    factory = AgentFactory(parts, host.calls, host.version, HookRunner(lent, setup, source, ran))
-    calls = factory.commands.calls
-    offer = OfferedTools(lambda: tools.named(launches.options.permission_prompts))
+    deps = AgentDeps(
+        log=log,
+        transport=host.calls,
+        broker=parts.broker,
+        version=host.version,
+        hooks=HookRunner(lent, setup, source, ran),
+        nested=NestedInstructions(context.cwd, context.cages.home, instruction_sources(options)),
+        link_up_since=host.calls.link_up_since,
+        limits=RetrySettings().over(os.environ),
+        reminders=reminders,
+        home=context.cages.home,
+        models=launches.models,
+    )
     config = AgentConfig(
         prompts=session_prompt(options, context.cwd, context.host, context.cages),
         tools=tools,
         permissions=engine,
         context=context,
         options=options,
-        take_queued=lambda agent_id: parts.inputs.take_all(agent_id, calls),
-        offer=offer,
+        take_queued=lambda agent_id: parts.inputs.take_all(agent_id, deps.commands.calls),
+        judge=lambda: tools.named(launches.options.permission_prompts),
     )
-    agent = factory.agent(config, history, reminders=reminders)
+    agent = Agent(config, deps, history.conversation, history.ledger)
     plan = PlanReminders(
         context.plan,
         lambda: engine.mode,
@@ -176,45 +184,9 @@ def _main_agent(
     )
     reminders.follow(plan)
     clients = ClientSetup(agent, parts.broker, lambda text: log.say(informational(text, "warning")))
-    untrusted = lambda: not launches.options.project_mcp  # noqa: E731
-    sub_agents = SubAgents(agent, factory.agent, log, parts.broker, lambda: clients.running, untrusted)
+    sub_agents = SubAgents(agent, deps, lambda: clients.running)
     agent.configure(replace(config, context=replace(context, sub_agents=sub_agents)))
     return agent, clients, sub_agents
-
-
-@dataclass(frozen=True)
-class AgentFactory:
-    """Creates agents that record in the log of a session and call the model over `calls`, each with its own history."""
-
-    parts: SessionParts
-    calls: ModelStreams
-    version: str
-    hooks: HookRunner
-    commands: CommandRegistry = field(default_factory=CommandRegistry)
-
-    def agent(
-        self, config: AgentConfig, history: AgentHistory, *followers: Projection, reminders: Reminders | None = None
-    ) -> Agent:
-        """Return the agent that goes on with `history`. `followers` get its records."""
-        sources = instruction_sources(self.parts.launches.options)
-        home = config.context.cages.home
-        deps = AgentDeps(
-            log=self.parts.log,
-            transport=self.calls,
-            broker=self.parts.broker,
-            version=self.version,
-            hooks=self.hooks,
-            nested=NestedInstructions(config.context.cwd, home, sources),
-            link_up_since=self.calls.link_up_since,
-            limits=RetrySettings().over(os.environ),
-            reminders=reminders or Reminders(),
-            followers=followers,
-            home=home,
-            commands=CommandRegistry() if history.conversation.agent_id else self.commands,
-            models=self.parts.launches.models,
-        )
-        deps.reminders.follow(deps.nested.due)
-        return Agent(config, deps, history.conversation, history.ledger)
 
 
 def close_open_tools(log: SessionLog, histories: AgentHistories) -> None:

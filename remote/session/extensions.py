@@ -75,7 +75,7 @@ class SessionExtensions:
         await self._settings.settle()
         await self._find()
         await self._clients.settle(self._options())
-        role = self._agent.config.offer.role
+        role = self._agent.config.role
         why = self._settings.failure or (role.unmet(connected_names(self._clients.running)) if role is not None else "")
         if why:
             self._refuse(why)
@@ -101,7 +101,7 @@ class SessionExtensions:
         for problem in [*problems, *await self._find_files(settings, options)]:
             self._warn(problem)
         config = self._agent.config
-        role = config.offer.role
+        role = config.role
         if role is not None:
             hooks.begin(MAIN_AGENT, role.name, role.hooks if config.settings.runs_hooks(role.source) else ())
         else:
@@ -148,7 +148,7 @@ class SessionExtensions:
         config, definitions = self._agent.config, self._sub_agents.definitions
         role = next((each for each in definitions if each.name == options.role), None)
         config = self._refuse(_no_such_agent(options.role, definitions) if role is None else "")
-        if role is config.offer.role and (role is None or config.prompts is self._prompts):
+        if role is config.role and (role is None or config.prompts is self._prompts):
             return
         context, text, memory = config.context, "", ""
         if role is not None:
@@ -159,7 +159,7 @@ class SessionExtensions:
             text = f"{text}\n\n{notes}"
         config.permissions.remember_in(memory)
         self._prompts = session_prompt(options, context.cwd, context.host, context.cages, text)
-        self._agent.configure(replace(config, prompts=self._prompts, offer=replace(config.offer, role=role)))
+        self._agent.configure(replace(config, prompts=self._prompts, role=role))
         if role is None or role.model in ("", INHERIT) or self._agent.conversation.messages:
             return
         if options.model is None or "model" in SettingsOption.from_json(options.settings).left_open:

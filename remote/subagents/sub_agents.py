@@ -11,15 +11,13 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Callable
 
-from ccb.tunnel.wire.control_protocol import Broker
 from ccb.tunnel.wire.frames import Json
 from ccb.tunnel.wire.journal_records import AgentResultRecord, MessageRecord, Record, WorktreeRecord
 from ccb.tunnel.wire.messages import TaskMessage
-from ccb.tunnel.wire.projection import Projection
 from ccb.tunnel.wire.tool_traits import DEFAULT_AGENT, SKILL
 
 from ..agent.agent import Agent
-from ..agent.agent_config import AgentConfig, OfferedTools
+from ..agent.agent_config import AgentConfig, AgentDeps
 from ..agent.agent_histories import AgentHistories, AgentHistory, zero_usage
 from ..agent.agent_messages import informational, mode_message
 from ..agent.turn_state import EndReason, failed_result
@@ -174,23 +172,13 @@ _ENDED = {TaskStatus.COMPLETED: "completed", TaskStatus.FAILED: "did not finish"
 
 _log = logging.getLogger(__name__)
 
-MakeAgent = Callable[[AgentConfig, AgentHistory, Projection], Agent]
-
 
 class SubAgents:
-    """Starts sub-agents of `main`. `strict`: no file adds MCP servers (--strict-mcp-config)."""
+    """Starts sub-agents of `main`, to which the session lends `deps`."""
 
-    def __init__(
-        self,
-        main: Agent,
-        make: MakeAgent,
-        log: SessionLog,
-        broker: Broker,
-        servers: Callable[[], McpServers | None],
-        strict: Callable[[], bool],
-    ) -> None:
-        self._main, self._make, self._log = main, make, log
-        self._broker, self._servers, self._strict = broker, servers, strict
+    def __init__(self, main: Agent, deps: AgentDeps, servers: Callable[[], McpServers | None]) -> None:
+        self._main, self._deps, self._servers = main, deps, servers
+        self._log, self._broker = deps.log, deps.broker
         self._running: set[str] = set()
         self._going: dict[str, asyncio.Future[ToolResult]] = {}  # in the background, by agent id
         self._definitions = {each.name: each for each in BUILT_IN_AGENTS}
@@ -381,7 +369,8 @@ class SubAgents:
         hooks.begin(agent_id, definition.name, definition.hooks if runs else (), tree_cwd)
         try:
             async with self._running_servers(definition, config) as servers:
-                agent = self._make(config, history, child.activity)
+                deps = self._deps.of_child(config.context.cwd, config.options, child.activity)
+                agent = Agent(config, deps, history.conversation, history.ledger)
                 if servers is not None:
                     agent.reminders.follow(servers.due)
                 return await child.run(agent, history.ledger, self._main)
@@ -395,7 +384,7 @@ class SubAgents:
         """Run the MCP servers that an agent brings; None if it brings none."""
         above, cwd = self._servers(), config.context.cwd
         taken = [str(each["name"]) for each in above.summary()] if above is not None else []
-        wanted, told = own_servers(definition, taken, config.settings, cwd, strict=self._strict())
+        wanted, told = own_servers(definition, taken, config.settings, cwd, strict=not config.options.project_mcp)
         for text in told:
             self._warn(text)
         if not wanted:
@@ -472,7 +461,8 @@ class SubAgents:
             take_queued=main.take_queued,
             settings=main.settings,
             budget=main.budget.rest(self._main.ledger.total_cost_usd) if main.budget is not None else None,
-            offer=OfferedTools(judge=main.offer.judge, role=definition),
+            judge=main.judge,
+            role=definition,
         )
 
 
