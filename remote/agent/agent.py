@@ -110,8 +110,6 @@ class Agent:
 
     async def run_turn(self, prompts: Sequence[Prompt]) -> Json:
         """Run one turn and return its durable `result`. Raise NotKept when the journal fails."""
-        if self._turn is not None:
-            raise RuntimeError("a turn is running")
         self._take_config()
         limits = self._deps.limits.over(self._config.settings.env)
         self._turn = Turn(self._config, replace(self._deps, limits=limits), self._state)

@@ -58,6 +58,11 @@ def init_message(config: AgentConfig, tools: Sequence[str], model: str, version:
     )
 
 
+def task_message(subtype: str, task_id: str, **fields: object) -> Json:
+    """Return the news of a task; a field that is None is left out."""
+    return _system(subtype, task_id=task_id, **{name: value for name, value in fields.items() if value is not None})
+
+
 def status_message(value: str | None = None, **more: object) -> Json:
     return _system("status", status=value, **more)
 

@@ -73,7 +73,7 @@ def register_client_requests(session: Session) -> None:
     # Changes by these hold from the next turn on, and over restarts.
     broker.register(requests.SET_EFFORT, lambda level: _set_effort(session, level))
     broker.register(requests.SET_MAX_THINKING_TOKENS, lambda tokens: _set_tokens(session, tokens))
-    broker.register(requests.LEARN_MODELS, lambda known: _learn_models(session, known))
+    broker.register(requests.LEARN_MODELS, session.learn_models)
     broker.register(requests.CHANGE_RULES, lambda updates: _change_rules(session, updates))
 
 
@@ -210,11 +210,6 @@ def _change_rules(session: Session, updates: list[Json]) -> Json:
     problems = session.agent.config.permissions.apply(updates)
     if problems:
         raise protocol.RequestRefused("; ".join(problems))
-    return {}
-
-
-def _learn_models(session: Session, known: Json) -> Json:
-    session.learn_models(known["models"], known["thinking"])
     return {}
 
 

@@ -193,11 +193,12 @@ class Session:
             self.agent.set_model(options.model)
         self.log.journal.flush_soon()
 
-    def learn_models(self, models: Json, thinking: Json) -> None:
-        old = self.launches.options
-        facts, levels = {**old.model_facts, **models}, {**old.thinking_models, **thinking}
+    def learn_models(self, known: Json) -> Json:
+        old = self.options
+        facts, levels = {**old.model_facts, **known["models"]}, {**old.thinking_models, **known["thinking"]}
         facts, levels = (dict(list(each.items())[-_MAX_MODELS:]) for each in (facts, levels))
         self._record(replace(old, model_facts=facts, thinking_models=levels))
+        return {}
 
     def _record(self, options: SessionOptions, given: Collection[str] = ()) -> None:
         self.log.emit(records.OptionsRecord(options.to_json()))

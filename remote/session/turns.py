@@ -21,6 +21,7 @@ from ccb.tunnel.wire.projection import Projection, on
 
 from ..agent.agent import Agent
 from ..agent.agent_histories import zero_usage
+from ..agent.agent_messages import task_message
 from ..agent.turn_state import EndReason, Prompt, failed_result
 from ..session_store.journal import JournalError, NotKept
 from ..session_store.session_log import SessionLog
@@ -226,16 +227,15 @@ class TaskNotices:
             content = [{"type": "text", "text": notification_text(line, end)}]
             origin = {"kind": "task-notification", "task_id": line.task_id}
             self._due.append((records.QueuedRecord(TASK_PREFIX + line.task_id, content, origin, wakes), agent_id))
-        body: Json = {
-            "type": "system",
-            "subtype": "task_notification",
-            "task_id": line.task_id,
-            "status": end.status.public,
-            "output_file": line.output_file,
-            "summary": end.summary,
-        }
-        more = {"tool_use_id": line.tool_use_id or None, "usage": end.usage}
-        body.update({name: value for name, value in more.items() if value is not None})
+        body = task_message(
+            "task_notification",
+            line.task_id,
+            status=end.status.public,
+            output_file=line.output_file,
+            summary=end.summary,
+            tool_use_id=line.tool_use_id or None,
+            usage=end.usage,
+        )
         self._due.append((records.MessageRecord(body), agent_id))
 
 
@@ -254,17 +254,16 @@ def notification_text(line: TaskMessage, end: TaskEnd) -> str:
 
 
 def _started(task: Task) -> Json:
-    body: Json = {
-        "type": "system",
-        "subtype": "task_started",
-        "task_id": task.id,
-        "task_type": task.kind.value,
-        "description": task.description,
-        "is_backgrounded": True,
+    return task_message(
+        "task_started",
+        task.id,
+        task_type=task.kind.value,
+        description=task.description,
+        is_backgrounded=True,
         **task.public,
-    }
-    more = {"tool_use_id": task.tool_use_id, "output_file": task.output_file}
-    return {**body, **{name: value for name, value in more.items() if value}}
+        tool_use_id=task.tool_use_id or None,
+        output_file=task.output_file or None,
+    )
 
 
 MAX_WAITING = 1000

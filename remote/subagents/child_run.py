@@ -17,6 +17,7 @@ from ccb.tunnel.wire.projection import Projection, on
 
 from ..agent.agent import Agent
 from ..agent.agent_histories import Ledger
+from ..agent.agent_messages import task_message
 from ..agent.turn_state import EndReason, Prompt
 from ..session_store.journal import NotKept
 from ..session_store.session_log import SessionLog
@@ -218,5 +219,4 @@ class TaskFacts:
 
     def message(self, subtype: str, **more: object) -> Json:
         call_id = self.call_id or self.id
-        about = {"task_id": self.id, "tool_use_id": call_id, "subagent_type": self.agent}
-        return {"type": "system", "subtype": subtype, **about, **more}
+        return task_message(subtype, self.id, tool_use_id=call_id, subagent_type=self.agent, **more)

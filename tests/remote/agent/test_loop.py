@@ -254,16 +254,6 @@ async def test_a_model_switch_counts_from_the_next_call_and_drops_old_thinking()
     assert world.transport.request_json(2)["model"] == "claude-sonnet-4-5"
 
 
-async def test_a_second_turn_at_the_same_time_is_refused() -> None:
-    world = make_world(says("x"), says("y"))
-    task = world.start()
-    await world.journal.until(lambda: bool(world.journal.messages()))
-    if not task.done():
-        with pytest.raises(RuntimeError, match="a turn is running"):
-            await world.agent.run_turn([])
-    await world.clock.run_until_done(task)
-
-
 def test_prose_of_errors_tells_what_to_do() -> None:
     assert "ccb auth status" in ModelError("bad key", status=401).prose("m")
     assert "--model" in ModelError("nope", status=404).prose("m")

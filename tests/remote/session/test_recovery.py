@@ -7,7 +7,6 @@ import functools
 import json
 import shutil
 
-import pytest
 from tests.remote.agent_kit import calls, says
 from tests.remote.worker_process import WorkerHost, alive, until
 
@@ -154,22 +153,3 @@ async def test_the_session_goes_on_where_it_worked_unless_another_directory_is_c
         assert (refused.code, refused.data["path"]) == ("no_such_path", str(host.home / missing))
     assert (host.state(session) / "journal.jsonl").exists()
     assert (await host.greeted(session)).cwd == str(host.project)
-
-
-@pytest.mark.thorough
-async def test_the_history_is_rebuilt_from_a_journal_larger_than_what_stays_in_memory(
-    host: WorkerHost, session: str
-) -> None:
-    host.more_env["CCB_DISABLE_AUTO_COMPACT"] = "1"  # prompts of such a size fill the window
-    first = await host.drive(session)
-    for number in range(3):
-        await first.turn(f"prompt {number} " + "x" * 1_200_000, says(f"answer {number}", f"msg_{number}"))
-    await first.kill()
-    second = await host.drive(session)
-    request = await second.sent("what did I say?", says("much"))
-    texts = [block["text"][:10] for message in request["messages"] for block in message["content"]]
-    assert [text for text in texts if text.startswith(("prompt", "answer"))] == [
-        "prompt 0 x", "answer 0", "prompt 1 x", "answer 1", "prompt 2 x", "answer 2",
-    ]  # fmt: skip
-    seqs = [frame.seq for frame in second.frames if isinstance(frame, Event)]
-    assert seqs == list(range(1, len(seqs) + 1))

@@ -15,6 +15,7 @@ from typing import Any, cast
 import pytest
 from tests.remote.agent_kit import Json, Reply, calls, says
 from tests.remote.subagents.delegation import MAIN, ONE, TWO, Delegation, delegates, delegation, task, worked
+from tests.remote.worker_process import until
 
 from ccb.remote.mcp.mcp_servers import McpServers
 from ccb.remote.settings.project_switches import read_project
@@ -147,8 +148,7 @@ async def test_a_call_of_such_a_server_is_a_question_and_an_interrupt_ends_the_s
     own = agent_file(with_server(tmp_path))
     async with delegation(tmp_path, scripts, own_agents=own) as d:
         running = asyncio.ensure_future(d.turn(MAIN + "go"))
-        while not d.messages("control_request"):
-            await asyncio.sleep(0.01)
+        await until(lambda: bool(d.messages("control_request")), "the question")
         asked = d.messages("control_request")[0]["request"]
         assert (asked["tool_name"], asked["agent_id"]) == ("mcp__notes__add", ONE)
         assert asked["mcp_server"] == {"name": "notes", "source": "project"}
@@ -158,13 +158,6 @@ async def test_a_call_of_such_a_server_is_a_question_and_an_interrupt_ends_the_s
         assert not is_running(tmp_path)
 
 
-async def test_where_only_servers_of_the_command_line_count_those_of_an_agent_do_not_start(tmp_path: Path) -> None:
-    async with helped(tmp_path, with_server(tmp_path), project_mcp=False) as d:
-        assert not (tmp_path / "pid").exists()
-        (why,) = told(d)
-        assert why.endswith("does not start: this session uses only those of --mcp-config.")
-
-
 async def test_a_server_that_is_missing_or_broken_is_told_and_the_agent_works(tmp_path: Path) -> None:
     matter = 'mcpServers: ["tracker", {"broken": {"command": "/does/not/exist"}}]'
     async with helped(tmp_path, matter) as d:
@@ -172,6 +165,10 @@ async def test_a_server_that_is_missing_or_broken_is_told_and_the_agent_works(tm
         missing, broken = told(d)
         assert missing == "The agent helper names the MCP server tracker, which the session does not have."
         assert broken.startswith("The MCP server broken of the agent helper is not connected: ")
+    async with helped(tmp_path / "strict", with_server(tmp_path), project_mcp=False) as d:
+        (why,) = told(d)
+        assert why.endswith("does not start: this session uses only those of --mcp-config.")
+        assert not (tmp_path / "pid").exists()
 
 
 async def test_an_agent_does_not_start_without_the_mcp_servers_that_it_requires(tmp_path: Path) -> None:
