@@ -258,14 +258,14 @@ class McpServers:
             raise
         except Exception as error:  # noqa: BLE001 - whatever a server says, the session goes on without it
             log.warning("the MCP server %s is not connected: %s", server.name, error)
-            server.error = repr(error)
+            server.error, refuses = repr(error), False
             if isinstance(error, McpError):  # no call was made, so what is said of calls is left out
                 server.error = str(error).replace(UNKNOWN, "").replace(STARTS_AGAIN, "")
+                refuses = error.status // 100 == 4  # it goes on doing so
             server.status = "needs-auth" if WANTS_LOGIN in server.error else "failed"
             server.client = None
             tools = []
             self._close(server)
-            refuses = isinstance(error, McpError) and error.status // 100 == 4  # it goes on doing so
             if server.retrying is None and server.channel.may_come_back and not refuses:
                 server.retrying = asyncio.ensure_future(self._try_again(server))
         self._offer(server, {tool.name: tool for tool in tools})

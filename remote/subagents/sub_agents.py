@@ -216,11 +216,8 @@ class SubAgents:
         return None
 
     async def run(self, tool_input: Json, context: ToolContext) -> ToolResult:
-        call_id, resumed = context.call.tool_use_id, tool_input.get("resume")
-        agent_id = resumed or call_id
-        name, history = tool_input.get("subagent_type") or DEFAULT_AGENT, AgentHistory(call_id)
-        if resumed:
-            name, history = await self._log.journal.examined(lambda records: earlier_run(records, resumed))
+        call_id = context.call.tool_use_id
+        agent_id, name, history = await self._whose(tool_input, call_id)
         if agent_id in self._running:
             return ToolResult(f"The agent {agent_id!r} is still running.", is_error=True)
         definition = self._definitions.get(name)
@@ -252,6 +249,12 @@ class SubAgents:
         if child.refused:  # what the agent's turn was a part of ends with it
             self._main.interrupt()
         return result
+
+    async def _whose(self, tool_input: Json, call_id: str) -> tuple[str, str, AgentHistory]:
+        resumed = tool_input.get("resume")
+        if not resumed:
+            return call_id, tool_input.get("subagent_type") or DEFAULT_AGENT, AgentHistory(call_id)
+        return resumed, *await self._log.journal.examined(lambda records: earlier_run(records, resumed))
 
     def _go_on(self, child: Child, work: Coroutine[Any, Any, ToolResult]) -> ToolResult:
         facts = child.facts
