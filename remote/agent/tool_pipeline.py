@@ -8,13 +8,14 @@ import json
 import logging
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Callable
+from typing import Callable
 
 from ccb.tunnel.wire.control_protocol import CAN_USE_TOOL, Request, RequestFailed, Success, ToolPermission
 from ccb.tunnel.wire.frames import Json
 from ccb.tunnel.wire.journal_records import FileChangeRecord, ToolStartRecord
 from ccb.tunnel.wire.ndjson import dump, to_bytes
 from ccb.tunnel.wire.spelling import spelled, unspelled
+from ccb.tunnel.wire.web_fetch import WEB_FETCH, FetchedText, LaptopFetch
 
 from ..hooks.hook_outcome import NOTHING
 from ..hooks.hook_table import DIRECTORY_ADDED, PERMISSION_DENIED, PRE_TOOL_USE
@@ -34,10 +35,6 @@ from . import tool_call as calls
 from .agent_config import AgentConfig
 from .conversation import tool_result_message
 from .tool_call import CallOutcome, CallRefused, DecidedBy, ParsedCall, ToolCall, TurnContext
-
-if TYPE_CHECKING:
-    from ccb.tunnel.wire.web_fetch import FetchedText
-
 
 _log = logging.getLogger(__name__)
 
@@ -196,8 +193,6 @@ async def run_tool(context: TurnContext, call: ParsedCall) -> CallOutcome:
             log.progress(call.id + ":heartbeat", alive)
 
     async def fetch_on_laptop(url: str) -> FetchedText:
-        from ccb.tunnel.wire.web_fetch import WEB_FETCH, LaptopFetch
-
         request = Request(WEB_FETCH, LaptopFetch(url), about=url[:100], agent_id=log.agent_id)
         return await context.deps.broker.request(request)
 

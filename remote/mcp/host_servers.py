@@ -5,20 +5,18 @@ from __future__ import annotations
 import re
 from collections.abc import Awaitable, Collection, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Callable, Union
+from typing import Callable, Union
 
 from ccb.tunnel.wire.mcp_messages import LIMIT_VARIABLE, limit_of
 
 from ..settings.worker_settings import WorkerSettings
 from ..system.host import Host
 from .mcp_client import Channel, Json, RefusedChannel
+from .mcp_http import HttpChannel, ServerAddress
 from .mcp_servers import McpServers
 from .mcp_stdio import ServerCommand, StdioChannel
 
-if TYPE_CHECKING:
-    from .mcp_http import ServerAddress
-
-Wanted = Union[ServerCommand, "ServerAddress", str]
+Wanted = Union[ServerCommand, ServerAddress, str]
 """How a server is reached, or why it is not."""
 Forms = Callable[[str, Json], Awaitable[Json]]
 
@@ -39,8 +37,6 @@ def channels_to(wanted: Mapping[str, Wanted], servers: McpServers, host: Host, f
         elif isinstance(each, ServerCommand):
             channels[name] = StdioChannel(name, each, host, heard, ask)
         else:
-            from .mcp_http import HttpChannel
-
             channels[name] = HttpChannel(name, each, heard, ask)
     return channels
 
@@ -98,8 +94,6 @@ def _wanted(
 
 
 def _address(described: Json, environ: Mapping[str, str]) -> ServerAddress:
-    from .mcp_http import ServerAddress
-
     url, headers = described.get("url"), described.get("headers", {})
     if not (isinstance(url, str) and isinstance(headers, dict)):
         raise ValueError("it needs a url, and an object headers")
