@@ -43,11 +43,9 @@ class SessionExtensions:
         clients: ClientSetup,
         sub_agents: SubAgents,
         session_id: str,
-        options: Callable[[], SessionOptions],
         warn: Callable[[str], None],
     ) -> None:
         self._agent, self._settings, self._clients, self._sub_agents = agent, settings, clients, sub_agents
-        self._options = options  # those in force, which a client may change while agents are looked for
         self._warn = warn
         self._agents_of: tuple[SessionOptions, WorkerSettings] | None = None
         self._prompts: SessionPrompt | None = None  # those of the role
@@ -74,7 +72,7 @@ class SessionExtensions:
     async def settle(self) -> None:
         await self._settings.settle()
         await self._find()
-        await self._clients.settle(self._options())
+        await self._clients.settle(self._agent.config.options)
         role = self._agent.config.role
         why = self._settings.failure or (role.unmet(connected_names(self._clients.running)) if role is not None else "")
         if why:
@@ -91,11 +89,11 @@ class SessionExtensions:
                 self._agent.hooks.run_later(CONFIG_CHANGE, {"source": source, "file_path": path}, source)
         self._agents_of = None
         await self._find()
-        await self._clients.settle(self._options(), _RELOAD_S)
+        await self._clients.settle(self._agent.config.options, _RELOAD_S)
 
     async def _find(self) -> None:
         await self.define_agents()
-        options, settings, hooks = self._options(), self._settings.current, self._agent.hooks
+        options, settings, hooks = self._agent.config.options, self._settings.current, self._agent.hooks
         await self._take_role(options)
         problems, self._settings.plugin_problems = self._settings.plugin_problems, []
         for problem in [*problems, *await self._find_files(settings, options)]:
@@ -126,7 +124,7 @@ class SessionExtensions:
 
     async def define_agents(self) -> None:
         """Offer the agents that the options and the trusted project define, if either has changed."""
-        sources = self._options(), self._settings.current
+        sources = self._agent.config.options, self._settings.current
         if sources == self._agents_of:
             return
         catalogue = await in_thread(Catalogue, *sources)

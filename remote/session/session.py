@@ -65,9 +65,7 @@ class Session:
         self.tasks = context.tasks
         self.notices = TaskNotices(parts.log, parts.inputs, self.tasks)
         self.clients, self.sub_agents = clients, sub_agents
-        self.extensions = SessionExtensions(
-            agent, self.settings, clients, sub_agents, self.id, lambda: self.options, self._warn
-        )
+        self.extensions = SessionExtensions(agent, self.settings, clients, sub_agents, self.id, self._warn)
         with suppress(ValueError):  # they were refused when they came
             self._use_callbacks(parts.launches.options)
         self._use_demands(parts.launches.options)
