@@ -184,7 +184,7 @@ def _main_agent(
     )
     reminders.follow(plan)
     clients = ClientSetup(agent, parts.broker, lambda text: log.say(informational(text, "warning")))
-    sub_agents = SubAgents(agent, deps, lambda: clients.running)
+    sub_agents = SubAgents(agent, deps, clients.servers)
     agent.configure(replace(config, context=replace(context, sub_agents=sub_agents)))
     return agent, clients, sub_agents
 

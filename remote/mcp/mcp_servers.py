@@ -224,6 +224,10 @@ class McpServers:
     def summary(self) -> list[Json]:
         return [{"name": each.name, "status": each.status} for each in self._servers.values()]
 
+    def connected(self, *also: str) -> list[str]:
+        """Return the names of the servers that are connected, or in one of these other states."""
+        return [str(each["name"]) for each in self.summary() if each["status"] in ("connected", *also)]
+
     def status(self) -> list[Json]:
         return [_described(each) for each in self._servers.values()]
 

@@ -83,18 +83,19 @@ _PATIENCE_S = 8.0  # a turn waits for MCP servers without a word
 
 
 class ClientSetup:
-    """The MCP servers of a session, loaded when the first one is named. `say` tells the person."""
+    """The MCP servers of a session. `say` tells the person."""
 
     def __init__(self, agent: Agent, broker: Broker, say: Callable[[str], None]) -> None:
         self._agent, self._broker, self._say = agent, broker, say
-        self._servers: McpServers | None = None
+        self.servers = servers = McpServers(agent.config.tools, agent.commands.refresh)
+        agent.commands.provide(lambda: prompt_commands(servers))
+        agent.reminders.follow(servers.due)
+        agent.config.announced.mcp_servers = servers.summary
         self._described: object = None  # what the servers of files were last made of
         self._told: dict[str, str] = {}  # why servers of the project are not connected
         self._noted: dict[str, set[str]] = {}
 
     def use(self, options: SessionOptions) -> None:
-        if not (options.client_mcp or options.laptop_mcp) and self._servers is None:
-            return
         broker, limits = self._broker, call_seconds(options.client_mcp_configs)
         inside = {
             name: RequestChannel(broker, MCP_MESSAGE, name, limits.get(name, ELSEWHERE_S))
@@ -110,7 +111,7 @@ class ClientSetup:
         own = (*options.client_mcp, *options.laptop_mcp)
         project = settings if options.project_mcp else WorkerSettings()
         now = role, settings, own, options.project_mcp
-        if now == self._described or not (project.mcp_servers or (role and role.servers) or self._described):
+        if now == self._described:
             return
         self._described = now
         context, servers = self._agent.config.context, self.servers
@@ -128,41 +129,22 @@ class ClientSetup:
                 self._say(text)
         servers.use(OF_AGENT, channels_to(brought, servers, context.host, forms))
 
-    @property
-    def running(self) -> McpServers | None:
-        return self._servers
-
-    @property
-    def servers(self) -> McpServers:
-        if self._servers is None:
-            commands = self._agent.commands
-            self._servers = servers = McpServers(self._agent.config.tools, commands.refresh)
-            commands.provide(lambda: prompt_commands(servers))
-            self._agent.reminders.follow(servers.due)
-            self._agent.config.announced.mcp_servers = servers.summary
-        return self._servers
-
-    @property
-    def status(self) -> list[Json]:
-        return self._servers.status() if self._servers is not None else []
-
     async def settle(self, options: SessionOptions, patience_s: float | None = None) -> None:
         """Return when the servers are connected or have failed. The client's own are tried again."""
         self.use(options)
-        if self._servers is not None:
-            for each in self._servers.status():
-                if each["status"] == "failed" and each["name"] in options.client_mcp:
-                    self._servers.reconnect(each["name"])
-            await self._servers.ready(_PATIENCE_S if patience_s is None else patience_s)
-            waiting = [each["name"] for each in self._servers.summary() if each["status"] == "pending"]
-            if waiting and patience_s is None:
-                self._say(f"The agent waits for MCP servers to start: {', '.join(waiting)}.")
-                await self._servers.ready()
-            self._tell_failures(self._servers)
+        for each in self.servers.status():
+            if each["status"] == "failed" and each["name"] in options.client_mcp:
+                self.servers.reconnect(each["name"])
+        await self.servers.ready(_PATIENCE_S if patience_s is None else patience_s)
+        waiting = [each["name"] for each in self.servers.summary() if each["status"] == "pending"]
+        if waiting and patience_s is None:
+            self._say(f"The agent waits for MCP servers to start: {', '.join(waiting)}.")
+            await self.servers.ready()
+        self._tell_failures()
 
-    def _tell_failures(self, servers: McpServers) -> None:
+    def _tell_failures(self) -> None:
         """Tell once why a server is not connected, when it is, and what is odd about its tools."""
-        for each in servers.status():
+        for each in self.servers.status():
             name, error, whose = each["name"], each.get("error", ""), _WHOSE.get(each["scope"])
             if whose and each["status"] != "pending" and error != self._told.get(name, ""):
                 self._told[name] = error
@@ -172,10 +154,6 @@ class ClientSetup:
             if note and note not in self._noted.setdefault(name, set()):
                 self._noted[name].add(note)
                 self._say(f"The MCP server {name[:100]}: {note}.")
-
-    async def close(self) -> None:
-        if self._servers is not None:
-            await self._servers.close()
 
 
 def merged_configs(before: Json, given: Json) -> Json:

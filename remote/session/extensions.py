@@ -23,7 +23,7 @@ from ..settings.worker_settings import WorkerSettings
 from ..slash_commands.command_registry import CommandCall, SlashCommand
 from ..slash_commands.skills import FileCommands
 from ..subagents.agent_catalogue import Catalogue
-from ..subagents.sub_agents import SubAgents, connected_names, memory_directory, memory_text
+from ..subagents.sub_agents import SubAgents, memory_directory, memory_text
 from ..system.deadline import in_thread
 from ..tools.agent_definitions import INHERIT, AgentDefinition
 from .client_setup import ClientSetup
@@ -74,7 +74,7 @@ class SessionExtensions:
         await self._find()
         await self._clients.settle(self._agent.config.options)
         role = self._agent.config.role
-        why = self._settings.failure or (role.unmet(connected_names(self._clients.running)) if role is not None else "")
+        why = self._settings.failure or (role.unmet(self._clients.servers.connected()) if role is not None else "")
         if why:
             self._refuse(why)
 

@@ -58,7 +58,7 @@ def register_client_requests(session: Session) -> None:
     broker.register(protocol.INTERRUPT, lambda with_queue: _interrupt(session, with_queue or False))
     broker.register(protocol.SET_PERMISSION_MODE, lambda mode: _set_permission_mode(session, mode))
     broker.register(requests.LIST_COMMANDS, lambda _: {"commands": announced.commands()})
-    broker.register(MCP_STATUS, lambda _: {"mcpServers": session.clients.status})
+    broker.register(MCP_STATUS, lambda _: {"mcpServers": session.clients.servers.status()})
     broker.register(MCP_RECONNECT, lambda name: _server(session, name, lambda servers: servers.reconnect(name)))
     broker.register(MCP_TOGGLE, lambda it: _server(session, it[0], lambda servers: servers.toggle(*it)))
     broker.register(
@@ -122,9 +122,9 @@ def _model(known: ModelTable, value: str, model: str, name: str, description: st
 
 def _server(session: Session, name: str, then: Callable[[McpServers], object]) -> RequestOutcome:
     """Do something with the servers of a session that has a server of this name."""
-    if name not in {each["name"] for each in session.clients.status}:
-        raise protocol.RequestRefused(f"Server not found: {name[:100]}")
     servers = session.clients.servers
+    if name not in {each["name"] for each in servers.summary()}:
+        raise protocol.RequestRefused(f"Server not found: {name[:100]}")
     return RequestOutcome(then=lambda: then(servers))
 
 

@@ -131,7 +131,7 @@ async def _reload_plugins(session: Session, given: Json) -> Json:
         "commands": [{"argumentHint": "", **each} for each in announced.commands()],
         "agents": announced.agents(),
         "plugins": announced.plugins(),
-        "mcpServers": session.clients.status,
+        "mcpServers": session.clients.servers.status(),
         "error_count": len(session.hooks.problems),
     }
 
@@ -147,8 +147,7 @@ async def _output_styles(session: Session, _: Json) -> Json:
 
 async def _resource(session: Session, given: Json) -> Json:
     name, uri = str(given.get("serverName")), str(given.get("uri"))
-    known = name in {each["name"] for each in session.clients.status}
-    client = session.clients.servers.clients.get(name) if known else None
+    client = session.clients.servers.clients.get(name)
     if client is None:
         raise RequestRefused(f"Server not found: {name[:100]}")
     if not uri.startswith("ui://"):
@@ -278,7 +277,7 @@ async def _set_servers(session: Session, given: Json) -> Json:
     configs = {name: servers[name] for name in inside}
     session.adopt(Initialize({"client_mcp": inside, "client_mcp_configs": configs}, replaces=True))
     await session.clients.settle(session.options, 5.0)
-    failed = {each["name"]: each["error"] for each in session.clients.status if each.get("error")}
+    failed = {each["name"]: each["error"] for each in session.clients.servers.status() if each.get("error")}
     others = dict.fromkeys(servers, "such a server is started with the session: use mcpServers")
     errors = {**others, **dict.fromkeys(inside)}
     return {

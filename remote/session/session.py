@@ -162,7 +162,7 @@ class Session:
     async def end(self, reason: str) -> None:
         await self.hooks.end(reason)
         await self.broker.close()
-        await self.clients.close()
+        await self.clients.servers.close()
 
     def relaunch(self, given: Json) -> None:
         """Apply the command line of a new driver. Raise FrameError, ValueError, JournalError, HostRefusal."""

@@ -9,7 +9,7 @@ import os
 from collections.abc import AsyncIterator, Collection, Coroutine, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, Callable
+from typing import Any
 
 from ccb.tunnel.wire.frames import Json
 from ccb.tunnel.wire.journal_records import AgentResultRecord, MessageRecord, Record, WorktreeRecord
@@ -176,7 +176,7 @@ _log = logging.getLogger(__name__)
 class SubAgents:
     """Starts sub-agents of `main`, to which the session lends `deps`."""
 
-    def __init__(self, main: Agent, deps: AgentDeps, servers: Callable[[], McpServers | None]) -> None:
+    def __init__(self, main: Agent, deps: AgentDeps, servers: McpServers) -> None:
         self._main, self._deps, self._servers = main, deps, servers
         self._log, self._broker = deps.log, deps.broker
         self._running: set[str] = set()
@@ -208,7 +208,7 @@ class SubAgents:
         definition = self._definitions.get(name)
         if definition is None:
             return f"There is no agent {name!r}. The agents are: {', '.join(self._definitions) or 'none'}."
-        unmet = definition.unmet(connected_names(self._servers(), "pending"))
+        unmet = definition.unmet(self._servers.connected("pending"))
         if unmet:
             return unmet
         if model and model != INHERIT and not self._main.config.names.may_be(model):
@@ -223,10 +223,9 @@ class SubAgents:
         definition = self._definitions.get(name)
         if definition is None:
             return ToolResult(f"There is no agent {agent_id!r} that could go on.", is_error=True)
-        servers = self._servers()
-        if servers is not None and definition.unmet(connected_names(servers)):
-            await servers.ready(REQUIRED_S)
-        unmet = definition.unmet(connected_names(servers))
+        if definition.unmet(self._servers.connected()):
+            await self._servers.ready(REQUIRED_S)
+        unmet = definition.unmet(self._servers.connected())
         if unmet:
             return ToolResult(unmet, is_error=True)
         facts = TaskFacts(agent_id, definition.name, tool_input["description"], tool_input["prompt"], call_id)
@@ -385,8 +384,8 @@ class SubAgents:
         self, definition: AgentDefinition, config: AgentConfig
     ) -> AsyncIterator[McpServers | None]:
         """Run the MCP servers that an agent brings; None if it brings none."""
-        above, cwd = self._servers(), config.context.cwd
-        taken = [str(each["name"]) for each in above.summary()] if above is not None else []
+        above, cwd = self._servers, config.context.cwd
+        taken = [str(each["name"]) for each in above.summary()]
         wanted, told = own_servers(definition, taken, config.settings, cwd, strict=not config.options.project_mcp)
         for text in told:
             self._warn(text)
@@ -467,8 +466,3 @@ class SubAgents:
             judge=main.judge,
             role=definition,
         )
-
-
-def connected_names(servers: McpServers | None, *also: str) -> list[str]:
-    summary = servers.summary() if servers is not None else []
-    return [str(each["name"]) for each in summary if each["status"] in ("connected", *also)]

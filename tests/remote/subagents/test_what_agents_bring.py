@@ -8,7 +8,6 @@ import sys
 import uuid
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -193,6 +192,8 @@ async def test_an_agent_does_not_start_without_the_mcp_servers_that_it_requires(
 class Connecting:
     """The MCP servers of a session of which one is connected only when somebody waits for it."""
 
+    connected = McpServers.connected
+
     def __init__(self, *, comes: bool) -> None:
         self.comes = comes
         self.waited: list[float | None] = []
@@ -213,7 +214,7 @@ async def test_the_start_of_an_agent_waits_for_a_required_server_that_is_being_c
             servers = Connecting(comes=comes)
             runner = d.session.agent.config.context.sub_agents
             assert isinstance(runner, SubAgents)
-            runner._servers = partial(cast, McpServers, servers)
+            runner._servers = cast(McpServers, servers)
             await d.turn(MAIN + "go")
             assert d.result_text(ONE).startswith(answer)
             assert servers.waited == [REQUIRED_S]
@@ -273,14 +274,14 @@ async def test_the_main_agent_works_with_what_its_role_brings(tmp_path: Path) ->
         assert (event["hook_event_name"], event["agent_type"]) == ("Stop", "helper") and "agent_id" not in event
         listed = str((await d.turn("/hooks"))["result"])
         assert "Bash: grep -q forbidden" in listed and "the agent helper" in listed
-        await d.session.clients.close()
+        await d.session.clients.servers.close()
         assert not is_running(tmp_path)
     async with delegation(tmp_path, {MAIN: [says("Yes.", "m4")]}) as d:
         await d.turn("and now?")
         (request,) = d.model.requests[MAIN]
         assert json.dumps(request["messages"]).count("Look at the plan.") == 1, "a restart does not send it again"
         assert "mcp__notes__add" in offered(request), "and starts the servers again"
-        await d.session.clients.close()
+        await d.session.clients.servers.close()
 
 
 def of_project(project: Path, matter: str) -> Path:
