@@ -183,17 +183,6 @@ async def test_a_request_that_stays_too_long_ends_in_an_error() -> None:
     kit.assert_valid([*world.history(), {"role": "assistant", "content": [{"type": "text", "text": "x"}]}])
 
 
-async def test_three_failures_in_a_row_are_enough() -> None:
-    failing = [kit.error_reply(400, "invalid_request_error", "no")] * 3
-    answers = [big(message_id=f"m{i}") for i in range(6)]
-    mixed = [answers[0], failing[0], answers[1], failing[1], answers[2], failing[2], *answers[3:]]
-    world = kit.make_world(*mixed, window=WINDOW)
-    for number in range(6):
-        assert (await world.turn(f"prompt {number}"))["is_error"] is False
-    assert len(asked_for_summary(world)) == 3
-    assert again(world).compactions.given_up, "a restart knows it as well"
-
-
 async def test_compactions_by_hand_do_not_end_those_that_ccb_makes_by_itself() -> None:
     by_hand = [summary(message_id=f"s{i}") for i in range(4)]
     world = kit.make_world(kit.says("hello"), *by_hand, big(), summary(), kit.says("on", "m2"), window=WINDOW)
@@ -205,14 +194,15 @@ async def test_compactions_by_hand_do_not_end_those_that_ccb_makes_by_itself() -
     assert len(asked_for_summary(world)) == 5 and again(world).compactions.failures == 0
 
 
-async def test_a_request_that_is_too_long_gets_a_summary_also_after_three_failures() -> None:
+async def test_three_failures_in_a_row_are_enough_until_a_request_is_too_long() -> None:
     failing = [kit.error_reply(400, "invalid_request_error", "no")] * 3
-    answers = [big(message_id=f"m{i}") for i in range(4)]
+    answers = [big(message_id=f"m{i}") for i in range(5)]
     mixed = [reply for number in range(3) for reply in (answers[number], failing[number])]
-    world = kit.make_world(*mixed, answers[3], too_long(), summary("KNOWN"), kit.says("on", "m9"), window=WINDOW)
-    for number in range(4):
-        await world.turn(f"prompt {number}")
-    assert world.conversation.compactions.given_up
+    world = kit.make_world(*mixed, *answers[3:], too_long(), summary("KNOWN"), kit.says("on", "m9"), window=WINDOW)
+    for number in range(5):
+        assert (await world.turn(f"prompt {number}"))["is_error"] is False
+    assert len(asked_for_summary(world)) == 3 and world.conversation.compactions.given_up
+    assert again(world).compactions.given_up, "a restart knows it as well"
     assert (await world.turn("once more"))["result"] == "on"
     assert "KNOWN" in texts(world.history()[0])
 
