@@ -5,19 +5,16 @@ from __future__ import annotations
 import json
 import logging
 from dataclasses import asdict, replace
-from typing import TYPE_CHECKING, Callable
+from typing import Callable
 
 from ccb.tunnel.wire.control_protocol import TRUST_PROJECT, Broker, ProjectTrust, Request
 from ccb.tunnel.wire.session_options import SessionOptions, SettingsOption
 
 from ..session_store.journal import NotKept
 from ..settings import worker_settings
+from ..settings.project_switches import EVERY_CALL, Project, checked, read_project, unknown_keys
 from ..settings.worker_settings import Layer, WorkerSettings
 from ..system.deadline import in_thread
-
-if TYPE_CHECKING:
-    from ..settings.project_switches import Project
-
 
 log = logging.getLogger(__name__)
 
@@ -55,8 +52,6 @@ class SessionSettings:
 
     async def reload(self) -> None:
         """Read the project again; what counted goes on to count if what is there now is not trusted."""
-        from ..settings.project_switches import read_project  # no hello waits for it
-
         self._settled, self.failure = True, ""
         try:
             project = await in_thread(read_project, self._cwd, self._home, self.current.sources)
@@ -80,8 +75,6 @@ class SessionSettings:
         known = project.fingerprint in trusted or ANY_PROJECT in trusted
         if known and not project.problems:
             return True
-        from ..settings.project_switches import EVERY_CALL
-
         switches = [asdict(each) for each in project.switches]
         question = ProjectTrust(project.directories[0], project.fingerprint, switches, project.problems)
         if not self._option.trusted and all(each.name == EVERY_CALL for each in project.switches):
@@ -97,8 +90,6 @@ class SessionSettings:
         layer, notes = worker_settings.read_layer(MANAGED_FILE, worker_settings.MANAGED) or (None, [])
         if layer is None:
             return []
-        from ..settings.project_switches import checked, unknown_keys
-
         wrong = [layer.broken] if layer.broken else checked(layer)
         if wrong:
             raise ValueError("the policy of this host cannot be used: %s" % wrong[0].partition("; ")[0])
@@ -119,10 +110,8 @@ class SessionSettings:
             layers += project.layers
         plugins: tuple[worker_settings.Plugin, ...] = ()
         if self._plugin_dirs:
-            from ..settings.worker_settings import read_plugins
-
             self.plugin_problems = []
-            read, more = read_plugins(self._plugin_dirs, self._cwd, self.plugin_problems.append)
+            read, more = worker_settings.read_plugins(self._plugin_dirs, self._cwd, self.plugin_problems.append)
             plugins, layers = tuple(read), [*layers, *more]
         self.current = WorkerSettings(
             tuple(sorted(layers, key=lambda each: worker_settings.SOURCES.index(each.source))),

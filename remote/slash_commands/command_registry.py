@@ -33,13 +33,6 @@ class CommandRefused(Exception):
 
 
 @dataclass(frozen=True)
-class Printed:
-    """The command has done its work. `text` is shown to the person; the model learns nothing of it."""
-
-    text: str
-
-
-@dataclass(frozen=True)
 class Expanded:
     """The model gets `blocks` after the prompt. `allowed` rules and `model` (None: the session's) hold in the turn."""
 
@@ -50,11 +43,12 @@ class Expanded:
 
 @dataclass(frozen=True)
 class SlashCommand:
-    """One command of a `source`: `builtin`, `user`, `project`, `skill`, `mcp`. `local`: it never reaches the model."""
+    """One command of a `source`: `builtin`, `user`, `project`, `skill`, `mcp`. What `run` returns as text is for the
+    person, and the model learns nothing of it. `local`: the command never reaches the model."""
 
     name: str
     description: str
-    run: Callable[[CommandCall], Awaitable[Printed | Expanded]]
+    run: Callable[[CommandCall], Awaitable[str | Expanded]]
     hint: str = ""
     source: str = "builtin"
     local: bool = False

@@ -17,7 +17,7 @@ from .output import MAX_OUTPUT_CHARS
 if TYPE_CHECKING:
     from ccb.tunnel.wire.web_fetch import FetchedText
 
-    from ..model.model_call import ModelQuestion, ModelReply
+    from ..model.model_call import ModelQuestion, ReplyListener
     from ..permissions.modes import Cages
     from ..sandbox.cage_rules import CageRules
     from ..session_store.file_history import FileHistory
@@ -296,5 +296,5 @@ class WebSettings:
 class WebAccess:
     """`ask` puts a question to a model, and `fetch_on_laptop` fetches a page there; it raises RequestFailed."""
 
-    ask: Callable[[ModelQuestion], Awaitable[ModelReply]]
+    ask: Callable[[ModelQuestion], Awaitable[ReplyListener]]
     fetch_on_laptop: Callable[[str], Awaitable[FetchedText]]

@@ -13,7 +13,7 @@ from typing import Any, Callable, TypeVar, Union, cast
 from tests.support.worker.cages import sandbox
 
 from ccb.remote.agent.agent import Agent
-from ccb.remote.agent.agent_config import AgentConfig, AgentDeps, ModelChoice
+from ccb.remote.agent.agent_config import AgentConfig, AgentDeps
 from ccb.remote.agent.agent_histories import Ledger
 from ccb.remote.agent.conversation import Conversation
 from ccb.remote.agent.turn_state import Prompt
@@ -28,7 +28,7 @@ from ccb.remote.permissions.matchers import Askable
 from ccb.remote.permissions.rules import Behavior, Decision
 from ccb.remote.session_store.session_log import SessionLog
 from ccb.remote.settings.worker_settings import Layer, WorkerSettings
-from ccb.remote.slash_commands.command_registry import CommandCall, Printed, SlashCommand
+from ccb.remote.slash_commands.command_registry import SlashCommand
 from ccb.remote.tools.output import OutputFiles
 from ccb.remote.tools.tasks import TaskRegistry
 from ccb.remote.tools.tool_contract import Tool, ToolContext, ToolDeclaration, ToolResult
@@ -418,9 +418,7 @@ def make_world(
         tools=Toolset([read, write]),
         permissions=permissions,
         context=context,
-        models=ModelChoice(model),
-        max_turns=max_turns,
-        partial_messages=partial,
+        options=SessionOptions(model=model, max_turns=max_turns, partial_messages=partial),
         take_queued=take_queued,
         settings=settings_of(window or WindowSettings()),
     )
@@ -438,10 +436,8 @@ def make_world(
     )
     agent = Agent(config, deps, history, ledger or Ledger())
 
-    async def compact(call: CommandCall) -> Printed:
-        return Printed(await agent.running_turn.compact(call.arguments))
-
-    deps.commands.register(SlashCommand("compact", "", compact, local=True))
+    compact = SlashCommand("compact", "", lambda call: agent.running_turn.compact(call.arguments), local=True)
+    deps.commands.register(compact)
     return World(agent, transport, journal, clock, broker, permissions, read, write, log, history, queue)
 
 

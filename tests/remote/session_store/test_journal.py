@@ -23,8 +23,6 @@ from tests.remote.worker_process import WorkerHost, file_limit, until
 from ccb.remote.agent.conversation import Conversation, close_open_tool_uses, tool_result_message
 from ccb.remote.daemon.hello import _last_records
 from ccb.remote.session.recovery import Recovered
-from ccb.remote.session.request_broker import OpenRequests
-from ccb.remote.session.turns import InputQueue
 from ccb.remote.session_store.journal import Journal, NotKept
 from ccb.tunnel.wire.frames import Event, Hello, Refused
 from ccb.tunnel.wire.journal_records import (
@@ -363,9 +361,11 @@ async def test_whichever_record_is_damaged_the_history_is_valid(host: WorkerHost
         conversation.apply(record_of(PromptRecord([], [PromptItem(content=[{"type": "text", "text": "and now?"}])])))
         conversation.seal()
         assert_valid([message.api() for message in conversation.messages])
-        prompts = Recovered(InputQueue(), OpenRequests())
-        replay(records, prompts)
-        assert not prompts.waiting, f"every prompt had its turn; with line {at + 1} damaged one would run again"
+        recovered = Recovered()
+        replay(records, *recovered.parts)
+        assert not recovered.inputs.waiting, (
+            f"every prompt had its turn; with line {at + 1} damaged one would run again"
+        )
         await journal.close()
 
 

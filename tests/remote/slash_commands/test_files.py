@@ -10,7 +10,7 @@ from tests.remote import tools_kit
 
 from ccb.remote.settings.worker_settings import WorkerSettings
 from ccb.remote.slash_commands.command_files import CommandFile, discover, expand, named_files
-from ccb.remote.slash_commands.command_registry import CommandCall, CommandRegistry, Printed, SlashCommand
+from ccb.remote.slash_commands.command_registry import CommandCall, CommandRegistry, SlashCommand
 from ccb.remote.slash_commands.skills import listing
 
 
@@ -97,8 +97,8 @@ def test_the_list_of_skills_keeps_to_its_budget() -> None:
 
 
 def command(name: str, source: str = "builtin") -> SlashCommand:
-    async def run(call: CommandCall) -> Printed:
-        return Printed(call.arguments)
+    async def run(call: CommandCall) -> str:
+        return call.arguments
 
     return SlashCommand(name, f"does {name}", run, "[x]", source)
 
