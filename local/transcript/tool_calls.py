@@ -12,8 +12,7 @@ from ccb.tunnel.wire import messages
 from ccb.tunnel.wire.client_requests import SHELL_CALL
 from ccb.tunnel.wire.control_protocol import CAN_USE_TOOL
 from ccb.tunnel.wire.frames import Json
-from ccb.tunnel.wire.journal_records import AgentResultRecord, Record, ToolStartRecord
-from ccb.tunnel.wire.projection import Projection, on
+from ccb.tunnel.wire.journal_records import AgentResultRecord, Projection, Record, ToolStartRecord, on
 from ccb.tunnel.wire.tool_traits import BASH, DEFAULT_AGENT, TODO_WRITE, Effect, View, traits_of
 
 from ..session.newest import MAX_ID, Newest

@@ -10,8 +10,8 @@ from typing import Callable
 from ccb.tunnel.wire.control_protocol import Broker
 from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.frames import Json
+from ccb.tunnel.wire.journal_records import Projection
 from ccb.tunnel.wire.model_facts import ModelNames, ModelTable
-from ccb.tunnel.wire.projection import Projection
 from ccb.tunnel.wire.session_options import SessionOptions
 from ccb.tunnel.wire.tool_traits import BUILT_IN, FINDERS
 

@@ -8,10 +8,9 @@ from typing import Any, Callable
 
 from ccb.tunnel.wire import journal_records as records
 from ccb.tunnel.wire.frames import Json
-from ccb.tunnel.wire.journal_records import MAIN_AGENT, Content, MessageRecord, Record
+from ccb.tunnel.wire.journal_records import MAIN_AGENT, Content, MessageRecord, Projection, Record, on
 from ccb.tunnel.wire.messages import ResultMessage
 from ccb.tunnel.wire.model_facts import ESTIMATED, TOKENS, ModelFacts, count
-from ccb.tunnel.wire.projection import Projection, on
 
 from ..session_store.session_log import SessionLog
 from .conversation import Conversation, close_open_tool_uses

@@ -12,10 +12,9 @@ from typing import Callable
 from ccb.tunnel.wire import journal_records as records
 from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.frames import Json
-from ccb.tunnel.wire.journal_records import MAIN_AGENT, MessageRecord, Record, record_of
+from ccb.tunnel.wire.journal_records import MAIN_AGENT, MessageRecord, Projection, Record, on, record_of, replay
 from ccb.tunnel.wire.messages import AssistantMessage, CompactMessage, UserMessage, as_dict
 from ccb.tunnel.wire.model_facts import SEALED, is_same_model, provider_of
-from ccb.tunnel.wire.projection import Projection, on, replay
 from ccb.tunnel.wire.tool_traits import traits_of
 
 from ..model.model_request import THINKING, ContextSize, HistoryMessage

@@ -9,8 +9,7 @@ from typing import Callable
 
 from ccb.tunnel.wire import journal_records as records
 from ccb.tunnel.wire import messages
-from ccb.tunnel.wire.journal_records import MAIN_AGENT, Record, parse_line
-from ccb.tunnel.wire.projection import Projection, on
+from ccb.tunnel.wire.journal_records import MAIN_AGENT, Projection, Record, on, parse_line
 
 LogLine = tuple[float, str, str]  # time in seconds of the host's clock, source, text
 _BLOCK = 512 * 1024

@@ -11,9 +11,8 @@ from ccb.tunnel.wire import journal_records as records
 from ccb.tunnel.wire.client_requests import CHANGE_RULES
 from ccb.tunnel.wire.control_protocol import CAN_USE_TOOL, RequestRefused, answer_in
 from ccb.tunnel.wire.frames import Json
-from ccb.tunnel.wire.journal_records import Record
+from ccb.tunnel.wire.journal_records import Projection, Record, on
 from ccb.tunnel.wire.messages import ControlRequest, ControlResponse, ResultMessage, SystemMessage
-from ccb.tunnel.wire.projection import Projection, on
 from ccb.tunnel.wire.session_options import SessionOptions
 
 from ..agent.agent_histories import AgentHistories

@@ -11,9 +11,8 @@ from typing import Any, Callable, Union
 from ccb.tunnel.wire import control_protocol as protocol
 from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.frames import Json
-from ccb.tunnel.wire.journal_records import InputRecord, LateAnswerRecord, MessageRecord, Record
+from ccb.tunnel.wire.journal_records import InputRecord, LateAnswerRecord, MessageRecord, Projection, Record, on
 from ccb.tunnel.wire.messages import ControlCancel, ControlRequest, ControlResponse
-from ccb.tunnel.wire.projection import Projection, on
 
 from ..session_store.journal import NotKept
 from ..session_store.session_log import SessionLog

@@ -15,9 +15,17 @@ from typing import Callable
 from ccb.tunnel.wire import journal_records as records
 from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.frames import Json
-from ccb.tunnel.wire.journal_records import LATER, MAIN_AGENT, PRIORITY, TASK_PREFIX, QueuedRecord, Record
+from ccb.tunnel.wire.journal_records import (
+    LATER,
+    MAIN_AGENT,
+    PRIORITY,
+    TASK_PREFIX,
+    Projection,
+    QueuedRecord,
+    Record,
+    on,
+)
 from ccb.tunnel.wire.messages import PublicMessage, ResultMessage, TaskMessage, UserMessage, parse_message
-from ccb.tunnel.wire.projection import Projection, on
 
 from ..agent.agent import Agent
 from ..agent.agent_histories import zero_usage

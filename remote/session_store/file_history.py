@@ -10,9 +10,8 @@ from collections import OrderedDict, deque
 
 from ccb.tunnel.wire import journal_records as records
 from ccb.tunnel.wire.dataclass import dataclass
-from ccb.tunnel.wire.journal_records import Record
+from ccb.tunnel.wire.journal_records import Projection, Record, on
 from ccb.tunnel.wire.messages import UserMessage
-from ccb.tunnel.wire.projection import Projection, on
 
 from ..system.regular_files import digest_of, sync_directory
 

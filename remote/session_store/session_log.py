@@ -10,10 +10,9 @@ from ccb.tunnel.wire import journal_records as records
 from ccb.tunnel.wire import messages
 from ccb.tunnel.wire.control_protocol import new_uuid
 from ccb.tunnel.wire.frames import Json
-from ccb.tunnel.wire.journal_records import MAIN_AGENT, Record
+from ccb.tunnel.wire.journal_records import MAIN_AGENT, Projection, Record, on, replay
 from ccb.tunnel.wire.messages import as_dict
 from ccb.tunnel.wire.model_facts import context_tokens
-from ccb.tunnel.wire.projection import Projection, on, replay
 from ccb.tunnel.wire.prompt_content import is_attached_file
 from ccb.tunnel.wire.tool_traits import View, traits_of
 

@@ -10,10 +10,9 @@ from typing import Callable
 
 from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.frames import Json
-from ccb.tunnel.wire.journal_records import ModelEndRecord, Record, WorktreeRecord
+from ccb.tunnel.wire.journal_records import ModelEndRecord, Projection, Record, WorktreeRecord, on
 from ccb.tunnel.wire.messages import AssistantMessage
 from ccb.tunnel.wire.model_facts import TOKENS, count
-from ccb.tunnel.wire.projection import Projection, on
 
 from ..agent.agent import Agent
 from ..agent.agent_histories import Ledger

@@ -26,9 +26,8 @@ from ccb.remote.agent.conversation import Conversation
 from ccb.remote.agent.turn_state import Prompt
 from ccb.remote.model.retry import ModelError
 from ccb.tunnel.wire import ndjson
-from ccb.tunnel.wire.journal_records import InputRecord, MessageRecord, PromptItem, PromptRecord, record_of
+from ccb.tunnel.wire.journal_records import InputRecord, MessageRecord, PromptItem, PromptRecord, record_of, replay
 from ccb.tunnel.wire.messages import UserMessage, parse_message
-from ccb.tunnel.wire.projection import replay
 
 
 async def test_the_request_is_what_the_api_expects() -> None:

@@ -22,8 +22,7 @@ from ccb.remote.session_store.journal_summary import JournalSummary, last_mark
 from ccb.remote.session_store.session_log import SessionUsage, SnapshotProjection
 from ccb.remote.session_store.session_registry import SessionEntry, summary_of
 from ccb.tunnel.wire.frames import Json
-from ccb.tunnel.wire.journal_records import InputRecord, Record
-from ccb.tunnel.wire.projection import replay
+from ccb.tunnel.wire.journal_records import InputRecord, Record, replay
 
 DATA = Path(__file__).resolve().parents[2] / "data" / "journal-24918b2"
 SESSIONS = {name: f"0ccb000{2 if name == 'forked' else 1}-0000-4000-8000-00000000000{2 if name == 'forked' else 1}"

@@ -34,9 +34,8 @@ from ccb.tunnel.wire.control_protocol import (
     public_answer,
 )
 from ccb.tunnel.wire.frames import Json
-from ccb.tunnel.wire.journal_records import Content, InputRecord, MessageRecord, record_of
+from ccb.tunnel.wire.journal_records import Content, InputRecord, MessageRecord, record_of, replay
 from ccb.tunnel.wire.messages import ControlRequest, ControlResponse, parse_message
-from ccb.tunnel.wire.projection import replay
 
 BEEP: RequestKind[Json, Json] = RequestKind(
     "beep", AnsweredBy.LAPTOP, payload_of, write=dict, journalled=False, deadline_s=30

@@ -10,8 +10,7 @@ from ccb.remote.session.recovery import Recovered
 from ccb.remote.session_store.session_log import SessionUsage, SnapshotProjection, UnfinishedWork
 from ccb.tunnel.wire import journal_records as kinds
 from ccb.tunnel.wire.frames import Json
-from ccb.tunnel.wire.journal_records import Record, record_of, to_line
-from ccb.tunnel.wire.projection import replay
+from ccb.tunnel.wire.journal_records import Record, record_of, replay, to_line
 
 SUB = "toolu_sub"
 

@@ -33,8 +33,8 @@ from ccb.tunnel.wire.journal_records import (
     RewindRecord,
     parse_line,
     record_of,
+    replay,
 )  # fmt: skip
-from ccb.tunnel.wire.projection import replay
 from ccb.tunnel.wire.session_options import SessionOptions
 
 

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 from ccb.tunnel.wire import journal_records as journal
 from ccb.tunnel.wire.frames import Event, Json
+from ccb.tunnel.wire.journal_records import Projection, on, replay
 from ccb.tunnel.wire.messages import ResultMessage
 from ccb.tunnel.wire.ndjson import FrameDecoder, dump, encode_frame
-from ccb.tunnel.wire.projection import Projection, on, replay
 
 text = st.text(alphabet=st.characters(exclude_categories=["Cs"]), max_size=20)
 values = st.recursive(st.none() | st.booleans() | st.integers() | text, partial(st.lists, max_size=3), max_leaves=5)
