@@ -24,7 +24,7 @@ from ..session.session import Session
 from ..session_store import sockets
 from ..session_store.journal import Journal, NotKept
 from ..session_store.journal_summary import JournalSummary
-from ..session_store.process_identity import own_identity
+from ..session_store.locks import own_identity
 from ..session_store.session_files import DriverLease, log_to
 from ..session_store.session_log import SessionLog
 from ..session_store.session_paths import SessionPaths, private_directory

@@ -12,8 +12,17 @@ import sys
 import time
 from collections.abc import Callable
 
-from ..session_store import process_identity, session_paths, sockets
-from ..session_store.locks import check_host, check_owner, in_use, lock_journal, owner_of, reserve_owner, write_owner
+from ..session_store import session_paths, sockets
+from ..session_store.locks import (
+    check_host,
+    check_owner,
+    in_use,
+    is_alive,
+    lock_journal,
+    own_identity,
+    reserve_owner,
+    write_owner,
+)
 from ..session_store.refusal import HostRefusal
 from ..session_store.session_paths import resolve_directory
 from .hello import ENDING, WORKTREES, DaemonLaunch, send_hello, send_last
@@ -56,7 +65,7 @@ def _start(
     journal_lock, held = lock_journal(journal) if journal else (-1, False)
     try:
         if held:
-            owner = owner_of(where.state)
+            owner = _owner_of(where.state)
             check_owner(owner)
             return owner
         notes = list(dict.fromkeys(_texts(params.get("notes")) + where.notes))
@@ -96,7 +105,7 @@ def _check(params: Params, session: str, where: session_paths.SessionPaths, jour
     if not exists and not params.get("create", True):
         raise HostRefusal("no_session", "there is no session %s on this host" % session, {})
     if exists:
-        check_host(where.state)
+        check_host(_owner_of(where.state))
     mark = where.file(session_paths.STOPPED)
     if params.get("again") and os.path.exists(mark):
         raise HostRefusal("stopped", "the session was stopped with `ccb stop`", {})
@@ -135,16 +144,16 @@ def _is_one(directory: str, other: str) -> bool:
 
 def end_where_it_was(params: Params, state: str) -> None:
     """End the worker of a session that goes on in another directory, unless it has a client or works."""
-    named, owner = str(params["cwd"]), owner_of(state)
+    named, owner = str(params["cwd"]), _owner_of(state)
     recorded, pid = str(owner.get("directory") or ""), owner.get("pid")
     idle = owner.get("state") == "idle" and owner.get("away") is True and not owner.get("viewers")
-    if not (recorded and idle and isinstance(pid, int) and process_identity.is_alive(owner)):
+    if not (recorded and idle and isinstance(pid, int) and is_alive(owner)):
         return
     if _wanted_directory(recorded, named, chosen=bool(params.get("named"))) == recorded:
         return
     os.kill(pid, signal.SIGTERM)
     deadline = time.monotonic() + _LEAVE_S
-    while process_identity.is_alive(owner) and time.monotonic() < deadline:
+    while is_alive(owner) and time.monotonic() < deadline:
         time.sleep(0.01)
 
 
@@ -152,9 +161,15 @@ def _begun(journal: str) -> bool:
     return os.path.exists(journal) and os.path.getsize(journal) > 0
 
 
+def _owner_of(state: str) -> dict[str, object]:
+    from ..session_store.session_registry import read_summary
+
+    return read_summary(state)
+
+
 def _recorded_directory(state: str, journal: str, named: str) -> str:
     """Return the last directory of a session, `named` if nothing tells it. Raise OSError, HostRefusal."""
-    owner = owner_of(state)
+    owner = _owner_of(state)
     last = owner.get("directory")
     if last and isinstance(last, str):
         return last
@@ -192,7 +207,7 @@ def _run(launch: DaemonLaunch, log: int) -> None:
         for number in ENDING:  # the daemon sets its own handlers once it is imported
             signal.signal(number, lambda number, _: sys.exit(128 + number))
         _detach(launch, log)
-        owner = {**process_identity.own_identity(), "bundle": launch.facts["bundle"]}
+        owner = {**own_identity(), "bundle": launch.facts["bundle"]}
         if launch.where.lock:
             write_owner(launch.locks[0], owner)
         if not launch.where.state:

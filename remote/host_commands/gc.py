@@ -14,8 +14,8 @@ from collections.abc import Iterable, Sequence
 
 from ..sandbox.cage_directories import left_directories, open_up, places_in, unneeded
 from ..sandbox.running import name_of
-from ..session_store import process_identity
 from ..session_store import session_registry as registry
+from ..session_store.locks import elsewhere, exists, is_alive
 from ..session_store.session_paths import MADE
 from ..system.process import stop_marked
 from . import stopping
@@ -204,8 +204,8 @@ def _dead_sockets(remover: stopping.Remover, top: str, names: Sequence[str]) -> 
         path = os.path.join(top, name)
         if ending == ".lock":
             owner = registry.read_object(path)
-            host = process_identity.elsewhere(owner)
-            if process_identity.is_alive(owner):
+            host = elsewhere(owner)
+            if is_alive(owner):
                 continue
             if host:
                 remover.reports.kept(path, _MAY_RUN % host)
@@ -239,7 +239,7 @@ def _temporary(remover: stopping.Remover, directory: str) -> None:
             path = os.path.join(top, match[0])
             pid = next(filter(None, match.groups()), "")
             with contextlib.suppress(FileNotFoundError):
-                if not process_identity.exists(int(pid)) if pid else stopping.age(path) >= stopping.YOUNG_S:
+                if not exists(int(pid)) if pid else stopping.age(path) >= stopping.YOUNG_S:
                     remover.file(path, "temp", _LEFT)
 
 

@@ -20,7 +20,7 @@ from ccb.tunnel.wire.frames import Json
 from ..session_store import session_paths, sockets
 from ..session_store import session_registry as registry
 from ..session_store.journal_summary import last_mark, worktrees
-from ..session_store.process_identity import elsewhere, is_alive
+from ..session_store.locks import elsewhere, is_alive
 from ..session_store.refusal import HostRefusal
 from ..session_store.session_files import private_file, replace_private
 from ..session_store.session_registry import SessionEntry

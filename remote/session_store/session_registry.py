@@ -13,7 +13,8 @@ from collections.abc import Iterable, Iterator
 
 from ccb.tunnel.wire.frames import Json
 
-from . import process_identity, session_paths, sockets
+from . import session_paths, sockets
+from .locks import elsewhere, is_alive
 from .refusal import no_session
 from .session_directory import is_same_directory
 from .session_files import replace_private
@@ -55,7 +56,7 @@ class SessionEntry:
 
     @property
     def alive(self) -> bool:
-        return process_identity.is_alive(self.summary)
+        return is_alive(self.summary)
 
     @property
     def pid(self) -> int:
@@ -65,7 +66,7 @@ class SessionEntry:
     @property
     def elsewhere(self) -> str:
         """The name of another host that may run its daemon because it shares the home; "" for none."""
-        return process_identity.elsewhere(self.summary)
+        return elsewhere(self.summary)
 
     @property
     def journal(self) -> str:
@@ -127,13 +128,13 @@ def live_sessions() -> dict[str, Json]:
         if _ID.fullmatch(session):
             address = sockets.memory_address(session)
             owner = _hello_at(address).get("summary")
-            if isinstance(owner, dict) and process_identity.is_alive(owner):
+            if isinstance(owner, dict) and is_alive(owner):
                 found[session] = {**owner, "socket": address}
     for top, names in ours_in(runtime_directories()):
         for name in names:
             if name.endswith(".lock") and _ID.fullmatch(name[:-5]):
                 owner = read_object(os.path.join(top, name))
-                if process_identity.is_alive(owner):
+                if is_alive(owner):
                     found[name[:-5]] = {"socket": os.path.join(top, name[:-5] + ".sock"), **owner}
     return found
 

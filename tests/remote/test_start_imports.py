@@ -41,7 +41,6 @@ _EVERY_CONNECTION = [
     "main",
     "session_store",
     "session_store.locks",
-    "session_store.process_identity",
     "session_store.refusal",
     "session_store.session_paths",
     "session_store.sockets",

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from tests.remote.tools_kit import plant
 
-from ccb.remote.session_store import process_identity, session_directory, session_registry
+from ccb.remote.session_store import locks, session_directory, session_registry
 from ccb.remote.session_store.refusal import HostRefusal
 from ccb.tunnel.wire.frames import Json
 
@@ -68,7 +68,7 @@ def ours(states: Path) -> list[str]:
 
 
 def test_a_summary_is_private_whole_and_written_only_when_it_changes(tmp_path: Path) -> None:
-    summary = session_registry.SummaryFile(str(tmp_path), {"session": "s", **process_identity.own_identity()})
+    summary = session_registry.SummaryFile(str(tmp_path), {"session": "s", **locks.own_identity()})
     summary.update(state="idle", prompt="ä" * 300)
     path = tmp_path / "summary.json"
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
@@ -202,7 +202,7 @@ def test_what_is_no_session_is_passed_over(states: Path) -> None:
 
 
 def test_the_process_with_the_pid_of_a_dead_daemon_is_not_the_daemon(states: Path) -> None:
-    owner: Json = process_identity.own_identity()
+    owner: Json = locks.own_identity()
     live = make(states, "/a", updated=1.0, state="running", driver="me", **owner)
     reused = make(states, "/b", updated=1.0, state="running", driver="me", **{**owner, "started": "1"})
     booted = make(states, "/c", updated=1.0, state="running", driver="me", **{**owner, "boot": "earlier"})
@@ -223,7 +223,7 @@ def test_a_session_of_another_host_that_shares_the_home_says_so(states: Path, wh
 
 def test_a_living_daemon_without_a_summary_is_known_by_its_lock(states: Path, tmp_path: Path) -> None:
     session = make(states, "/a")
-    plant(tmp_path / "run/ccb", f"{session}.lock: {json.dumps(process_identity.own_identity())}")
+    plant(tmp_path / "run/ccb", f"{session}.lock: {json.dumps(locks.own_identity())}")
     assert described(session)["pid"] == os.getpid()
 
 
