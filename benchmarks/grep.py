@@ -12,7 +12,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from ccb.remote.tools.grep import Grep
+from ccb.remote.tools.search_tools import Grep
 from ccb.remote.tools.tool_contract import ToolContext
 from ccb.remote.tools.toolset import close_context, make_context
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from benchmarks.ratio import compare, single
 
 from ccb.remote.sandbox.cage_rules import CageRules, read_only_rules, workspace_rules
-from ccb.remote.sandbox.cage_server import CageMechanism, CageServer
+from ccb.remote.sandbox.cage_server import CageServer
 from ccb.remote.system.host import Host
 
 RUNS = 60
@@ -72,11 +72,11 @@ async def main() -> None:
         began = time.perf_counter()
         rules = read_only_rules(*where)
         single("the rules of a cage, made", (time.perf_counter() - began) * 1000, unit="ms")
-        if available.mechanism is not CageMechanism.NONE:
+        if available.mechanism:
             cages["read-only"] = host, rules
         if available.workspace:
             cages["workspace"] = host, workspace_rules(*where)
-        if without_landlock.cages().mechanism is CageMechanism.NAMESPACES:
+        if without_landlock.cages().mechanism == "namespaces":
             cages["read-only without Landlock"] = without_landlock, rules
         for command in COMMANDS:
             await _measure(command, root, cages)

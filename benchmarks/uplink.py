@@ -34,7 +34,7 @@ HISTORIES = (20, 400)  # KB, with what ccb itself says in every request
 
 _CCB = "import sys; from ccb.__main__ import main; sys.exit(main())"
 _OLDER = (
-    "import ccb.tunnel.link.link as link; new = link.Attach; link.Attach = lambda *fields, **_: new(*fields); " + _CCB
+    "import ccb.tunnel.wire.frames as wire; new = wire.Attach; wire.Attach = lambda *fields, **_: new(*fields); " + _CCB
 )
 
 

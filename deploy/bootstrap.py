@@ -8,7 +8,7 @@ import re
 import secrets
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import field, replace
+from dataclasses import replace
 from typing import Any
 
 from ccb.tunnel.errors import AuthFailed, CcbError, ConnectionLost, DeployError, NoPython, NoStorage
@@ -41,13 +41,12 @@ _MAX_FACTS = 64 * 1024
 @dataclass(frozen=True)
 class Launched:
     """A pipe on which the bridge speaks frames. `rest` was already read from it, `facts` is the first message of the
-    stub. `uploaded`: a bundle had to be sent. `noise` counts bytes of the login shell before."""
+    stub. `uploaded`: a bundle had to be sent."""
 
     pipe: Pipe
     rest: bytes
-    uploaded: bool
-    noise: int
-    facts: Mapping[str, Any] = field(default_factory=dict)
+    facts: Mapping[str, Any]
+    uploaded: bool = False
 
 
 async def launch(
@@ -108,7 +107,7 @@ async def _launched(
         if facts.get("input") is False:
             raise _no_input(transport, reader, pipe)
         on_failure.pop_all()
-        return Launched(pipe, reader.buffer, False, reader.heard.noise, facts)
+        return Launched(pipe, reader.buffer, facts)
 
 
 def _upload(bundle: Bundle, form: str, transport: Transport) -> bytes:

@@ -4,7 +4,7 @@ behind. The build hook of the wheel loads this module on its own."""
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 from .strip_source import without_prose, without_types
@@ -13,7 +13,7 @@ FORMS = ("xz", "zlib")  # of a packed bundle, the smallest first. Not every Pyth
 
 _COMMANDS = "ccb/remote/host_commands/"
 
-_LATER = tuple(f"ccb/remote/{room}/" for room in ("permissions/shell",))
+_LATER = "ccb/remote/permissions/shell/"
 """What the start of a session does not import: the host compiles what has come, so it comes last."""
 
 
@@ -23,9 +23,11 @@ def build(remote: Path, wire: Path, version: str) -> dict[str, bytes]:
     entries = {
         "ccb/__init__.py": f'__version__ = "{version}"\n'.encode(),
         "ccb/tunnel/__init__.py": b"",
-        **dict(_sources(remote, "ccb/remote")),
-        **dict(_sources(wire, "ccb/tunnel/wire")),
     }
+    for folder, place in ((remote, "ccb/remote"), (wire, "ccb/tunnel/wire")):
+        for path in folder.rglob("*.py"):
+            source = without_types(without_prose(path.read_text(encoding="utf-8")))
+            entries[f"{place}/{path.relative_to(folder).as_posix()}"] = source.encode()
     in_order = sorted(entries.items(), key=lambda item: (item[0].startswith(_LATER), item[0]))
     commands = [item for item in in_order if item[0].startswith(_COMMANDS)]
     worker = [item for item in in_order if item not in commands]
@@ -49,11 +51,3 @@ def pack(data: bytes, form: str) -> bytes:
     # The host needs as much memory as the dictionary has; the bundle is smaller than two megabytes.
     filters = [{"id": lzma.FILTER_LZMA2, "preset": 6, "dict_size": 1 << 21, "lc": 3, "pb": 0, "nice_len": 273}]
     return lzma.compress(data, check=lzma.CHECK_NONE, filters=filters)
-
-
-def _sources(folder: Path, prefix: str) -> Iterator[tuple[str, bytes]]:
-    for item in folder.iterdir():
-        if item.is_dir() and item.name != "__pycache__":
-            yield from _sources(item, f"{prefix}/{item.name}")
-        elif item.name.endswith(".py"):
-            yield f"{prefix}/{item.name}", without_types(without_prose(item.read_text(encoding="utf-8"))).encode()

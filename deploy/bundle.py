@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
-from importlib.util import cache_from_source
 from pathlib import Path
 
 import ccb
 from ccb.tunnel.wire.dataclass import dataclass
 
-_BUILDER = [str(Path(__file__).with_name(name)) for name in ("build_bundle.py", "strip_source.py")]
+CACHE = Path(__file__).with_name("__pycache__")  # which version control ignores
+_BUILDER = [Path(__file__).with_name(name) for name in ("build_bundle.py", "strip_source.py")]
 
 
 def _pack(data: bytes, form: str) -> bytes:
@@ -54,80 +54,35 @@ def _load(name: str) -> Bundle:
     try:
         return Bundle.of(built.read_bytes(), lambda _, form: built.with_suffix(f".{form}").read_bytes())
     except FileNotFoundError:
-        folder = cache_folder()
-        data = cached_bundle(Path(ccb.__file__).parent, ccb.__version__, folder, name)
-        return Bundle.of(data, lambda data, form: cached_form(data, form, folder and folder / f"{name}.{form}"))
+        data = cached_bundle(Path(ccb.__file__).parent, ccb.__version__, CACHE, name)
+        return Bundle.of(data, lambda data, form: cached_form(data, form, CACHE / f"{name}.{form}"))
 
 
-def cache_folder() -> Path | None:
-    """Return the `__pycache__` folder beside this file, which version control ignores, or None if it is missing."""
-    try:
-        return Path(cache_from_source(__file__)).parent
-    except NotImplementedError:  # this Python keeps no byte code
-        return None
-
-
-def cached_bundle(package: Path, version: str, folder: Path | None, name: str = "worker") -> bytes:
+def cached_bundle(package: Path, version: str, folder: Path, name: str = "worker") -> bytes:
     """Return a bundle of the sources in `package`, built if one has changed since it was kept in `folder`."""
     sources = (package / "remote", package / "tunnel" / "wire")
-    key = _key(sources, version)
-    kept = _kept(folder and folder / f"{name}.bundle", key)
-    if kept is not None:
-        return kept
-    from .build_bundle import build
 
-    built = build(*sources, version)
-    for each, data in built.items():  # if a source has changed meanwhile, it has another key from now on
-        _keep(folder and folder / f"{each}.bundle", key, data)
-    return built[name]
+    def built() -> bytes:
+        from .build_bundle import build
+
+        return build(*sources, version)[name]  # if a source has changed meanwhile, it has another key from now on
+
+    return _cached(folder / f"{name}.bundle", _key(sources, version), built)
 
 
-def cached_form(data: bytes, form: str, file: Path | None) -> bytes:
+def cached_form(data: bytes, form: str, file: Path) -> bytes:
     """Return the bundle `data`, packed in `form`. Pack it only if `file` was not kept with that bundle."""
-    key = hashlib.sha256(b"".join(Path(path).read_bytes() for path in _BUILDER) + data).digest()
-    packed = _kept(file, key)
-    if packed is None:
-        packed = _pack(data, form)
-        _keep(file, key, packed)
-    return packed
+    return _cached(file, hashlib.sha256(data).digest(), lambda: _pack(data, form))
 
 
-def _key(sources: tuple[Path, Path], version: str) -> bytes:
-    """Return a digest of everything that the bundle depends on. For a file that is its name, size and times."""
-    digest = hashlib.sha256(f"{version}\0".encode())
-    found = {path: Path(path).stat() for path in _BUILDER}
-    for folder in sources:
-        found.update(_files(str(folder)))
-    for name, info in sorted(found.items()):
-        digest.update(f"{name}\0{info.st_size}\0{info.st_mtime_ns}\0{info.st_ctime_ns}\n".encode())
-    return digest.digest()
-
-
-def _files(folder: str) -> Iterator[tuple[str, os.stat_result]]:
-    with os.scandir(folder) as entries:
-        for entry in entries:
-            if entry.name.endswith(".py"):
-                yield entry.path, entry.stat()
-            elif entry.is_dir() and entry.name != "__pycache__":
-                yield from _files(entry.path)
-
-
-def _kept(file: Path | None, key: bytes) -> bytes | None:
-    """Return what was kept under `key`, None if there is nothing, if it has another key, or if it is damaged."""
-    if file is None:
-        return None
-    try:
+def _cached(file: Path, key: bytes, make: Callable[[], bytes]) -> bytes:
+    """Return what `file` keeps under `key`. If that is nothing, or damaged, make it, and keep it where it can be
+    written; another ccb, which may write at the same time, reads one whole."""
+    with suppress(OSError):
         content = file.read_bytes()
-    except OSError:
-        return None
-    data = content[64:]
-    return data if content[:64] == key + hashlib.sha256(data).digest() else None
-
-
-def _keep(file: Path | None, key: bytes, data: bytes) -> None:
-    """Keep `data` where it can be written. Another ccb, which may write at the same time, reads one whole."""
-    if file is None:
-        return
+        if content[:64] == key + hashlib.sha256(content[64:]).digest():
+            return content[64:]
+    data = make()
     with suppress(OSError):
         file.parent.mkdir(parents=True, exist_ok=True)
         temporary = file.with_name(f".{file.name}.{os.getpid()}.{os.urandom(4).hex()}")
@@ -136,3 +91,13 @@ def _keep(file: Path | None, key: bytes, data: bytes) -> None:
             temporary.replace(file)
         finally:
             temporary.unlink(missing_ok=True)
+    return data
+
+
+def _key(sources: tuple[Path, Path], version: str) -> bytes:
+    """Return a digest of everything that the bundle depends on. For a file that is its name, size and times."""
+    digest = hashlib.sha256(f"{version}\0".encode())
+    for path in sorted([*_BUILDER, *(path for folder in sources for path in folder.rglob("*.py"))]):
+        info = path.stat()
+        digest.update(f"{path}\0{info.st_size}\0{info.st_mtime_ns}\0{info.st_ctime_ns}\n".encode())
+    return digest.digest()

@@ -13,6 +13,7 @@ from ccb.tunnel.errors import CcbError
 
 from .command_line.arguments import Arguments
 from .command_line.exit_codes import error_lines
+from .config.log import state_dir
 from .terminal.console import say
 
 log = logging.getLogger(__name__)
@@ -49,8 +50,6 @@ _TRUST = """\
 
 
 def set_up(arguments: Arguments, environ: Mapping[str, str] = os.environ) -> None:
-    from .config.log import state_dir
-
     mark = state_dir(environ) / _MARK
     somebody = all(stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr))
     if any(environ.get(name) for name in _VARIABLES) or not somebody or os.path.exists(mark):  # noqa: PTH110 - no error
@@ -108,11 +107,13 @@ def _needs_credential(arguments: Arguments, environ: Mapping[str, str]) -> bool:
 
 
 def _steps(environ: Mapping[str, str], *, samples: bool) -> None:
+    from .terminal.terminal_prompts import ask
+
     say(*_WELCOME.splitlines())
     _ask_credential(environ)
     _ask_theme(environ, samples=samples)
     say("", *_TRUST.splitlines())
-    _line("Press Enter to begin: ")
+    ask("Press Enter to begin: ")
 
 
 def _ask_credential(environ: Mapping[str, str]) -> None:
@@ -150,18 +151,11 @@ def _ask_theme(environ: Mapping[str, str], *, samples: bool) -> None:
 
 def _choice(question: str, most: int) -> str:
     """Return the number that the person types, from 1 to `most`, or "" for Enter. Raise EOFError, KeyboardInterrupt."""
+    from .terminal.terminal_prompts import ask
+
     while True:
-        answer = _line(question).strip()
+        answer = ask(question)
         if answer in ("", *map(str, range(1, most + 1))):
             return answer
         key = " A key is asked for after 1, and not shown then." if answer.startswith("sk-") else ""
         say(f"Type one of the numbers, or Enter.{key}")
-
-
-def _line(question: str) -> str:
-    from .terminal.terminal_prompts import read_line
-
-    answer = asyncio.run(read_line(question))
-    if answer is None:
-        raise EOFError
-    return answer

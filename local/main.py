@@ -8,21 +8,23 @@ import os
 import resource
 import shutil
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from importlib import import_module
-from pathlib import Path
+from typing import Any
 
 import ccb
 from ccb.tunnel.errors import CcbError, UsageError
 from ccb.tunnel.heavy_imports import collection_paused, take_short_turns
 
 from .command_line.arguments import Arguments, private_texts
-from .command_line.exit_codes import ExitCode, bug_lines, code_of, error_lines
+from .command_line.exit_codes import ExitCode, code_of, error_lines
 from .command_line.parser import parse_arguments
+from .command_line.subcommands import help_text
 from .config.log import logging_to_file, state_dir
 from .first_run import set_up
 from .terminal import console
 from .terminal.console import say
+from .terminal.signals import ended_by_signals
 
 log = logging.getLogger(__name__)
 _RUNNERS = {
@@ -33,22 +35,16 @@ _RUNNERS = {
     "proxy": "commands.usage:run_proxy",
     "audit": "commands.usage:run_audit",
     "mcp": "commands.mcp_command:run_mcp",
-    "doctor": "doctor.doctor:run",
-    "trust": "commands.trust:run",
+    "doctor": "doctor.doctor:print_report",
+    "trust": "commands.trust:run_trust",
     "disconnect": "commands.host_commands:run_disconnect",
-    "cp": "commands.cp:run_cp",
+    "cp": "commands.cp:copy_files",
 }
 
 
 def run(argv: Sequence[str]) -> int:
-    try:
-        with console.guarded_streams():
-            code = _answer(argv)
-    except OSError:
-        unwritable = console.flush_stdout()
-        if unwritable is None:
-            raise
-        return unwritable
+    with console.guarded_streams():
+        code = _answer(argv)
     unwritable = console.flush_stdout()
     return code if code == ExitCode.HANGUP else unwritable or code  # with the window stdout is gone, too
 
@@ -59,11 +55,6 @@ def _answer(argv: Sequence[str]) -> int:
     except CcbError as error:
         say(*error_lines(error))
         return code_of(error)
-    if arguments.version:
-        console.print_line(f"{ccb.VERSION_ANSWER}")
-        return ExitCode.OK
-    if arguments.help or arguments.command == "help":
-        return _help(arguments)
     for hint in arguments.hints:
         say(f"ccb: {hint}")
     take_short_turns()
@@ -86,42 +77,36 @@ def _answer(argv: Sequence[str]) -> int:
         except KeyboardInterrupt:
             say("", "ccb: interrupted")
             return ExitCode.INTERRUPTED
+        except console.StdoutFailed as error:
+            log.info("stdout cannot be written", exc_info=error)
+            return console.give_up_stdout(error)
         except (MemoryError, ImportError):  # no bugs: the last handler in `ccb.__main__` says what to do
             raise
-        except Exception as error:  # noqa: BLE001 - a bug: it is told here
-            return _failed(error, log_file)
+        except Exception as error:  # a bug: it is told here
+            log.error("a bug", exc_info=error)
+            say(f"ccb: a bug in ccb: {type(error).__name__}", f"  The details are in {log_file}")
+            say("  -> Please report it with that file. Check first that it shows nothing you want to keep private.")
+            return ExitCode.INTERNAL
 
 
-def _failed(error: Exception, log_file: Path) -> int:
-    unwritable = console.flush_stdout() if isinstance(error, OSError) else None
-    if isinstance(error, BrokenPipeError) and console.reader_has_left():
-        unwritable = ExitCode.HANGUP
-    if unwritable is not None:
-        log.info("stdout cannot be written", exc_info=error)
-        return unwritable
-    log.error("a bug", exc_info=error)
-    say(*bug_lines(error, log_file))
-    return ExitCode.INTERNAL
-
-
-def _help(arguments: Arguments) -> int:
-    from .command_line.subcommands import help_text
-
-    topic = arguments.rest[0] if arguments.command == "help" and arguments.rest else arguments.command
-    width = min(shutil.get_terminal_size((100, 24)).columns, 120)
-    return console.write_stdout(*help_text(width, topic).splitlines())
-
-
-def runner_of(name: str) -> Callable[..., int]:
-    """Return the function that runs a command other than a session. Only its own modules are loaded."""
-    module, _, function = _RUNNERS.get(name, "commands.host_commands:run").partition(":")
-    run: Callable[..., int] = getattr(import_module(f".{module}", __package__), function)
-    return run
+def run_named(arguments: Arguments, environ: Mapping[str, str] = os.environ) -> int:
+    """Run a command other than a session. Only its own modules are loaded."""
+    module, _, function = _RUNNERS.get(arguments.command, "commands.host_commands:run_host_command").partition(":")
+    run = getattr(import_module(f".{module}", __package__), function)
+    done: int | Coroutine[Any, Any, ExitCode] = run(arguments, environ)
+    return done if isinstance(done, int) else asyncio.run(ended_by_signals(done))
 
 
 def _run(arguments: Arguments) -> int:
+    if arguments.version:
+        console.print_line(ccb.VERSION_ANSWER)
+        return ExitCode.OK
+    if arguments.help or arguments.command == "help":
+        topic = arguments.rest[0] if arguments.command == "help" and arguments.rest else arguments.command
+        console.print_line(*help_text(min(shutil.get_terminal_size((100, 24)).columns, 120), topic).splitlines())
+        return ExitCode.OK
     if arguments.command not in ("", "ssh", "attach"):
-        return runner_of(arguments.command)(arguments)
+        return run_named(arguments)
     if arguments.headless:
         with collection_paused():
             from .headless.headless_run import run_headless

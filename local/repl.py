@@ -11,6 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from ccb.tunnel.heavy_imports import collect_rarely, collection_paused
+from ccb.tunnel.tasks import cancelled
 
 from .command_line.arguments import Arguments
 from .command_line.transport_choice import host_label
@@ -66,8 +67,7 @@ async def _attend(app: Repl, arguments: Arguments) -> None:
             while following is not None:
                 following = await _one_session(app, following, prompts, kept, importing)
     finally:
-        importing.cancel()
-        await asyncio.gather(importing, return_exceptions=True)
+        await cancelled(importing)
 
 
 async def _one_session(

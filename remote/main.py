@@ -11,7 +11,7 @@ import time
 
 from .session_store import session_paths, sockets
 from .session_store.locks import in_use, lock_file, wake_owner
-from .session_store.refusal import HostRefusal, bug_refusal, no_session, unusable
+from .session_store.refusal import HostRefusal, bug_refusal, unusable
 from .session_store.session_paths import resolve_directory
 
 TYPE_CHECKING = False
@@ -28,8 +28,7 @@ class _Flow:
     """One direction: read from `source` while there is room, write to `sink` while there is something to write."""
 
     def __init__(self, source: int, sink: int) -> None:
-        self.source = source
-        self.sink = sink
+        self.source, self.sink = source, sink
         self.held = bytearray()
         self.ended = False  # the source is at its end
         self.gone = False  # the sink is closed
@@ -37,25 +36,22 @@ class _Flow:
     @property
     def finished(self) -> bool:
         """Whether all bytes of the source have reached the sink, or cannot reach it any more."""
-        return self.ended and (self.gone or not self.held)
+        return self.ended and not self.held
 
     @property
     def broken(self) -> bool:
         return self.ended or self.gone
 
-    def wants(self, poller: dict[int, int]) -> None:
-        """Add the poll events that this direction waits for to `poller`, which maps descriptors to poll masks."""
-        if not self.ended and not self.gone and len(self.held) < _MAX_HELD:
-            poller[self.source] = poller.get(self.source, 0) | select.POLLIN
-        if self.held and not self.gone:
-            poller[self.sink] = poller.get(self.sink, 0) | select.POLLOUT
+    def wait_in(self, poller: select.poll) -> None:
+        if not self.broken and len(self.held) < _MAX_HELD:
+            poller.register(self.source, select.POLLIN)
+        if self.held:
+            poller.register(self.sink, select.POLLOUT)
 
-    def step(self, ready: dict[int, int]) -> bool:
-        if self.gone:
-            return False
-        before = len(self.held)
-        taken = 0
-        if not self.ended and ready.get(self.source, 0) & (select.POLLIN | select.POLLHUP | select.POLLERR):
+    def step(self) -> bool:
+        """Read and write what can be at once. Return whether anything has moved."""
+        before, written = len(self.held), 0
+        if not self.broken and before < _MAX_HELD:
             try:
                 data = os.read(self.source, _CHUNK)
                 self.ended = not data
@@ -64,49 +60,42 @@ class _Flow:
                 pass
             except OSError:
                 self.ended = True
+        read = len(self.held) - before
         if self.held:
             try:
-                taken = os.write(self.sink, self.held[:_CHUNK])
-                del self.held[:taken]
+                written = os.write(self.sink, self.held[:_CHUNK])
+                del self.held[:written]
             except BlockingIOError:
                 pass
             except OSError:
                 self.gone = True
                 self.held.clear()
-        return taken > 0 or len(self.held) != before
+        return bool(read or written)
 
 
 def run(channel_in: int, channel_out: int, daemon: socket.socket) -> None:
     """Relay until one end has closed and the other has read the last bytes, or has stopped reading."""
-    fd = daemon.fileno()
-    for each in (channel_in, channel_out, fd):
+    for each in (channel_in, channel_out, daemon.fileno()):
         os.set_blocking(each, False)
-    inward, outward = _Flow(channel_in, fd), _Flow(fd, channel_out)
+    inward, outward = _Flow(channel_in, os.dup(daemon.fileno())), _Flow(daemon.fileno(), channel_out)
     give_up: float | None = None
     while not (inward.finished or outward.finished or (inward.gone and outward.gone)):
+        poller, timeout_ms = select.poll(), None
         if inward.broken or outward.broken:
-            now = time.monotonic()
+            now, timeout_ms = time.monotonic(), 100
             give_up = give_up or now + _LAST_BYTES_S
             if now > give_up:
                 return
-        ready = _poll(inward, outward, timeout_ms=None if give_up is None else 100)
-        if ready.get(channel_out, 0) & (select.POLLERR | select.POLLHUP | select.POLLNVAL):
+        else:
+            poller.register(channel_out, 0)  # a closed channel shows as an error on its output
+        inward.wait_in(poller)
+        outward.wait_in(poller)
+        if dict(poller.poll(timeout_ms)).get(channel_out, 0) & (select.POLLERR | select.POLLHUP | select.POLLNVAL):
             outward.gone = True
-        inward_moved = inward.step(ready)
-        if outward.step(ready) or inward_moved:
+            outward.held.clear()
+        moved = inward.step(), outward.step()
+        if any(moved):
             give_up = None
-
-
-def _poll(inward: _Flow, outward: _Flow, timeout_ms: int | None) -> dict[int, int]:
-    wanted: dict[int, int] = {}
-    inward.wants(wanted)
-    outward.wants(wanted)
-    if not (inward.broken or outward.broken):
-        wanted.setdefault(outward.sink, 0)  # a closed channel shows as an error on its output
-    poller = select.poll()
-    for descriptor, mask in wanted.items():
-        poller.register(descriptor, mask)
-    return dict(poller.poll(timeout_ms))
 
 
 Params = dict[str, object]
@@ -148,20 +137,13 @@ def start(params: Params, bundle: str, storage: str) -> int:
 
         return run_command(params, bundle)
     try:
-        try:
-            deadline = time.monotonic() + _ANSWER_DEADLINE_S
-            daemon = _find_or_start(_Start(params, bundle, storage, users_umask, deadline))
-        except OSError as error:
-            raise _start_failed(error) from error
-        except HostRefusal:
-            raise
-        except Exception as error:  # the person would be shown the traceback
-            raise bug_refusal("the session cannot be started on the host", error) from error
-    except HostRefusal as refusal:
+        deadline = time.monotonic() + _ANSWER_DEADLINE_S
+        daemon = _find_or_start(_Start(params, bundle, storage, users_umask, deadline))
+    except Exception as error:  # noqa: BLE001 - the person would be shown the traceback
+        refusal = _refusal_of(error)
         frame = {"t": "refused", "code": refusal.code, "message": refusal.message, "data": refusal.data}
         os.write(1, json.dumps(frame).encode() + b"\n")
         return 1
-
     run(0, 1, daemon)
     return 0
 
@@ -174,8 +156,12 @@ class _Start:
         self.deadline = deadline  # monotonic, for the daemon's hello
 
 
-def _start_failed(error: OSError) -> HostRefusal:
+def _refusal_of(error: Exception) -> HostRefusal:
     what = "the session cannot be started on the host"
+    if isinstance(error, HostRefusal):
+        return error
+    if not isinstance(error, OSError):
+        return bug_refusal(what, error)
     evidence = "%s: %s" % (error.filename, error.strerror) if error.filename else str(error)
     if error.filename and error.errno in _FORBIDDEN:
         return unusable(what, error)
@@ -196,8 +182,9 @@ def _find_or_start(start: _Start) -> socket.socket:
     daemon = _in_memory(params, named, start.deadline) if named else None
     if daemon is not None:
         return daemon
-    session, state, params = chosen_session(params)
+    session = named
     try:
+        session, state, params = chosen_session(params)
         daemon = _in_memory(params, session, start.deadline) if session != named else None
         if daemon is not None:
             return daemon
@@ -222,26 +209,19 @@ def chosen_session(params: Params) -> tuple[str, str, Params]:
         if params.get("create", True) or is_whole:
             return session, "", params
     if latest:
-        entry, moved = _latest(params)
-        params = {**params, "named": params.get("named") or moved}
+        from .session_store import session_registry
+
+        path = os.path.realpath(resolve_directory(str(params.get("cwd") or "~")))
+        last_used = session_registry.latest_of(path)
+        if last_used is None:
+            raise HostRefusal("no_session", "there is no session of %s to go on with" % path, {})
+        entry = last_used
+        params = {**params, "named": params.get("named") or not entry.works_in(path)}
     else:
         entry = _found(str(params.get("fork_of") or session), params)
     if not forking:
         return entry.session, entry.directory, {**params, "create": False}
     return session, "", _copied(entry, session, params)
-
-
-def _copied(entry: SessionEntry, session: str, params: Params) -> Params:
-    if not entry.directory:
-        text = "the session %s is in memory only on the host and cannot be copied" % entry.session
-        raise HostRefusal("no_storage", text, {})
-    _check_id(session)
-    _copy(entry, session, fresh=bool(params.get("fresh")))
-    cwd, named = params.get("cwd") or entry.cwd, bool(params.get("named"))
-    last = str(entry.summary.get("directory") or "")
-    if not named and os.path.isdir(last):  # the journal of a copy begins with the first one
-        cwd, named = last, True
-    return {**params, "create": False, "fresh": False, "cwd": cwd, "named": named}
 
 
 def is_fork(params: Params) -> bool:
@@ -253,47 +233,41 @@ def _check_id(session: str) -> None:
         raise HostRefusal("internal", "%r is no session id" % session[:80], {})
 
 
-def _latest(params: Params) -> tuple[SessionEntry, bool]:
-    """Return the most recently used session of the directory, and whether it worked under another name then."""
-    from .session_store import session_registry
-
-    path = os.path.realpath(resolve_directory(str(params.get("cwd") or "~")))
-    entry = session_registry.latest_of(path)
-    if entry is None:
-        raise HostRefusal("no_session", "there is no session of %s to go on with" % path, {})
-    return entry, not entry.works_in(path)
-
-
 def _found(wanted: str, params: Params) -> SessionEntry:
     from .session_store import session_registry
 
-    found = session_registry.by_prefix(wanted)
-    if len(found) == 1:
-        return found[0]
-    if params.get("in_memory") and not found:
-        import asyncio
+    try:
+        return session_registry.the_one(wanted, session_registry.sessions())
+    except HostRefusal as refusal:
+        if refusal.data["near"] or not params.get("in_memory"):
+            raise
+    import asyncio
 
-        from .system.process import stop_marked
+    from .system.process import stop_marked
 
-        asyncio.run(stop_marked(wanted))  # a session on the disk does that when it is resumed
-        text = "the session %s was in memory only on this host, and its worker has ended" % wanted[:64]
-        raise HostRefusal("no_session", text, {"near": []})
-    raise no_session(wanted, [each.session for each in found])
+    asyncio.run(stop_marked(wanted))  # a session on the disk does that when it is resumed
+    text = "the session %s was in memory only on this host, and its worker has ended" % wanted[:64]
+    raise HostRefusal("no_session", text, {"near": []})
 
 
-def _copy(entry: SessionEntry, session: str, *, fresh: bool) -> None:
+def _copied(entry: SessionEntry, session: str, params: Params) -> Params:
+    """Copy a session under a new id. Return how the copy is started."""
     from .session_store.fork import fork, unused_copy_of
 
-    try:
-        made = not session_paths.state_exists(session) and fork(entry, session)
-    except session_paths.NoPlace as error:
-        raise HostRefusal("no_storage", "no directory on the host is writable", {"tried": error.notes}) from None
-    if made:
-        return
-    # An earlier connection, now lost, may have made the copy. The copy may be the latest session of its directory now.
-    source = "" if fresh else unused_copy_of(session)
-    if not source or entry.session not in (source, session):
-        raise in_use(session)
+    if not entry.directory:
+        text = "the session %s is in memory only on the host and cannot be copied" % entry.session
+        raise HostRefusal("no_storage", text, {})
+    _check_id(session)
+    if session_paths.state_exists(session) or not fork(entry, session):
+        # An earlier connection, now lost, may have made the copy, which may be the latest session of its directory now.
+        source = "" if params.get("fresh") else unused_copy_of(session)
+        if not source or entry.session not in (source, session):
+            raise in_use(session)
+    cwd, named = params.get("cwd") or entry.cwd, bool(params.get("named"))
+    last = str(entry.summary.get("directory") or "")
+    if not named and os.path.isdir(last):  # the journal of a copy begins with the first one
+        cwd, named = last, True
+    return {**params, "create": False, "fresh": False, "cwd": cwd, "named": named}
 
 
 def _directory_without_home(params: Params) -> tuple[str, list[str]]:

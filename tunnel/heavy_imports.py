@@ -15,7 +15,6 @@ from pathlib import Path
 _LOADER_CACHE = Path("/etc/ld.so.cache")
 _X509 = "asyncssh.crypto.x509"
 _replacing = threading.Lock()
-_reading = threading.Lock()
 
 
 @contextmanager
@@ -52,28 +51,8 @@ def load_asyncssh() -> None:
 
 
 def load_aiohttp() -> None:
-    """Import aiohttp without the certificates of the system, read twice (25 ms). Its defaults trust nobody."""
-    with collection_paused(), _no_authorities():
+    with collection_paused():
         importlib.import_module("aiohttp")
-
-
-@contextmanager
-def _no_authorities() -> Iterator[None]:
-    import ssl
-
-    here = threading.get_ident()
-    with _reading:
-        read = ssl.SSLContext.set_default_verify_paths
-
-        def read_for_others(context: ssl.SSLContext) -> None:
-            if threading.get_ident() != here:
-                read(context)
-
-        ssl.SSLContext.set_default_verify_paths = read_for_others  # type: ignore[method-assign,assignment]
-        try:
-            yield
-        finally:
-            del ssl.SSLContext.set_default_verify_paths  # the method of its base is found again
 
 
 @contextmanager

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import operator
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import field, fields, replace
 from enum import Enum
 from typing import Any, Literal
@@ -12,17 +13,13 @@ from typing import Any, Literal
 from ccb.tunnel.errors import UsageError
 from ccb.tunnel.plain_text import neutralise
 from ccb.tunnel.wire.dataclass import dataclass
+from ccb.tunnel.wire.tool_traits import split_rules
 
 from .target import Target, parse_port
 
 ReadValue = Callable[[str, str], str | int | float | tuple[str, ...]]
 """Reads a value. The second argument is the option as messages show it: `--max-turns <n>`. Raises UsageError."""
 
-OUTPUT_FORMATS = ("text", "json", "stream-json")
-INPUT_FORMATS = ("text", "stream-json")
-PERMISSION_MODES = ("default", "acceptEdits", "plan", "dontAsk", "bypassPermissions")
-SANDBOX_MODES = ("read-only", "workspace", "off")
-SETTING_SOURCES = ("user", "project", "local")
 EFFORTS = ("low", "medium", "high", "xhigh", "max")
 
 _SSH_OPTION = re.compile(r"\s*[A-Za-z][A-Za-z0-9]*\s*[=\s]\s*[^\n\0]*[^\s\0][^\n\0]*")
@@ -35,10 +32,20 @@ def shortened(text: str) -> str:
     return neutralise(text)[:80]
 
 
-def check_choice(value: str, choices: tuple[str, ...], shown: str) -> None:
-    if value not in choices:
-        given, allowed = shortened(value), ", ".join(choices)
-        raise UsageError(f"error: option '{shown}' argument '{given}' is invalid. Allowed choices are {allowed}.")
+def nearest(word: str, names: Iterable[str], cutoff: float = 0.6, *, most: int = 1) -> list[str]:
+    import difflib  # only mistakes need it
+
+    return difflib.get_close_matches(word, names, n=most, cutoff=cutoff)
+
+
+def one_of(*choices: str) -> ReadValue:
+    def read(value: str, shown: str) -> str:
+        if value not in choices:
+            given, allowed = shortened(value), ", ".join(choices)
+            raise UsageError(f"error: option '{shown}' argument '{given}' is invalid. Allowed choices are {allowed}.")
+        return value
+
+    return read
 
 
 def is_session_id(text: str) -> bool:
@@ -129,7 +136,7 @@ def read_permission_tool(value: str, shown: str) -> str:
 def read_json_object(value: str, shown: str) -> str:
     """Check that the value is a JSON object, and return it unchanged."""
     try:
-        found = json_object(value)
+        found = json.loads(value)
     except (ValueError, RecursionError):
         found = None
     if not isinstance(found, dict):
@@ -137,28 +144,15 @@ def read_json_object(value: str, shown: str) -> str:
     return value
 
 
-def json_object(text: str) -> object:
-    import json  # few starts have such an option
-
-    return json.loads(text)
-
-
 def read_sources(value: str, shown: str) -> str:
     names = [name.strip() for name in value.split(",") if name.strip()]
     for name in names:
-        check_choice(name, SETTING_SOURCES, shown)
+        one_of("user", "project", "local")(name, shown)
     return ",".join(names)
 
 
 def read_rules(value: str, shown: str) -> tuple[str, ...]:
-    from ccb.tunnel.wire.tool_traits import split_rules  # most starts have no rules
-
     return tuple(split_rules(value)[0])
-
-
-def offered_tools(names: list[str]) -> list[str] | None:
-    """Return the built-in tools that the model is offered, None for all."""
-    return None if "default" in names else names
 
 
 def beta_features(names: list[str]) -> list[str]:
@@ -212,8 +206,7 @@ class Option:
     help: str
     metavar: str = ""
     kind: OptionKind = OptionKind.ONE
-    choices: tuple[str, ...] = ()
-    read: ReadValue | None = None
+    read: ReadValue = lambda value, _: value
     commands: tuple[str, ...] = ()
     setting: str = ""
     wire: str = ""
@@ -233,23 +226,15 @@ class Option:
 
     def value(self, text: str) -> str | int | float | tuple[str, ...]:
         """Read a value of this option. Raise UsageError."""
-        if self.choices:
-            check_choice(text, self.choices, self.shown)
-        return self.read(text, self.shown) if self.read else text
+        return self.read(text, self.shown)
 
 
-_MISSING = object()
-
-
-def option(
-    spellings: str, help: str, metavar: str = "", *, default: object = _MISSING, commands: str = "", **more: object
-) -> Any:
-    """Return the field of an option. `commands` are divided by commas."""
-    if default is _MISSING:
-        several = more.get("kind") in (OptionKind.VARIADIC, OptionKind.REPEAT)
-        default = () if several else None if metavar else False
+def option(spellings: str, help: str, metavar: str = "", *, commands: str = "", **more: Any) -> Any:
+    """Return the field of an option. `commands` are divided by commas; `more`: its default, and fields of `Option`."""
+    several = more.get("kind") in (OptionKind.VARIADIC, OptionKind.REPEAT)
+    default = more.pop("default", () if several else None if metavar else False)
     own = tuple(filter(None, commands.split(", ")))
-    declared: Mapping[str, object] = {"spellings": spellings, "help": help, "metavar": metavar, "commands": own, **more}
+    declared = {"spellings": spellings, "help": help, "metavar": metavar, "commands": own, **more}
     return field(default=default, metadata=declared)
 
 
@@ -316,7 +301,8 @@ class AgentOptions:
     model: str | None = option("--model", "Use this model: opus, sonnet, haiku or a full id.", "model", read=read_model)
     permission_mode: str | None = option(
         "--permission-mode", "Set the permission mode: default, acceptEdits, plan, dontAsk (deny what would need a "
-        "question) or bypassPermissions.", "mode", choices=PERMISSION_MODES)
+        "question) or bypassPermissions.", "mode",
+        read=one_of("default", "acceptEdits", "plan", "dontAsk", "bypassPermissions"))
     dangerously_skip_permissions: bool = option(
         "--dangerously-skip-permissions", "Run every tool without asking; only for a host that you can afford to lose.")
     allowed_tools: tuple[str, ...] = option(
@@ -335,13 +321,13 @@ class AgentOptions:
         setting="permissions.additionalDirectories", wire="add_dirs")
     sandbox: str | None = option(
         "--sandbox", "Set the cage of commands that run without a question: read-only (default), workspace or off.",
-        "mode", choices=SANDBOX_MODES, setting="sandbox", wire="sandbox")
+        "mode", read=one_of("read-only", "workspace", "off"), setting="sandbox", wire="sandbox")
     allow_net: bool = option(
         "--allow-net", "With --sandbox workspace: let commands use the network without a question.", wire="allow_net")
     record: bool = option("--record", "Keep model calls, whole, in files here (~/.local/state/ccb/recorded).")
     web: str | None = option(
         "--web", "Read web pages (WebFetch) in the network of the host (default) or of this machine: host or "
-        "laptop.", "where", choices=("host", "laptop"), setting="web", wire="web")
+        "laptop.", "where", read=one_of("host", "laptop"), setting="web", wire="web")
     trust: bool = option(
         "--trust", "Let what the files of the project switch on count in this run, without a question: settings with "
         "their hooks and rules, agents, commands, skills, MCP servers.")
@@ -366,13 +352,14 @@ class SdkOptions:
 
     tools: tuple[str, ...] | None = option(
         "--tools", "Offer the model only these tools: names, `default` for all, or an empty value for none.",
-        "names", kind=VARIADIC, read=read_rules, wire="tools", to_wire=offered_tools, default=None)
+        "names", kind=VARIADIC, read=read_rules, wire="tools", default=None,
+        to_wire=lambda names: None if "default" in names else names)
     json_schema: str | None = option(
         "--json-schema", "End each turn with a value that fits this JSON schema; the result has it as "
-        "structured_output.", "schema", read=read_json_object, wire="json_schema", to_wire=json_object)
+        "structured_output.", "schema", read=read_json_object, wire="json_schema", to_wire=json.loads)
     agents: str | None = option(
         "--agents", "Define sub-agents: a JSON object with description, prompt, tools and model for each name.",
-        "json", read=read_json_object, wire="agents", to_wire=json_object)
+        "json", read=read_json_object, wire="agents", to_wire=json.loads)
     mcp_config: tuple[str, ...] = option(
         "--mcp-config", "Use these MCP servers: JSON texts, or files here, with an object mcpServers.", "json",
         kind=VARIADIC)
@@ -399,7 +386,7 @@ class SdkOptions:
         read=read_tokens)
     effort: str | None = option(
         "--effort", "How much effort the model spends: low, medium, high, xhigh or max.", "level",
-        choices=EFFORTS, wire="effort")
+        read=one_of(*EFFORTS), wire="effort")
     include_hook_events: bool = option(
         "--include-hook-events", "With stream-json: also print starts and answers of hooks.",
         wire="include_hook_events")
@@ -410,10 +397,10 @@ class SdkOptions:
         "--task-budget", "Tell the model how many tokens it may take.", "tokens", read=read_tokens, wire="task_budget")
     thinking: str | None = option(
         "--thinking", "Let the model think as much as it wants (adaptive, enabled), or not at all (disabled).",
-        "mode", choices=("adaptive", "enabled", "disabled"))
+        "mode", read=one_of("adaptive", "enabled", "disabled"))
     thinking_display: str | None = option(
         "--thinking-display", "Get the model's thinking in full length, as a summary, or not at all, where the model "
-        "offers that.", "mode", choices=("summarized", "omitted", "highlights"), wire="thinking_display")
+        "offers that.", "mode", read=one_of("summarized", "omitted", "highlights"), wire="thinking_display")
     forget: bool = option("--no-session-persistence", "Remove the session from its host when it ends.", wire="forget")
     plugin_dirs: tuple[str, ...] = option(
         "--plugin-dir", "Load the plugin in this directory of the host: its commands, skills, agents, hooks and MCP "
@@ -440,10 +427,10 @@ class StdioOptions:
     print: bool = option("--print -p", "Print the answer and exit, without the terminal interface.")
     output_format: str = option(
         "--output-format", "Write text (default), json (one result) or stream-json (every message as a line) to "
-        "stdout.", "format", choices=OUTPUT_FORMATS, default="text")
+        "stdout.", "format", read=one_of("text", "json", "stream-json"), default="text")
     input_format: str = option(
         "--input-format", "Read text (default) or stream-json (a message a line) from stdin.", "format",
-        choices=INPUT_FORMATS, default="text")
+        read=one_of("text", "stream-json"), default="text")
     verbose: bool = option("--verbose", "With json: print all messages, not only the result; stream-json requires it.")
     include_partial_messages: bool = option(
         "--include-partial-messages", "With stream-json: also print the raw events of the model's stream.")
@@ -475,7 +462,7 @@ class HostCommandOptions:
         "--recursive", "Copy folders too, as scp does with it (also -r); they are always copied.", commands="cp")
     by: Literal["host", "model", "day", "session"] = option(
         "--by", "Print one line for each of these: host, model, day (default) or session.", "what",
-        choices=("host", "model", "day", "session"), commands="usage", default="day")
+        read=one_of("host", "model", "day", "session"), commands="usage", default="day")
     days: float | None = option(
         "--days", "Count only the last days.", "n", read=read_number("days", positive=True), commands="usage")
     provider: str | None = option("--provider", "List only the models of this provider.", "name", commands="models")
@@ -505,17 +492,9 @@ class AccountOptions:
 
 
 @dataclass(frozen=True)
-class CopyChoice:
-    """What `ccb cp` copies: `remote` is a path on the host, `local` one of this machine."""
-
-    upload: bool
-    local: str
-    remote: str
-
-
-@dataclass(frozen=True)
 class Arguments:
-    """One parsed command line. `command` is "" for a session on this machine; `rest` are the words of some commands."""
+    """One parsed command line. `command` is "" for a session on this machine; `rest` are the words of some commands.
+    `copy` is for `ccb cp`: whether it goes to the host, the path on this machine, and that on the host."""
 
     command: str = ""
     directory: str | None = None
@@ -533,7 +512,7 @@ class Arguments:
     host_command: HostCommandOptions = field(default_factory=HostCommandOptions)
     account: AccountOptions = field(default_factory=AccountOptions)
     sdk: SdkOptions = field(default_factory=SdkOptions)
-    copy: CopyChoice | None = None
+    copy: tuple[bool, str, str] | None = None
     directory_is_current: bool = False
 
     @property

@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ccb.tunnel.errors import UsageError
+from ccb.tunnel.transports.command_transport import words_of
+from ccb.tunnel.transports.container import container_name
+from ccb.tunnel.wire.tool_traits import BUILT_IN, no_such_tool
 
-from .arguments import OPTIONS, Arguments, ConnectionOptions, shortened
+from .arguments import OPTIONS, Arguments, ConnectionOptions, nearest, shortened
 from .transport_choice import TransportKind, transport_kind
 
 
@@ -20,11 +23,7 @@ def unknown_tools(arguments: Arguments) -> Iterable[str]:
             name = given.partition("(")[0] if option != "--tools" else given
             if not no_such_tool(name):
                 continue
-            import difflib
-
-            from ccb.tunnel.wire.tool_traits import BUILT_IN
-
-            near = difflib.get_close_matches(name, BUILT_IN, n=1, cutoff=0.6)
+            near = nearest(name, BUILT_IN)
             if option == "--tools" and not driven:
                 raise UsageError(
                     f"--tools {shortened(name)}: there is no tool of that name",
@@ -32,12 +31,6 @@ def unknown_tools(arguments: Arguments) -> Iterable[str]:
                 )
             meant = f" (did you mean {near[0]}?)" if near else ""
             yield f"{option} {shortened(given)}: there is no tool of that name{meant}"
-
-
-def no_such_tool(name: str) -> str:
-    from ccb.tunnel.wire.tool_traits import no_such_tool as told  # most starts name no tools
-
-    return told(shortened(name))
 
 
 def validate(arguments: Arguments) -> None:
@@ -75,12 +68,8 @@ def _check_connection(arguments: Arguments) -> None:
     if kind in (TransportKind.OPENSSH, TransportKind.WRAPPER) and given.target is None:
         raise UsageError(f"ccb {command} needs a host", do=f"Write `ccb {command} [user@]host …`.")
     if given.container is not None:
-        from ccb.tunnel.transports.container import container_name
-
         container_name(given.container)
     if kind is TransportKind.COMMAND:
-        from ccb.tunnel.transports.command_transport import words_of
-
         words_of(str(given.transport), "--transport")
         user = given.target.user if given.target else None
         _refuse_for_program(given, "--transport", user)

@@ -6,8 +6,8 @@ import argparse
 import os
 import re
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -18,12 +18,12 @@ from .arguments import (
     BY_NAME,
     OPTIONS,
     Arguments,
-    CopyChoice,
     Option,
     OptionKind,
     arguments_from,
     is_session_id,
     is_worktree_name,
+    nearest,
     shortened,
 )
 from .option_rules import refuse_ssh_options, unknown_tools, validate
@@ -43,19 +43,9 @@ _PRINTED = "\0"  # stands in the words where -p was given; no argument of a proc
 _COPY_RECURSIVE = ("-r", "-R")
 
 
-@dataclass(frozen=True)
-class _Found:
-    """What argparse found. `variadic` is an option that took several words: it may have swallowed a prompt."""
-
-    arguments: Arguments
-    words: tuple[str, ...]
-    variadic: str
-    ended_at_start: bool
-    unknown: tuple[str, ...]
-    printed_at: int
-
-
-def _read_options(argv: Sequence[str]) -> _Found:
+def _read_options(argv: Sequence[str]) -> tuple[Arguments, list[str], str, bool]:
+    """Return the arguments, the words around them with a mark behind -p, an option that took several words (it may have
+    swallowed a prompt), and whether `--` comes before all words."""
     cut = argv.index("--") if "--" in argv else len(argv)
     pairs = {*argv, *(f"{name}={value}" for name, value in pairwise(argv))}
     tolerant = {"--input-format=stream-json", "--output-format=stream-json"} <= pairs
@@ -70,11 +60,9 @@ def _read_options(argv: Sequence[str]) -> _Found:
             value = [item for words in value for word in words for item in ([word] if isinstance(word, str) else word)]
         values[option] = tuple(value) if isinstance(value, list) else value
     marked, unknown = _words(others, set(pairwise(attached)), tolerant=tolerant)
-    words = [word for word in marked if word != _PRINTED]
-    ended_at_start = not words and cut < len(argv)
-    printed_at = marked.index(_PRINTED) if _PRINTED in marked else -1
-    words += argv[cut + 1 :]
-    return _Found(arguments_from(values), tuple(words), variadic, ended_at_start, tuple(unknown), printed_at)
+    ended_at_start = cut < len(argv) and not {*marked} - {_PRINTED}
+    arguments = replace(arguments_from(values), hints=tuple(unknown))
+    return arguments, [*marked, *argv[cut + 1 :]], variadic, ended_at_start
 
 
 def _parsed(attached: list[str]) -> tuple[argparse.Namespace, list[str]]:
@@ -146,7 +134,7 @@ def _words(others: Sequence[str], pairs: set[tuple[str, str]], *, tolerant: bool
             continue
         name, equals, _ = word.partition("=")
         if not tolerant:
-            near = _nearest(name, BY_NAME, 2, 0.7)
+            near = nearest(name, BY_NAME, 0.7, most=2)
             do = f"Did you mean {' or '.join(near)}?" if near else "See `ccb help`."
             raise UsageError(f"error: unknown option '{shortened(name)}'", do=do)
         swallowed = ""
@@ -156,49 +144,41 @@ def _words(others: Sequence[str], pairs: set[tuple[str, str]], *, tolerant: bool
     return words, unknown
 
 
-def _nearest(word: str, names: Iterable[str], most: int, cutoff: float) -> list[str]:
-    import difflib  # only mistakes need it
-
-    return difflib.get_close_matches(word, names, n=most, cutoff=cutoff)
-
-
 def parse_arguments(argv: Sequence[str], remote: str = "") -> Arguments:
     """Parse the command line `argv` (without the program's name). `remote` is where a session without a named host
     runs: `host:/path`, `host` for the directory there that has the path of the current one, "" for this machine. Raises
     UsageError."""
-    found = _read_options(argv)
-    arguments, words = found.arguments, found.words
+    arguments, marked, variadic, ended_at_start = _read_options(argv)
+    words = tuple(word for word in marked if word != _PRINTED)
     named = words[0] if words and words[0] in COMMANDS else ""
     if arguments.help or arguments.version:
         return replace(arguments, command=named)
-    command = "" if found.ended_at_start else named
+    command = "" if ended_at_start else named
     if command == "help":
         _check_topic(words[1:])
         return replace(arguments, command=command, rest=words[1:])
     if command in _PLACES:
         arguments = _PLACES[command](replace(arguments, command=command), words[1:])
     elif command == "ssh":
-        arguments = _place_ssh(replace(arguments, command=command), words[1:], found)
+        arguments = _place_ssh(replace(arguments, command=command), marked[marked.index("ssh") + 1 :], variadic)
     elif remote and not arguments.connection.local:
         arguments = _place_remote(replace(arguments, command="ssh"), remote, words)
     else:
-        arguments = _place_local(arguments, words, may_be_command=not found.ended_at_start)
+        arguments = _place_local(arguments, words, may_be_command=not ended_at_start)
     validate(arguments)
     if arguments.agent.init_only:
         from ccb.tunnel.wire.session_options import SETUP_COMMAND
 
         arguments = replace(arguments, prompt=SETUP_COMMAND, streams=replace(arguments.streams, print=True))
-    hints = [*found.unknown, *arguments.hints]
-    if arguments.headless and arguments.prompt is None and found.variadic:
-        hints.append(
-            f"The words after {found.variadic} were read as its values; write the prompt before it or after --."
-        )
+    hints = [*arguments.hints]
+    if arguments.headless and arguments.prompt is None and variadic:
+        hints.append(f"The words after {variadic} were read as its values; write the prompt before it or after --.")
     return replace(arguments, hints=(*hints, *unknown_tools(arguments)))
 
 
 def _check_topic(words: Sequence[str]) -> None:
     if words and words[0] not in COMMANDS:
-        near = _nearest(words[0], COMMANDS, 1, 0.5)
+        near = nearest(words[0], COMMANDS, 0.5)
         raise UsageError(
             f"there is no help on {shortened(words[0])!r}",
             do=f"Did you mean `ccb help {near[0]}`?" if near else "`ccb help` lists the commands.",
@@ -228,16 +208,17 @@ def _place_own_words(arguments: Arguments, words: Sequence[str]) -> Arguments:
     return replace(arguments, rest=tuple(words))
 
 
-def _place_ssh(arguments: Arguments, words: Sequence[str], found: _Found) -> Arguments:
+def _place_ssh(arguments: Arguments, marked: Sequence[str], variadic: str) -> Arguments:
     """Interpret `ssh HOST [DIR] [PROMPT…]`. There is no HOST with a `--transport` command, which leads to one place.
     What can be a slash command is one directly after -p. An option of several words may have taken the host."""
-    printed_at = found.printed_at - 1  # `words` begins after `ssh`
-    directory = None
+    words: Sequence[str] = [word for word in marked if word != _PRINTED]
+    printed_at, directory = marked.index(_PRINTED) if _PRINTED in marked else -1, None
     if needs_host(arguments.connection) or (words and not _starts_as_path(words[0])):
         if not words:
-            name = found.variadic
-            taken = f" (the words after {name} were read as its values: write the host before it)" if name else ""
-            raise UsageError(f"ccb ssh needs a host{taken}", do="Write `ccb ssh [user@]host[:/path]`.")
+            taken = f" (the words after {variadic} were read as its values: write the host before it)"
+            raise UsageError(
+                f"ccb ssh needs a host{taken if variadic else ''}", do="Write `ccb ssh [user@]host[:/path]`."
+            )
         target, words, printed_at = parse_target(words[0]), words[1:], printed_at - 1
         arguments, directory = _with_target(arguments, target), target.path
     called = printed_at == 0 and words and _COMMAND.fullmatch(words[0])
@@ -265,7 +246,7 @@ def _place_copy(arguments: Arguments, words: Sequence[str]) -> Arguments:
     host, local = parse_target(target if upload else source), source if upload else target
     if not local:
         raise UsageError("the path on this machine is empty", do=_COPY)
-    return replace(_with_target(arguments, host), copy=CopyChoice(upload, local, host.path or HOME))
+    return replace(_with_target(arguments, host), copy=(upload, local, host.path or HOME))
 
 
 def _is_on_host(word: str) -> bool:
@@ -332,7 +313,7 @@ def _place_local(arguments: Arguments, words: Sequence[str], *, may_be_command: 
         if not directory_here(each if each.startswith("~") else str(directory / each))
     ]
     arguments = replace(arguments, directory=str(directory), directory_is_current=named is None)
-    return replace(arguments, prompt=_prompt(words), hints=tuple(hints))
+    return replace(arguments, prompt=_prompt(words), hints=(*arguments.hints, *hints))
 
 
 def _named_directory(word: str) -> Path | None:
@@ -362,7 +343,7 @@ def _check_spelling(words: Sequence[str], *, printed: bool) -> None:
             f"{shortened(words[0])!r} is a path on a host, but without `ssh` the session would run on this machine",
             do=f"Did you mean `ccb ssh {shortened(words[0])}`? If it is a prompt, write it after --.",
         )
-    near = _nearest(words[0], (name for name in COMMANDS if name[0] == words[0][:1]), 1, 0.7)
+    near = nearest(words[0], (name for name in COMMANDS if name[0] == words[0][:1]), 0.7)
     if near and not printed and (len(words) < 3 or (len(words) == 3 and is_session_id(words[2]))):
         raise UsageError(
             f"{shortened(words[0])!r} is not a command",

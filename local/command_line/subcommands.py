@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterable
 
 from ccb.tunnel.wire.dataclass import dataclass
@@ -145,8 +146,6 @@ def options_of(command: Subcommand) -> list[Option]:
 
 
 def help_text(width: int = 100, command: str = "") -> str:
-    import textwrap  # only help needs it
-
     one = next((each for each in SUBCOMMANDS if command and each.name == command), None)
     if one is not None and one.name != "help":
         usage = "\n       ".join(one.usage)
@@ -169,8 +168,6 @@ def _grouped(options: Iterable[Option], width: int, command: str = "") -> str:
 
 
 def _option_lines(option: Option, width: int, command: str) -> list[str]:
-    import textwrap
-
     left = "  " + ", ".join(sorted(option.names, key=len)) + (f" <{option.metavar}>" if option.metavar else "")
     names = [each for each in option.commands if not command or each.startswith(f"{command} ")]
     text = option.help

@@ -10,15 +10,17 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from ccb.tunnel.plain_text import one_line
+from ccb.tunnel.secret import without_secrets
+from ccb.tunnel.ssh_config.ssh_target import SshTarget
+from ccb.tunnel.transports.command_transport import is_openssh, words_of
+from ccb.tunnel.transports.pipe import NOTHING_SHARED, Sharing, Transport
 
 from .arguments import OPTIONS, Arguments, ConnectionOptions, Group
 from .target import Target
 
 if TYPE_CHECKING:
     from ccb.tunnel.ssh.past_logins import PastLogins
-    from ccb.tunnel.ssh_config.ssh_target import SshTarget
     from ccb.tunnel.transports.login_prompts import Prompts
-    from ccb.tunnel.transports.pipe import Sharing, Transport
 
 
 _MAX_PATH = 1_000
@@ -83,8 +85,6 @@ class TransportKind(Enum):
 
 def transport_kind(connection: ConnectionOptions) -> TransportKind:
     """Return the transport that the options ask for. Raises UsageError if a command in them cannot be parsed."""
-    from ccb.tunnel.transports.command_transport import is_openssh, words_of
-
     if connection.ssh_command is not None:
         words = words_of(connection.ssh_command, "--ssh-command")
         return TransportKind.OPENSSH if is_openssh(words) else TransportKind.WRAPPER
@@ -108,8 +108,6 @@ def needs_host(connection: ConnectionOptions) -> bool:
 
 
 def ssh_target(connection: ConnectionOptions) -> SshTarget:
-    from ccb.tunnel.ssh_config.ssh_target import SshTarget
-
     target = connection.target
     assert target is not None
     return SshTarget(target.host, target.user, connection.port, connection.identities, connection.ssh_options)
@@ -129,15 +127,12 @@ async def open_chosen_transport(
     built-in SSH may know of earlier logins, `sharing` says which connections it may use instead of a login. Raises
     CcbError.
     """
-    from ccb.tunnel.secret import without_secrets
-    from ccb.tunnel.transports.pipe import NOTHING_SHARED
-
     env, kind = without_secrets(environ), transport_kind(connection)
     if kind is TransportKind.ASYNCSSH:
         from ccb.tunnel.ssh import asyncssh_transport as ssh
 
         target = ssh_target(connection)
-        opened: Transport = await ssh.share_or_connect(target, prompts, on_wait, past, sharing or NOTHING_SHARED)
+        opened: Transport = await ssh.connect(target, prompts, on_wait, past, sharing or NOTHING_SHARED)
     else:
         on_wait()
         opened = await _open_program(kind, connection, prompts, env)
@@ -153,7 +148,7 @@ async def _open_program(
 ) -> Transport:
     from ccb.tunnel.transports import login_failures
     from ccb.tunnel.transports.askpass import AskingTransport
-    from ccb.tunnel.transports.command_transport import LocalTransport, PipeCommand, shell_argv, words_of, wrapper_argv
+    from ccb.tunnel.transports.command_transport import LocalTransport, PipeCommand, shell_argv, wrapper_argv
 
     if kind is TransportKind.LOCAL:
         return LocalTransport(env, sys.executable)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import sys
 import time
 from collections.abc import Iterator, Mapping
@@ -15,7 +14,7 @@ from ccb.tunnel.errors import ConfigError, CredentialError, Unreachable, UsageEr
 from ccb.tunnel.providers.anthropic import anthropic_endpoint
 from ccb.tunnel.providers.credential import Credential, key_headers
 from ccb.tunnel.providers.http_client import Endpoint, ProviderClient, endpoint_at
-from ccb.tunnel.providers.model_lists import load_sdk
+from ccb.tunnel.providers.model_lists import ListCall, ModelSource
 from ccb.tunnel.providers.provider import ProviderError
 from ccb.tunnel.providers.provider_kinds import KINDS
 from ccb.tunnel.wire.dataclass import dataclass
@@ -33,7 +32,7 @@ from ..credentials.secret_store import KeyStore, NoKeyring, SecretStore, open_st
 from ..providers.known_models import default_provider
 from ..providers.named_provider import NamedProvider, named_provider, refuse_provider
 from ..terminal.console import print_line, say
-from ..terminal.terminal_prompts import TerminalPrompts, read_secret
+from ..terminal.terminal_prompts import TerminalPrompts, ask
 
 NOTHING_GIVEN = AccountOptions()
 _CHECK_S = 30.0
@@ -49,7 +48,7 @@ _CHECKED_AT = {"openrouter": "/key"}
 """Where a kind of provider refuses a wrong key; `/models` elsewhere. OpenRouter's list of models is for everybody."""
 
 
-def run_auth(arguments: Arguments, environ: Mapping[str, str] = os.environ) -> int:
+def run_auth(arguments: Arguments, environ: Mapping[str, str]) -> int:
     action, provider = arguments.rest[0], next(iter(arguments.rest[1:]), "")
     options, account = arguments.host_command, arguments.account
     try:
@@ -75,39 +74,27 @@ class AuthTarget:
     helper: str
 
     @property
-    def name(self) -> str:
-        return self.named.name
-
-    @property
     def host(self) -> str:
         return self.endpoint.host
-
-    @property
-    def needs_key(self) -> bool:
-        return self.named.kind.needs_key
 
     def variable(self, environ: Mapping[str, str]) -> str:
         own = self.named.own.keyVariable
         names = (own,) if own else self.named.kind.key_variables
         return next((name for name in names if environ.get(name, "").strip()), "")
 
-    def shadow(self, environ: Mapping[str, str]) -> str:
-        """Return the source that ccb uses before stored accounts: a variable or the helper; "" if neither is set."""
-        return self.variable(environ) or self.helper
-
     async def ask(self, credential: Credential, environ: Mapping[str, str]) -> int:
         """Return the status of a request that costs nothing and shows whether the credential is good."""
         named = self.named
         sdk = "anthropic" if named.dialect == "anthropic" else "openai"
-        await asyncio.to_thread(load_sdk, sdk)
-        from ccb.tunnel.providers.sdk_clients import SdkClient
+        call = ListCall(_CHECKED_AT.get(named.kind.name, ""), sdk=sdk)
 
         async def sign(url: str) -> Mapping[str, str]:
             return key_headers(credential, named.key_header, named.own.keyHeader)
 
-        async with SdkClient(sdk, ProviderClient(self.endpoint, environ), sign) as api:
-            path = _CHECKED_AT.get(named.kind.name)
-            return (await api.get(path) if path else await api.list_models()).status_code
+        source = ModelSource(ProviderClient(self.endpoint, environ), sign, call)
+        await source.load()
+        async with source.client:
+            return (await source.ask(call.path))[0]
 
 
 def target(name: str, environ: Mapping[str, str], settings: Settings) -> AuthTarget:
@@ -133,7 +120,7 @@ def login(environ: Mapping[str, str], provider: str = ANTHROPIC, given: AccountO
     settings = load_settings(environ)
     environ = settings.network.over(environ)
     where = target(provider, environ, settings)
-    if where.name == ANTHROPIC:
+    if where.named.name == ANTHROPIC:
         anthropic_endpoint(environ)  # no credential without TLS
     name = checked_name(given.account or DEFAULT)
     store = _store(environ, settings, given)
@@ -145,14 +132,14 @@ def login(environ: Mapping[str, str], provider: str = ANTHROPIC, given: AccountO
     what = {"api_key": "key", "bearer": "token", "oauth": "login"}[account.kind]
     named = "" if account.name == DEFAULT else f" of account {account.name}"
     print_line(f"Stored the {what}{named} for {where.host} in {store.described()}.{note}")
-    if shadow := where.shadow(environ):
+    if shadow := where.variable(environ) or where.helper:  # which count more than stored accounts
         print_line(f"{shadow} is set, and ccb uses it instead of the stored key.")
         return
-    chosen = settings.credentials.account_for(where.name, "")
+    chosen = settings.credentials.account_for(where.named.name, "")
     alone = len(accounts.all()) == 1
-    taken = where.needs_key and (account.name == (chosen or DEFAULT) or (alone and chosen is None))
+    taken = where.named.kind.needs_key and (account.name == (chosen or DEFAULT) or (alone and chosen is None))
     if not taken and chosen != account.name:
-        example = json.dumps({"credentials": {"account": {where.name: account.name}}})
+        example = json.dumps({"credentials": {"account": {where.named.name: account.name}}})
         print_line(f"To use it, set {example} in settings.json (`hosts` there sets it for single hosts).")
     if settings.credentials.store == "auto" and credentials_path(environ).exists():
         with suppress(ConfigError):
@@ -186,7 +173,7 @@ def _read(where: AuthTarget, name: str, given: AccountOptions) -> Account:
     if given.api_key_stdin:
         text = sys.stdin.read(_MAX_INPUT)
     elif sys.stdin.isatty():
-        text = read_secret(f"{'token' if given.bearer else 'API key'} for {where.host} (not shown): ")
+        text = ask(f"{'token' if given.bearer else 'API key'} for {where.host} (not shown): ", hidden=True)
     else:
         raise UsageError("There is no terminal to ask for the key.", do="Pipe it: `ccb auth login --api-key-stdin`.")
     return Account(name, "bearer" if given.bearer else "api_key", checked(text, "the input"))
@@ -194,7 +181,7 @@ def _read(where: AuthTarget, name: str, given: AccountOptions) -> Account:
 
 def _login_in(text: str, where: AuthTarget, name: str) -> Account:
     """Read the answer of a token endpoint, or Claude Code's file of credentials. Raise UsageError, CredentialError."""
-    if where.name != ANTHROPIC:
+    if where.named.name != ANTHROPIC:
         raise UsageError("only Anthropic's logins can be renewed", do="Store a key, or use keyHelper in the settings.")
     try:
         given = json.loads(text)
@@ -258,7 +245,7 @@ class _Found:
 
     def object(self) -> dict[str, object]:
         return {
-            "provider": self.where.name,
+            "provider": self.where.named.name,
             "host": self.where.host,
             "used": self.used or None,
             "store": self.store or None,
@@ -270,7 +257,7 @@ class _Found:
         }
 
     def lines(self) -> list[str]:
-        other = "" if self.where.name == ANTHROPIC else self.where.name
+        other = "" if self.where.named.name == ANTHROPIC else self.where.named.name
         none = f"none. Run `ccb auth login {other}`."
         if not other:
             none = "none. Run `ccb auth login`, or export ANTHROPIC_API_KEY."
@@ -293,7 +280,7 @@ async def _status(environ: Mapping[str, str], settings: Settings, provider: str,
     store = open_store(environ, settings, TerminalPrompts())
     chosen = [target(provider, environ, settings)] if provider else list(_targets(environ, settings))
     all_found = [await _found(each, environ, settings, store) for each in chosen]
-    shown = [each for each in all_found if each.used or each.accounts or each.where.name in (provider, ANTHROPIC)]
+    shown = [each for each in all_found if each.used or each.accounts or each.where.named.name in (provider, ANTHROPIC)]
     for each in shown:
         print_line(*([json.dumps(each.object())] if as_json else each.lines()))
     return ExitCode.OK if any(each.used for each in shown) else ExitCode.AUTH_FAILED
@@ -307,9 +294,9 @@ async def _found(where: AuthTarget, environ: Mapping[str, str], settings: Settin
         accounts = ProviderAccounts(store, where.host, state_dir(environ)).all()
     except (NoKeyring, CredentialError) as error:
         return _Found(where, before, {}, problem="" if before else str(error))
-    name = settings.credentials.account_for(where.name, "")
+    name = settings.credentials.account_for(where.named.name, "")
     chosen = accounts.get(name or DEFAULT) or (next(iter(accounts.values())) if len(accounts) == 1 else None)
-    if chosen is None or (not where.needs_key and name != chosen.name):
+    if chosen is None or (not where.named.kind.needs_key and name != chosen.name):
         return _Found(where, before, accounts, store=place)
     used = before or f"{_named(chosen)} in {place}{_ends(chosen)}."
     return _Found(where, used, accounts, "" if before else chosen.name, place)
@@ -317,12 +304,11 @@ async def _found(where: AuthTarget, environ: Mapping[str, str], settings: Settin
 
 def _before(where: AuthTarget, environ: Mapping[str, str]) -> str:
     """Return the source that counts more than stored accounts in words, "" without one."""
-    if where.name == ANTHROPIC and (credential := environ_credential(environ)) is not None:
+    if where.named.name == ANTHROPIC and (credential := environ_credential(environ)) is not None:
         return f"{credential.source} from the environment, sent as {credential.kind}."
-    source = where.shadow(environ)
-    if source and source == where.variable(environ):
-        return f"{source} from the environment."
-    return f"{source} in {settings_path(environ)}, which runs when a session needs it." if source else ""
+    if variable := where.variable(environ):
+        return f"{variable} from the environment."
+    return f"{where.helper} in {settings_path(environ)}, which runs when a session needs it." if where.helper else ""
 
 
 async def _log_out(environ: Mapping[str, str], settings: Settings, where: AuthTarget, name: str, *, all: bool) -> int:
@@ -341,7 +327,7 @@ async def _log_out(environ: Mapping[str, str], settings: Settings, where: AuthTa
         print_line(f"Removed {f'the account {name}' if name else 'the key'} for {where.host} from {place}.")
     else:
         print_line(f"{place[0].upper()}{place[1:]} has no key for {where.host}.")
-    if shadow := where.shadow(environ):
+    if shadow := where.variable(environ) or where.helper:
         print_line(f"{shadow} is still set, and ccb goes on using it.")
     return ExitCode.OK
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -21,7 +20,7 @@ from ..terminal.console import print_line, say
 _JOINED = ("permissions", "env", "mcpServers", "hooks")  # the keys whose values in different sources add up
 
 
-def run_config(arguments: Arguments, environ: Mapping[str, str] = os.environ) -> int:
+def run_config(arguments: Arguments, environ: Mapping[str, str]) -> int:
     origin = arguments.host_command.origin
     settings = load_settings(environ, SettingsChoice(flag=arguments.sdk.settings))
     kept = Projects(environ)
@@ -30,13 +29,11 @@ def run_config(arguments: Arguments, environ: Mapping[str, str] = os.environ) ->
     connection = arguments.connection
     if connection.target is not None or connection.local or not needs_host(connection):
         projects += _of_host(arguments, environ, origin=origin)
-    for warning in settings.warnings:
-        say(f"ccb: {warning}")
+    say(*(f"ccb: {warning}" for warning in settings.warnings))
     values = [(f"{name} = {value}", f"  ({where})") for name, value, where in setting_lines(settings)]
     lines = [line + (where if origin else "") for line, where in values] + projects
     nothing = f"Nothing is set. Settings are in {settings_path(environ)}; docs/reference/settings.md lists them."
-    for line in lines or [nothing]:
-        print_line(line)
+    print_line(*lines or [nothing])
     return ExitCode.OK
 
 
@@ -67,8 +64,7 @@ def _of_host(arguments: Arguments, environ: Mapping[str, str], *, origin: bool) 
 
     found = asyncio.run(read_host_project(arguments, environ))
     trusted = Projects(environ).find(found.host, found.directory.raw).trusted == found.fingerprint
-    for problem in found.problems:
-        say(f"ccb: on the host: {problem}")
+    say(*(f"ccb: on the host: {problem}" for problem in found.problems))
     counts = "" if trusted else ", not trusted, so it does not count"
     lines = [each.line + (f"  ({each.origin}{counts})" if origin else "") for each in found.switches]
     return lines + [each.line + (f"  ({each.origin})" if origin else "") for each in found.policy]

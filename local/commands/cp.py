@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 import shutil
 import sys
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack
 
 from ccb.tunnel.plain_text import HostText
+from ccb.tunnel.tasks import cancelled
 from ccb.tunnel.transports.pipe import Transport
 from ccb.tunnel.wire.spelling import spelled
 
@@ -21,16 +21,15 @@ from ..connect.connect_session import connect_host
 from ..files.both_ends.copy_channel import CopyProgress
 from ..files.copying import CopyOrder, copy, progress_line, size_of
 from ..terminal.console import say, write_over
-from ..terminal.signals import run_command
 from ..terminal.terminal_prompts import prompts_for
 
 _EVERY_S = 0.2
 
 
-async def copy_files(arguments: Arguments, environ: Mapping[str, str] = os.environ) -> ExitCode:
+async def copy_files(arguments: Arguments, environ: Mapping[str, str]) -> ExitCode:
     """Copy, and return AGENT_FAILED if something had to be left out. Raises CcbError."""
     assert arguments.copy is not None
-    order = CopyOrder(arguments.copy.upload, arguments.copy.local, arguments.copy.remote)
+    order = CopyOrder(*arguments.copy)
     progress = CopyProgress()
     if sys.stderr.isatty():
         say(f"Connecting to {host_label(arguments.connection)} …")
@@ -75,10 +74,5 @@ async def _shown(connected: asyncio.Event, order: CopyOrder, progress: CopyProgr
     try:
         yield
     finally:
-        showing.cancel()
-        await asyncio.gather(showing, return_exceptions=True)
+        await cancelled(showing)
         _write("")
-
-
-def run_cp(arguments: Arguments) -> ExitCode:
-    return run_command(copy_files(arguments))

@@ -8,7 +8,7 @@ import json
 import os
 import shutil
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 from ccb.deploy.bundle import Bundle
 from ccb.tunnel.errors import UsageError
@@ -22,8 +22,7 @@ from ..command_line.transport_choice import host_label
 from ..connect.connect_session import connect_host
 from ..connect.session_rows import Count, HostWords, ReportRow, list_sessions, reports, row_of
 from ..terminal.console import print_line, say
-from ..terminal.signals import run_command
-from ..terminal.terminal_prompts import ask_line, prompts_for
+from ..terminal.terminal_prompts import prompts_for, read_line
 from .session_table import age_text, session_table, size_text
 
 _DAY_S = 86400.0
@@ -32,7 +31,7 @@ _LOG_LINE = 16_384  # characters
 _SLOW_S = 2.0
 
 
-def run_disconnect(arguments: Arguments, environ: Mapping[str, str] = os.environ) -> ExitCode:
+def run_disconnect(arguments: Arguments, environ: Mapping[str, str]) -> ExitCode:
     """End the kept connections to the host, or all of them. Return AGENT_FAILED if one could not be ended."""
     target = arguments.connection.target
     found = all_kept(environ, target.login if target is not None else None)
@@ -66,61 +65,45 @@ class ChangeRow(ReportRow):
     how: HostWords = HostText("")
 
 
-async def run_host_command(arguments: Arguments, environ: Mapping[str, str] = os.environ) -> ExitCode:
+async def run_host_command(arguments: Arguments, environ: Mapping[str, str]) -> ExitCode:
     if arguments.command == "clean" and not arguments.host_command.dry_run and not arguments.host_command.yes:
         await _confirm(arguments)
-    if sys.stderr.isatty():
-        say(f"Connecting to {host_label(arguments.connection)} …")
+    host = host_label(arguments.connection)
+    _hint(f"Connecting to {host} …")
     async with connect_host(arguments, prompts_for(headless=False), environ) as (transport, bundle):
-        with _shown_when_slow(f"Waiting for {host_label(arguments.connection)} …"):
-            match arguments.command:
-                case "ps":
-                    return await _ps(arguments, transport, bundle)
-                case "logs":
-                    return await _logs(arguments, transport, bundle)
-                case "stop":
-                    return await _stop(arguments, transport, bundle)
-                case _:
-                    return await _remove(arguments, transport, bundle)
+        slow = asyncio.get_running_loop().call_later(_SLOW_S, _hint, f"Waiting for {host} …")
+        try:
+            run_there = {"ps": _ps, "logs": _logs, "stop": _stop}.get(arguments.command, _remove)
+            return await run_there(arguments, transport, bundle)
+        finally:
+            slow.cancel()
 
 
-@contextlib.contextmanager
-def _shown_when_slow(text: str) -> Iterator[None]:
-    """On a terminal, show `text` if the work in this context takes longer than a moment."""
-    if not sys.stderr.isatty():
-        yield
-        return
-    timer = asyncio.get_running_loop().call_later(_SLOW_S, say, text)
-    try:
-        yield
-    finally:
-        timer.cancel()
+def _hint(text: str) -> None:
+    if sys.stderr.isatty():
+        say(text)
 
 
 async def _confirm(arguments: Arguments) -> None:
     where = host_label(arguments.connection)
     if not sys.stdin.isatty():
         raise UsageError(f"ccb clean {where} removes every session there", do="Add --yes: nobody can be asked here.")
-    answer = await ask_line(f"Stop all sessions on {where}, and remove them and all else of ccb there? (yes/no) ")
-    if answer.lower() not in ("y", "yes"):
+    answer = await read_line(f"Stop all sessions on {where}, and remove them and all else of ccb there? (yes/no) ")
+    if (answer or "").lower() not in ("y", "yes"):
         raise UsageError("nothing was removed", do="Answer yes, or see first what would be removed: --dry-run.")
 
 
 async def _ps(arguments: Arguments, transport: Transport, bundle: Bundle) -> ExitCode:
     rows = await list_sessions(transport, bundle)
     if arguments.host_command.json:
-        for row in rows:
-            print_line(json.dumps(row.model_dump()))
-    elif rows:
-        for line in session_table(rows, shutil.get_terminal_size((120, 24)).columns):
-            print_line(line)
-    else:
-        print_line(f"No sessions on {host_label(arguments.connection)}.")
-    if not arguments.host_command.json:
-        target = arguments.connection.target
-        for kept in all_kept(os.environ, target.login if target is not None else None):
-            ends = f"`ccb disconnect {kept.host}` ends it"
-            print_line(f"SSH connection to {kept.host} kept for {age_text(kept.left_s)} more; {ends}")
+        print_line(*(json.dumps(row.model_dump()) for row in rows))
+        return ExitCode.OK
+    none = [f"No sessions on {host_label(arguments.connection)}."]
+    print_line(*(session_table(rows, shutil.get_terminal_size((120, 24)).columns) if rows else none))
+    target = arguments.connection.target
+    for kept in all_kept(os.environ, target.login if target is not None else None):
+        ends = f"`ccb disconnect {kept.host}` ends it"
+        print_line(f"SSH connection to {kept.host} kept for {age_text(kept.left_s)} more; {ends}")
     return ExitCode.OK
 
 
@@ -193,7 +176,3 @@ def change_line(kind: str, row: ChangeRow, *, dry_run: bool) -> str:
             return f"kept {row.path.cell}{because}"
         case _:
             return ""
-
-
-def run(arguments: Arguments) -> ExitCode:
-    return run_command(run_host_command(arguments))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import sys
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -21,11 +20,11 @@ from ..config.settings_loading import load_settings
 from ..credentials.secret_store import SecretStore, open_store
 from ..mcp.mcp_config import HttpServer, ServerConfig, server_config, server_configs
 from ..mcp.mcp_service import MISSING, package_missing
-from ..terminal.console import say, write_stdout
+from ..terminal.console import print_line, say
 from ..terminal.terminal_prompts import TerminalPrompts
 
 
-def run_mcp(arguments: Arguments, environ: Mapping[str, str] = os.environ) -> int:
+def run_mcp(arguments: Arguments, environ: Mapping[str, str]) -> int:
     action, name = arguments.rest[0], next(iter(arguments.rest[1:]), "")
     settings = load_settings(environ)
     servers = settings.mcpServers
@@ -33,33 +32,38 @@ def run_mcp(arguments: Arguments, environ: Mapping[str, str] = os.environ) -> in
         described = _described(arguments)
         shown = server_config(name, described, environ).shown
         write_settings(settings_path(environ), environ, {"mcpServers": {**servers, name: described}})
-        return write_stdout(f"Added {name}: {shown}", f"Try it: ccb mcp test {name}")
+        return _told(f"Added {name}: {shown}", f"Try it: ccb mcp test {name}")
     if action == "list":
         configs = server_configs(servers, environ)
         lines = [f"{each}: {config.shown}" for each, config in configs.items()]
-        return write_stdout(*lines or ["No MCP server. Add one: ccb mcp add NAME -- COMMAND"])
+        return _told(*lines or ["No MCP server. Add one: ccb mcp add NAME -- COMMAND"])
     if name not in servers:
         raise UsageError(f"there is no MCP server {name!r}", do="`ccb mcp list` shows them.")
     if action == "remove":
         left = {each: server for each, server in servers.items() if each != name}
         write_settings(settings_path(environ), environ, {"mcpServers": left})
-        return write_stdout(f"Removed {name}.")
+        return _told(f"Removed {name}.")
     config = server_config(name, servers[name], environ)
     if action == "get":
-        return write_stdout(f"{name}: {config.shown}")
+        return _told(f"{name}: {config.shown}")
     if package_missing():
         raise UsageError(MISSING)
     secrets = open_store(environ, settings, TerminalPrompts())
     if action == "test":
         return asyncio.run(_test(name, config, secrets))
-    from ..mcp.mcp_login import log_in, log_out
+    from ..mcp.mcp_login import LoginStore, log_in
 
     if not isinstance(config, HttpServer):
         raise UsageError(f"{name} is a program on this machine: it has no login", do="Give it what it needs with -e.")
     if action == "login":
-        return write_stdout(asyncio.run(log_in(name, config, secrets)))
-    there = asyncio.run(log_out(config, secrets))
-    return write_stdout(f"Logged out of {name}." if there else f"You were not logged in at {name}.")
+        return _told(asyncio.run(log_in(name, config, secrets)))
+    there = asyncio.run(LoginStore(config, secrets).forget())
+    return _told(f"Logged out of {name}." if there else f"You were not logged in at {name}.")
+
+
+def _told(*lines: str) -> ExitCode:
+    print_line(*lines)
+    return ExitCode.OK
 
 
 def _described(arguments: Arguments) -> Json:
@@ -102,4 +106,4 @@ async def _test(name: str, config: ServerConfig, secrets: SecretStore) -> int:
     found = listed.get("result", {}).get("tools")
     tools = [str(each.get("name")) for each in (found if isinstance(found, list) else ()) if isinstance(each, dict)]
     info = hello["serverInfo"]
-    return write_stdout(f"{name} works: {info['name']} {info['version']}, {len(tools)} tools: {', '.join(tools)}")
+    return _told(f"{name} works: {info['name']} {info['version']}, {len(tools)} tools: {', '.join(tools)}")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 from collections.abc import Mapping, Sequence
 
 from ccb.tunnel.plain_text import one_line
@@ -23,7 +22,7 @@ _HEADINGS = ("MODEL", "WINDOW", "OUTPUT", "$ IN", "$ OUT", "CAN")
 _MAX_NAME = 60
 
 
-def run_models(arguments: Arguments, environ: Mapping[str, str] = os.environ) -> int:
+def run_models(arguments: Arguments, environ: Mapping[str, str]) -> int:
     given = arguments.host_command
     settings = load_settings(environ)
     if given.provider is None:
@@ -37,10 +36,8 @@ def run_models(arguments: Arguments, environ: Mapping[str, str] = os.environ) ->
     model = settings.modelAliases.get(settings.model or "", settings.model or "default")
     offers, failed = asyncio.run(_all_offers(chosen, environ, settings))
     current = known_models.short_names(environ).get(model, model)
-    for line in map(_json, offers) if given.json else models_table(offers, current):
-        print_line(line)
-    for line in failed:
-        say(line)
+    print_line(*(map(_json, offers) if given.json else models_table(offers, current)))
+    say(*failed)
     return ExitCode.OK if offers else ExitCode.UNREACHABLE
 
 

@@ -13,7 +13,7 @@ from ccb.tunnel.errors import UsageError
 
 from ..connect.session_rows import SessionRow
 from ..terminal.console import say
-from ..terminal.terminal_prompts import ask_line
+from ..terminal.terminal_prompts import read_line
 
 _MAX_LISTED = 20
 _ESCAPE = "\x1b"
@@ -38,7 +38,7 @@ async def choose_session(rows: Sequence[SessionRow]) -> str | None:
     shown = list(rows)
     while True:
         _show(shown)
-        answer = await ask_line("Session (number, ID, or text to search for; Enter or q to leave): ")
+        answer = await read_line("Session (number, ID, or text to search for; Enter or q to leave): ") or ""
         if answer in ("", "q") or answer.startswith(_ESCAPE):
             return None
         found = matching(rows, shown[:_MAX_LISTED], answer)
@@ -64,8 +64,7 @@ def _show(rows: Sequence[SessionRow]) -> None:
     width = shutil.get_terminal_size((100, 24)).columns
     head, *lines = session_table(rows[:_MAX_LISTED], width - 4)
     say(f"    {head}")
-    for number, line in enumerate(lines, 1):
-        say(f"{number:3} {line}")
+    say(*(f"{number:3} {line}" for number, line in enumerate(lines, 1)))
     if len(rows) > _MAX_LISTED:
         say(f"    … and {len(rows) - _MAX_LISTED} more")
 
@@ -103,11 +102,9 @@ def aligned(rows: Sequence[Sequence[str]], numbers: int) -> list[str]:
 
 def short_ids(rows: Sequence[SessionRow]) -> dict[str, str]:
     """Return for each session ID its shortest unique start, of eight or more characters."""
-    for length in (_SHORT_ID, 13, 18, 36):
-        found = {row.session: row.session[:length] for row in rows}
-        if len(set(found.values())) == len(found):
-            return found
-    return {row.session: row.session for row in rows}
+    ids = {row.session for row in rows}
+    length = next((size for size in (_SHORT_ID, 13, 18) if len({each[:size] for each in ids}) == len(ids)), None)
+    return {each: each[:length] for each in ids}
 
 
 def session_table(rows: Sequence[SessionRow], width: int) -> list[str]:
@@ -117,7 +114,7 @@ def session_table(rows: Sequence[SessionRow], width: int) -> list[str]:
     columns["DRIVER"] = [_driver(row, widths.get("DRIVER", 0)) for row in rows]
     columns["PATH"] = [_path(row.cwd.cell, widths.get("PATH", 0)) for row in rows]
     prompts = [row.prompt.cell or "-" for row in rows]
-    lines = [_line(dict.fromkeys(widths), widths, "LAST PROMPT", left)]
+    lines = [_line({name: name for name in widths}, widths, "LAST PROMPT", left)]
     for number, prompt in enumerate(prompts):
         lines.append(_line({name: columns[name][number] for name in widths}, widths, prompt, left))
     return lines
@@ -149,13 +146,11 @@ def _fitted(columns: Mapping[str, Sequence[str]], width: int) -> tuple[dict[str,
     return widths, left
 
 
-def _line(cells: Mapping[str, str | None], widths: Mapping[str, int], prompt: str, left: int) -> str:
+def _line(cells: Mapping[str, str], widths: Mapping[str, int], prompt: str, left: int) -> str:
     shown = []
     for name, size in widths.items():
-        cell = cells[name]
-        text = name if cell is None else cell
-        pad = " " * (size - cell_len(text))
-        shown.append(pad + text if name in _NUMBERS else text + pad)
+        pad = " " * (size - cell_len(cells[name]))
+        shown.append(pad + cells[name] if name in _NUMBERS else cells[name] + pad)
     return _GAP.join([*shown, cut(prompt, max(1, left))]).rstrip()
 
 

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import field
 from pathlib import Path
 
 from ccb.tunnel.errors import UsageError
@@ -23,8 +21,7 @@ from ..connect.connect_session import connect_host
 from ..connect.project_trust import host_identity
 from ..connect.session_rows import Count, HostWords, ReportRow, Text, reports, row_of
 from ..terminal.console import print_line, say
-from ..terminal.signals import run_command
-from ..terminal.terminal_prompts import ask_line, prompts_for
+from ..terminal.terminal_prompts import prompts_for, read_line
 
 _MAX_REPORTS = 2000
 _MOST = 16_384  # characters: what the person trusts is shown whole
@@ -79,12 +76,12 @@ class HostProject:
     host: HostIdentity
     directory: HostText
     fingerprint: str
-    switches: Sequence[SwitchRow] = field(default=())
-    problems: Sequence[HostText] = field(default=())
-    policy: Sequence[SwitchRow] = field(default=())
+    switches: Sequence[SwitchRow] = ()
+    problems: Sequence[HostText] = ()
+    policy: Sequence[SwitchRow] = ()
 
 
-async def read_host_project(arguments: Arguments, environ: Mapping[str, str] = os.environ) -> HostProject:
+async def read_host_project(arguments: Arguments, environ: Mapping[str, str]) -> HostProject:
     """Connect, and return the project of the directory that the arguments name. Raises CcbError."""
     directory = arguments.directory or (str(Path.cwd()) if arguments.connection.local else "~")
     command = {"command": "project", "directory": directory}
@@ -105,29 +102,26 @@ async def read_host_project(arguments: Arguments, environ: Mapping[str, str] = o
     return HostProject(identity, found.directory, found.fingerprint, switches, problems, policy)
 
 
-async def run_trust(arguments: Arguments, environ: Mapping[str, str] = os.environ) -> ExitCode:
+async def run_trust(arguments: Arguments, environ: Mapping[str, str]) -> ExitCode:
     """Return AGENT_FAILED if nothing was found to take back, or nobody could be asked. Raises CcbError."""
     projects = Projects(environ)
     if arguments.connection.target is None and not arguments.connection.local:
         if arguments.host_command.revoke or arguments.host_command.yes:
             raise UsageError("ccb trust needs a host for this", do="Write `ccb trust HOST:/PATH …`.")
         records = await asyncio.to_thread(projects.all)
-        for line in [line for each in records for line in each.lines] or ["No project is trusted."]:
-            print_line(line)
+        print_line(*[line for each in records for line in each.lines] or ["No project is trusted."])
         return ExitCode.OK
     if arguments.host_command.revoke:
         return await asyncio.to_thread(_revoke, arguments, projects)
     found = await read_host_project(arguments, environ)
     where = f"{found.host.name}:{found.directory.path}"
-    for problem in found.problems:
-        say(f"ccb: on the host: {problem}")
+    say(*(f"ccb: on the host: {problem}" for problem in found.problems))
     if not found.switches:
         print_line(f"{where} switches nothing on.")
         return ExitCode.OK
     trusted = (await asyncio.to_thread(projects.find, found.host, found.directory.raw)).trusted
     print_line(f"{where} {'is trusted' if trusted == found.fingerprint else 'would switch on'}:")
-    for switch in found.switches:
-        print_line(f"  {switch.line}  ({switch.file})")
+    print_line(*(f"  {switch.line}  ({switch.file})" for switch in found.switches))
     if trusted == found.fingerprint:
         return ExitCode.OK
     return await _ask(arguments, projects, found, where)
@@ -138,7 +132,8 @@ async def _ask(arguments: Arguments, projects: Projects, found: HostProject, whe
         if not sys.stdin.isatty():
             print_line("It is not trusted. Nobody can be asked here; --yes trusts it.")
             return ExitCode.AGENT_FAILED
-        if (await ask_line(f"Trust all of this in {where}? (yes/no) ")).lower() not in ("y", "yes"):
+        answer = await read_line(f"Trust all of this in {where}? (yes/no) ")
+        if (answer or "").lower() not in ("y", "yes"):
             print_line("It is not trusted.")
             return ExitCode.OK
     await asyncio.to_thread(projects.trust, found.host, found.directory.raw, found.fingerprint)
@@ -156,7 +151,3 @@ def _revoke(arguments: Arguments, projects: Projects) -> ExitCode:
         where = ":".join(filter(None, (name, directory)))
         say(f"ccb: nothing is kept of {where}; `ccb trust` lists what is")
     return ExitCode.OK if gone else ExitCode.AGENT_FAILED
-
-
-def run(arguments: Arguments) -> ExitCode:
-    return run_command(run_trust(arguments))

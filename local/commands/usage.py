@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import textwrap
 import time
@@ -46,7 +45,7 @@ _ADDED = ("calls", "failed", *_TOKENS, "usd", "estimated")
 _HEADINGS = ("CALLS", "FAILED", "INPUT", "CACHED", "OUTPUT", "COST", "LAST")
 
 
-def run_audit(arguments: Arguments, environ: Mapping[str, str] = os.environ) -> int:
+def run_audit(arguments: Arguments, environ: Mapping[str, str]) -> int:
     """Run `ccb audit` and return the exit code. It is 1 if something was tampered with."""
     wanted = arguments.rest[0]
     found: list[tuple[str, AuditEntry]] = read_ledger(state_dir(environ), lambda ledger: ledger.audited(wanted), [])
@@ -56,8 +55,7 @@ def run_audit(arguments: Arguments, environ: Mapping[str, str] = os.environ) -> 
         lines: Iterator[str] = (json.dumps({"session": session, **asdict(each)}) for session, each in found)
     else:
         lines = audit_lines(found, shutil.get_terminal_size((100, 24)).columns)
-    for line in lines:
-        print_line(line)
+    print_line(*lines)
     tampered = any(each.kind == "tampering" for _, each in found)
     return ExitCode.AGENT_FAILED if tampered else ExitCode.OK
 
@@ -96,7 +94,7 @@ def _shown(each: AuditEntry, asked: set[str], width: int) -> Iterator[str]:
         yield from (f"{_INDENT}{piece}".rstrip() for piece in pieces or [""])
 
 
-def run_proxy(arguments: Arguments, environ: Mapping[str, str] = os.environ) -> int:
+def run_proxy(arguments: Arguments, environ: Mapping[str, str]) -> int:
     action, session = arguments.rest[0], next(iter(arguments.rest[1:]), "")
     everything = arguments.host_command.all
     found = list(running(environ))
@@ -129,7 +127,7 @@ def _line(state: ProxyState) -> str:
     return f"{state.session}  {state.host}:{HostText(state.directory).path}  {may}  (pid {state.pid})"
 
 
-def run_usage(arguments: Arguments, environ: Mapping[str, str] = os.environ) -> int:
+def run_usage(arguments: Arguments, environ: Mapping[str, str]) -> int:
     by, days = arguments.host_command.by, arguments.host_command.days
     since = time.time() - days * _DAY_S if days else 0.0
     sums: list[UsageSum] = read_ledger(state_dir(environ), lambda ledger: ledger.sums(by, since=since), [])
@@ -137,11 +135,8 @@ def run_usage(arguments: Arguments, environ: Mapping[str, str] = os.environ) -> 
         for each in sums:
             fields = {by if name == "group" else name: value for name, value in asdict(each).items()}
             print_line(json.dumps(fields))
-        return ExitCode.OK
-    if not sums:
-        print_line("No model calls yet.")
-    for line in usage_table(by, sums, time.time()) if sums else ():
-        print_line(line)
+    else:
+        print_line(*(usage_table(by, sums, time.time()) if sums else ["No model calls yet."]))
     return ExitCode.OK
 
 

@@ -10,6 +10,8 @@ import shlex
 import time
 import traceback
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from io import TextIOWrapper
+from logging.handlers import RotatingFileHandler
 from pathlib import Path
 from types import TracebackType
 from urllib.parse import unquote
@@ -55,44 +57,26 @@ def state_dir(environ: Mapping[str, str] = os.environ) -> Path:
     return xdg_dir(environ, "XDG_STATE_HOME", ".local/state")
 
 
-class _OnDemand(logging.Handler):
-    """Opens its file with the first record. If that fails it logs nothing: a log must not end the program."""
+class _OnDemand(RotatingFileHandler):
+    """Opens its file with the first record. What cannot be written is not logged: a log must not end the program."""
 
-    def __init__(self, path: Path, formatter: logging.Formatter, *, keeps_others: bool = False) -> None:
-        super().__init__()
+    def __init__(self, path: Path, *, keeps_others: bool) -> None:
+        super().__init__(path, maxBytes=_MAX_BYTES, backupCount=1, encoding="utf-8", delay=True)
         self._keeps_others = keeps_others
-        self.path = path
-        self._line = formatter
-        self._file: logging.Handler | None = None
-        self._broken = False
 
-    def emit(self, record: logging.LogRecord) -> None:
-        if self._file is None and not self._broken:
-            try:
-                self._file = self._open()
-            except OSError:
-                self._broken = True
-        if self._file is not None:
-            self._file.emit(record)
+    def handleError(self, record: logging.LogRecord) -> None:
+        """Say nothing: the terminal may belong to the REPL."""
 
-    def close(self) -> None:
-        if self._file is not None:
-            self._file.close()
-        super().close()
-
-    def _open(self) -> logging.Handler:
-        self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        logs = [] if self._keeps_others else list(self.path.parent.glob("ccb-*.log*"))
+    def _open(self) -> TextIOWrapper:
+        path = Path(self.baseFilename)
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        logs = [] if self._keeps_others else list(path.parent.glob("ccb-*.log*"))
         with contextlib.suppress(FileNotFoundError):  # another ccb removes them, too
             logs.sort(key=lambda path: path.stat().st_mtime)
             for old in logs[:-_MAX_FILES]:
                 old.unlink()
-        os.close(os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o600))
-        from logging.handlers import RotatingFileHandler  # 3 ms, and most runs log nothing
-
-        file = RotatingFileHandler(self.path, maxBytes=_MAX_BYTES, backupCount=1, encoding="utf-8")
-        file.setFormatter(self._line)
-        return file
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o600))
+        return super()._open()
 
 
 @contextlib.contextmanager
@@ -102,21 +86,21 @@ def logging_to_file(
     """Write the program's log to its file while the context is open, and yield the path: `own_file` if the person names
     one. `commands` lead to the host; the log shows only their programs, because their arguments may hold passwords."""
     path = Path(own_file).expanduser() if own_file else state_dir(environ) / f"ccb-{os.getpid()}.log"
-    handler = _OnDemand(path, PublicFormatter(environ, commands), keeps_others=own_file is not None)
+    handler = _OnDemand(path, keeps_others=own_file is not None)
+    handler.setFormatter(PublicFormatter(environ, commands))
     root = logging.getLogger()
-    before = root.level
+    levels = {root: logging.DEBUG if debug else logging.WARNING}
+    levels |= {logging.getLogger(name): logging.INFO if debug else logging.ERROR for name in _QUIET}
+    before = {logger: logger.level for logger in levels}
     root.addHandler(handler)
-    root.setLevel(logging.DEBUG if debug else logging.WARNING)
-    quiet = {name: logging.getLogger(name).level for name in _QUIET}
-    for name in _QUIET:
-        logging.getLogger(name).setLevel(logging.INFO if debug else logging.ERROR)
+    for logger, level in levels.items():
+        logger.setLevel(level)
     try:
         yield path
     finally:
         root.removeHandler(handler)
-        root.setLevel(before)
-        for name, level in quiet.items():
-            logging.getLogger(name).setLevel(level)
+        for logger, level in before.items():
+            logger.setLevel(level)
         handler.close()
 
 
@@ -192,10 +176,7 @@ def _message(record: logging.LogRecord) -> str:
     args = record.args
     if isinstance(args, tuple):
         args = tuple(public_error(each) if isinstance(each, BaseException) else each for each in args)
-    try:
-        text = str(record.msg) % args if args else str(record.msg)
-    except (TypeError, ValueError):
-        text = str(record.msg)
+    text = str(record.msg) % args if args else str(record.msg)
     return _one_line(text, _MAX_OWN if record.name.partition(".")[0] == _OURS else _MAX_FOREIGN)
 
 

@@ -6,7 +6,7 @@ import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import field, replace
 from pathlib import Path
 
 from ccb.tunnel.errors import ConfigError
@@ -32,19 +32,12 @@ class HostIdentity:
 
 @dataclass(frozen=True)
 class ProjectRecord:
-    """`trusted` is the fingerprint of what was trusted, "" for nothing. The others are what "always" has added."""
+    """`trusted` is the fingerprint of what was trusted, "" for nothing; `permissions` are what "always" has added."""
 
     host: HostIdentity
     directory: str
     trusted: str = ""
-    allow: tuple[str, ...] = ()
-    ask: tuple[str, ...] = ()
-    deny: tuple[str, ...] = ()
-    additionalDirectories: tuple[str, ...] = ()
-
-    @property
-    def permissions(self) -> dict[str, list[str]]:
-        return {kind: list(getattr(self, kind)) for kind in _KINDS if getattr(self, kind)}
+    permissions: Mapping[str, list[str]] = field(default_factory=dict)
 
     @property
     def lines(self) -> list[str]:
@@ -94,7 +87,7 @@ class Projects:
             old = _taken(records, host, directory)
             held = [rule for rule in old.permissions.get(kind, ()) if rule not in rules and not only]
             changed = {**old.permissions, kind: [*held, *dict.fromkeys(rules)] if add else held}
-            records.append(ProjectRecord(host, directory, old.trusted, **_rules(changed)))
+            records.append(replace(old, permissions=_rules(changed)))
 
     @contextmanager
     def _changing(self) -> Iterator[list[ProjectRecord]]:
@@ -125,7 +118,7 @@ class Projects:
                     HostIdentity(str(each["host"]), tuple(map(str, each["keys"]))),
                     str(each["directory"]),
                     str(each.get("trusted", "")),
-                    **_rules(each.get("permissions", {})),
+                    _rules(each.get("permissions", {})),
                 )
                 for each in data.get("projects", [])
             ]
@@ -141,5 +134,5 @@ def _taken(records: list[ProjectRecord], host: HostIdentity, directory: str) -> 
     return replace(found, host=host)
 
 
-def _rules(permissions: Mapping[str, Sequence[str]]) -> dict[str, tuple[str, ...]]:
-    return {kind: tuple(map(str, permissions.get(kind, ()))) for kind in _KINDS}
+def _rules(permissions: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
+    return {kind: [*map(str, permissions[kind])] for kind in _KINDS if permissions.get(kind)}

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Literal, TypeVar
 from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.settings_text import line_of, lines_in
 
-from ..command_line.arguments import Arguments
+from ..command_line.arguments import Arguments, nearest
 from .settings_file import rules_without_tool
 
 Kind = Literal[
@@ -168,9 +168,6 @@ class NetworkSettings:
         return {**own, **{name: value for name, value in environ.items() if value or name not in own}}
 
 
-Section = RuleSettings | BudgetSettings | ModelCallSettings | CredentialSettings | NetworkSettings
-
-
 def _of_host(general: Limits, hosts: Mapping[str, Limits], host: str) -> Limits:
     values = {each.name: getattr(general, each.name) for each in fields(general)}
     for pattern, own in hosts.items():
@@ -294,9 +291,7 @@ SETTING_NAMES = tuple(each.name for each in fields(Settings) if each.metadata)
 
 
 def _near(name: str) -> str:
-    from difflib import get_close_matches
-
-    near = get_close_matches(name, SETTING_NAMES, n=1, cutoff=0.7) if "." not in name else []
+    near = nearest(name, SETTING_NAMES, 0.7) if "." not in name else []
     return f"; did you mean {near[0]!r}?" if near and near[0] != name else ""
 
 

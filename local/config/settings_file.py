@@ -7,14 +7,16 @@ import json
 import os
 import re
 import stat
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from ccb.tunnel.errors import ConfigError
+from ccb.tunnel.wire.model_facts import ALIASES, may_be_model
 from ccb.tunnel.wire.ndjson import MAX_DEPTH, is_too_deep
 from ccb.tunnel.wire.settings_text import line_of, load_settings
+from ccb.tunnel.wire.tool_traits import no_such_tool, rule_parts, split_rules
 
 _SECRET_NAME = re.compile(r"api_?-?key|auth_?-?token|secret|password", re.IGNORECASE)
 _SECRET_VARIABLE = re.compile(r"token$|credentials?$", re.IGNORECASE)
@@ -43,8 +45,6 @@ def refuse_secrets(path: str, text: str, data: Mapping[str, Any]) -> None:
 
 def refuse_broken_rules(path: str, text: str, permissions: Mapping[str, Any]) -> None:
     """Raise ConfigError for a permission rule that no host could read."""
-    from ccb.tunnel.wire.tool_traits import rule_parts
-
     for keys, given, rules, still_open in _rules(permissions):
         try:
             for rule in rules or [given]:
@@ -58,10 +58,6 @@ def refuse_broken_rules(path: str, text: str, permissions: Mapping[str, Any]) ->
 
 def rules_without_tool(path: str, text: str, values: Mapping[str, Any]) -> list[str]:
     """Return a sentence for each permission rule about a tool that there is not."""
-    from ccb.tunnel.wire.tool_traits import rule_parts
-
-    from ..command_line.option_rules import no_such_tool
-
     return [
         f"{path}, line {line_of(text, keys)}: permissions.{keys[1]}: {wrong}"
         for keys, _, rules, _ in _rules(values.get("permissions") or {})
@@ -72,8 +68,6 @@ def rules_without_tool(path: str, text: str, values: Mapping[str, Any]) -> list[
 
 def _rules(permissions: Mapping[str, Any]) -> Iterator[tuple[tuple[str, str, int], str, list[str], int]]:
     """Yield each entry of rules: its keys, its text, the rules in it, and how many parentheses it leaves open."""
-    from ccb.tunnel.wire.tool_traits import split_rules
-
     for kind in ("allow", "deny", "ask"):
         for at, given in enumerate(permissions.get(kind, ())):
             yield ("permissions", kind, at), given, *(split_rules(given) if kind != "ask" else ([given], 0))
@@ -81,8 +75,6 @@ def _rules(permissions: Mapping[str, Any]) -> Iterator[tuple[tuple[str, str, int
 
 def refuse_wrong_models(path: str, text: str, known: Mapping[str, Any]) -> None:
     """Raise ConfigError for a model that no provider can have, and that is no short name of the same file."""
-    from ccb.tunnel.wire.model_facts import ALIASES, may_be_model
-
     own: Mapping[str, str] = known.get("modelAliases") or {}
     chosen = {(name,): known[name] for name in ("model", "smallModel") if known.get(name) not in (None, *own)}
     meant = {("modelAliases", name): model for name, model in own.items()}
@@ -92,22 +84,6 @@ def refuse_wrong_models(path: str, text: str, known: Mapping[str, Any]) -> None:
                 f"{path}, line {line_of(text, keys)}: {'.'.join(keys)}: {model!r} is no model",
                 do=f"Write {', '.join(ALIASES)}, or a full id as its provider has it.",
             )
-
-
-def refuse_broken_keys(sources: Sequence[tuple[str, str, Mapping[str, object]]], keys: Mapping[str, object]) -> None:
-    """Raise ConfigError if `keys`, made of all `sources` (path, text, values; weakest first), cannot be used."""
-    if not keys:
-        return
-    from ..terminal.keymap import KeyRefused, keymap_of
-
-    try:
-        keymap_of(keys)
-    except KeyRefused as error:
-        path, text = next((path, text) for path, text, said in reversed(sources) if error.id in said)
-        raise ConfigError(
-            f"{path}, line {line_of(text, ('keys', error.id))}: keys.{error.id}: {error}",
-            do=f"Correct keys.{error.id} in {path}, or remove it.",
-        ) from None
 
 
 def read_settings_file(path: Path, environ: Mapping[str, str]) -> dict[str, Any] | None:

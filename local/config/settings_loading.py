@@ -59,10 +59,12 @@ def load_screen_settings(
 ) -> ScreenSettings:
     found: dict[str, Any] = {}
     keys: dict[str, object] = {}
-    for values in raw_settings(environ, choice):
-        found |= values
-        if isinstance(given := values.get("keys"), dict):
-            keys |= given
+    with suppress(ConfigError, UsageError):  # the sources up to one that cannot be read count
+        for _, path, text in _sources(environ, choice):
+            values = settings_file.parse_settings(path, text) if text is not None else {}
+            found |= values
+            if isinstance(given := values.get("keys"), dict):
+                keys |= given
     try:
         keymap = keymap_of(keys)
     except KeyRefused:
@@ -85,8 +87,14 @@ def load_settings(environ: Mapping[str, str] = os.environ, choice: SettingsChoic
     settings = read[0][1]
     if len(layers) > 1:
         settings, _ = _validated(_merged(layers), layers[0].path, layers[0].text)
-    said = [(each.path, each.text, each.values.get("keys", {})) for each in layers]
-    settings_file.refuse_broken_keys(said, settings.keys)
+    try:
+        keymap_of(settings.keys)
+    except KeyRefused as error:
+        wrong = next(each for each in reversed(layers) if error.id in each.values.get("keys", {}))
+        raise ConfigError(
+            f"{wrong.path}, line {line_of(wrong.text, ('keys', error.id))}: keys.{error.id}: {error}",
+            do=f"Correct keys.{error.id} in {wrong.path}, or remove it.",
+        ) from None
     given = frozenset(name for layer in layers for name in layer.values)
     return replace(settings, given=given, layers=layers)
 
@@ -99,23 +107,15 @@ def _sources(environ: Mapping[str, str], choice: SettingsChoice) -> Iterator[tup
     yield MANAGED, str(choice.managed), settings_file.read_settings_text(choice.managed, environ)
 
 
-def raw_settings(environ: Mapping[str, str], choice: SettingsChoice) -> Iterator[dict[str, Any]]:
-    """Yield what the sources say, unchecked, the weakest first, up to one that cannot be read."""
-    with suppress(ConfigError, UsageError):
-        for _, path, text in _sources(environ, choice):
-            if text is not None:
-                yield settings_file.parse_settings(path, text)
-
-
 def load_sharing(environ: Mapping[str, str] = os.environ) -> Sharing:
     """Return which connections may be shared, without loading anything slow: it is known before the first packet."""
     try:
         data = settings_file.read_settings_file(settings_path(environ), environ) or {}
     except ConfigError:
-        data = {}
-    minutes = data.get("keepConnection", 0)
+        data = {"pipelinedLogin": False}
+    minutes, pipelined = data.get("keepConnection", 0), data.get("pipelinedLogin", True) is True
     keeps = isinstance(minutes, int | float) and not isinstance(minutes, bool) and 0 < minutes <= MAX_KEEP
-    return Sharing(own_master=data.get("controlMaster") is not False, keep_s=minutes * 60 if keeps else 0)
+    return Sharing(data.get("controlMaster") is not False, minutes * 60 if keeps else 0, pipelined)
 
 
 def _flagged(flag: str | None) -> tuple[str, str | None]:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from ccb.tunnel.errors import CredentialError, NoSuchSession, UsageError
 from ccb.tunnel.link.link import Greeting
 from ccb.tunnel.plain_text import HostText
+from ccb.tunnel.tasks import cancelled
 from ccb.tunnel.transports.pipe import Transport
 from ccb.tunnel.wire.control_protocol import TRUST_PROJECT
 from ccb.tunnel.wire.dataclass import dataclass
@@ -24,7 +25,6 @@ from ..command_line.arguments import Arguments
 from ..command_line.transport_choice import host_label, resume_command
 from ..config.settings import settings_choice
 from ..session.dialing import AttachOptions
-from ..terminal.stdio import cancelled
 from . import open_transport as opening
 from . import session_request as requests
 from . import startup as starting
@@ -258,7 +258,7 @@ async def _credential_name(arguments: Arguments, startup: starting.SessionStartu
     session = arguments.session
     exists = session.continue_latest or session.resume is not None or arguments.command == "attach"
     try:
-        return await startup.provider.credential_name()
+        return await startup.provider.main.credential_name()
     except CredentialError:
         if arguments.agent.model or not exists or not has_others(environ, startup.settings):
             raise

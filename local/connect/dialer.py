@@ -12,11 +12,11 @@ from ccb.deploy.bootstrap import Launched, launch
 from ccb.deploy.bundle import Bundle
 from ccb.tunnel.errors import CcbError, ConnectionLost, CopyFailed, DeployError, Dropped
 from ccb.tunnel.link.link import Greeting, Link
+from ccb.tunnel.tasks import cancelled
 from ccb.tunnel.transports.pipe import Transport
 from ccb.tunnel.wire.dataclass import dataclass
 
 from ..session.dialing import KnownSession, WorkerConnection
-from ..terminal.stdio import cancelled
 
 if TYPE_CHECKING:
     from ccb.tunnel.proxy.auth_proxy import AuthProxy

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from ccb.tunnel.errors import CcbError
 from ccb.tunnel.wire import control_protocol as control
 from ccb.tunnel.wire.session_options import SessionOptions
-from ccb.tunnel.wire.web_fetch import MAX_TEXT, TIMEOUT_S, FetchedText, LaptopFetch, Page, WebFetcher, WebRefused
+from ccb.tunnel.wire.web_fetch import MAX_TEXT, TIMEOUT_S, FetchedText, Page, WebFetcher, WebRefused
 
 from ..command_line.arguments import Arguments
 from ..session.remote_session import RemoteSession
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 _MAX_BODY = 4 << 20  # bytes
 _MAX_AT_ONCE = 4
-_TEXT = ("application/json", "application/xml", "application/javascript", "application/xhtml+xml", "application/yaml")
 
 
 async def laptop_servers(
@@ -106,24 +105,20 @@ class LaptopWeb:
         self._allow_private = allow_private
         self._room = asyncio.Semaphore(_MAX_AT_ONCE)
 
-    async def fetch(self, request: LaptopFetch) -> Json:
+    async def fetch(self, url: str) -> Json:
         async with self._room:
             log.info("fetching a page for the worker")
             try:
-                page = await self._page(request.url)
+                page = await self._page(url)
             except WebRefused as refused:
                 raise control.RequestRefused(str(refused)) from None
-        if page.redirect:
-            found = FetchedText(page.url, page.status, page.reason, "", "", page.redirect)
-        elif page.media_type.startswith("text/") or page.media_type in _TEXT or page.media_type.endswith("+json"):
-            try:
-                text = page.body.decode(page.charset or "utf-8", "replace")
-            except LookupError:
-                text = page.body.decode("utf-8", "replace")
-            cut = page.cut or len(text) > MAX_TEXT
-            found = FetchedText(page.url, page.status, page.reason, page.media_type, text[:MAX_TEXT], cut=cut)
-        else:
+        text = page.text()
+        if text is None:
             raise control.RequestRefused(f"it is {page.media_type}, and the laptop fetches text only")
+        cut = page.cut or len(text) > MAX_TEXT
+        found = FetchedText(
+            page.url, page.status, page.reason, page.media_type, text[:MAX_TEXT], page.redirect, cut=cut
+        )
         return control.public_fields(found)
 
     async def _page(self, url: str) -> Page:

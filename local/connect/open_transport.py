@@ -9,21 +9,19 @@ from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
 
-from ccb.tunnel.errors import AuthFailed, ConfigError, Dropped, Unreachable
+from ccb.tunnel.errors import AuthFailed, Dropped, Unreachable
 from ccb.tunnel.plain_text import one_line
 from ccb.tunnel.reconnecting import waits
 from ccb.tunnel.ssh.past_logins import PastLogins
+from ccb.tunnel.tasks import cancelled
 from ccb.tunnel.transports.login_prompts import NobodyToAsk, Prompts
 from ccb.tunnel.transports.pipe import Transport
 
-from ..command_line.arguments import Arguments, ConnectionOptions
-from ..command_line.transport_choice import TransportKind, host_label, open_chosen_transport, transport_kind
+from ..command_line.arguments import Arguments
+from ..command_line.transport_choice import host_label, open_chosen_transport
 from ..config.log import state_dir
-from ..config.settings import settings_path
-from ..config.settings_file import read_settings_file
 from ..config.settings_loading import load_sharing
 from ..session.dialing import FIRST_TRIES
-from ..terminal.stdio import cancelled
 from .startup import StartupLoader
 
 if TYPE_CHECKING:
@@ -39,32 +37,17 @@ _MAX_BANNERS = 20
 _MAX_BANNER = 2_000
 
 
-def past_logins(connection: ConnectionOptions, environ: Mapping[str, str]) -> PastLogins | None:
-    """Return the earlier logins, None if logins are plain. What is wrong with the settings is told by their check."""
-    if connection.plain_login:
-        return None
-    try:
-        settings = read_settings_file(settings_path(environ), environ) or {}
-    except ConfigError:
-        return None
-    if settings.get("pipelinedLogin", True) is not True:
-        return None
-    return PastLogins(state_dir(environ) / "logins")
-
-
 async def first_transport(log_in: LogIn, prompts: Prompts) -> Transport:
     """Log in, and try again if the connection breaks off (MaxStartups). Raises CcbError."""
-    delays, number = waits(), 1
-    while True:
+    delays = waits()
+    for number in range(2, FIRST_TRIES + 1):
         try:
             return await log_in(prompts)
         except Dropped as error:
-            number += 1
-            if number > FIRST_TRIES:
-                raise
             log.info("the first connection: %s", error)
             prompts.banner(f"{error.what}; trying again ({number} of {FIRST_TRIES})")
             await asyncio.sleep(next(delays))
+    return await log_in(prompts)
 
 
 async def open_transport(
@@ -75,15 +58,11 @@ async def open_transport(
     sharing: Sharing | None = None,
 ) -> Transport:
     """Connect, and start the loader once the network is busy. `sharing`: None for what the settings allow."""
-    connection = arguments.connection
-    if transport_kind(connection) is TransportKind.LOCAL:
-        startup.start()
-        return await open_chosen_transport(connection, prompts, environ)
-    began = asyncio.get_running_loop().time()
-
-    past = past_logins(connection, environ)
-    sharing = sharing or load_sharing(environ)
-    opening = open_chosen_transport(connection, prompts, environ, startup.start, past, sharing)
+    connection, began = arguments.connection, asyncio.get_running_loop().time()
+    allowed = load_sharing(environ)  # what is wrong with the settings is told by their check
+    pipelined = allowed.pipelined and not connection.plain_login
+    past = PastLogins(state_dir(environ) / "logins") if pipelined else None
+    opening = open_chosen_transport(connection, prompts, environ, startup.start, past, sharing or allowed)
     connecting = asyncio.create_task(opening, name="connect")
     connecting.add_done_callback(lambda _: startup.start())
     try:

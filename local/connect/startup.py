@@ -10,16 +10,17 @@ from typing import TYPE_CHECKING, TypeVar
 
 from ccb.tunnel.errors import UsageError
 from ccb.tunnel.heavy_imports import collection_paused
+from ccb.tunnel.tasks import cancelled
 from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.model_facts import ALIASES, ModelTable, may_be_model
 
 from ..command_line.transport_choice import host_label
 from ..config.log import state_dir
-from ..terminal.stdio import cancelled, in_thread
+from ..terminal.stdio import in_thread
 
 if TYPE_CHECKING:
     from ccb.deploy.bundle import Bundle
-    from ccb.tunnel.providers.provider import Provider
+    from ccb.tunnel.providers.model_router import ModelRouter
     from ccb.tunnel.proxy.auth_proxy import AuthProxy
     from ccb.tunnel.transports.login_prompts import Prompts
 
@@ -51,7 +52,7 @@ class LoadedBasics:
 class SessionStartup(LoadedBasics):
     """What a session needs in addition: the model provider, the stored accounts, and what is known of models."""
 
-    provider: Provider
+    provider: ModelRouter
     stored: StoredCredentials
     models: ModelTable
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import os
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import ExitStack, asynccontextmanager, suppress
@@ -15,8 +14,7 @@ from typing import TYPE_CHECKING
 from ccb.tunnel.errors import CcbError, CredentialError
 from ccb.tunnel.providers.credential import Credential, CredentialSource, FixedCredential
 from ccb.tunnel.providers.http_client import ProviderClient, endpoint_at
-from ccb.tunnel.providers.provider import ProviderError, ProviderRequest
-from ccb.tunnel.providers.request_body import as_body
+from ccb.tunnel.providers.provider import ProviderError, ProviderRequest, WholeBody
 from ccb.tunnel.secret import Secret
 from ccb.tunnel.transports.login_prompts import NobodyToAsk
 
@@ -34,7 +32,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-_MAX_ANSWER = 64 * 1024
 _USUAL_S = 3600.0
 _REFUSED = (400, 401, 403)
 API_KEY_VARIABLE = "ANTHROPIC_API_KEY"
@@ -47,45 +44,35 @@ _LOCK_S = 60.0
 _LOOK_S = 0.05
 
 
-class TokenRenewal:
-    """Asks the provider's token endpoint, in Anthropic's form of OAuth's refresh grant. `clock` is the time of day."""
-
-    def __init__(self, environ: Mapping[str, str] = os.environ, clock: Callable[[], float] = time.time) -> None:
-        self._environ = environ
-        self.clock = clock
-
-    async def renew(self, account: Account) -> Account:
-        """Return the account with a new token. Raise ProviderError, or CredentialError if that is refused."""
-        assert account.refresh is not None
-        grant = {"grant_type": "refresh_token", "refresh_token": account.refresh.reveal()}
-        body = json.dumps({**grant, "client_id": account.client_id}).encode()
-        headers = {"content-type": "application/json", "accept": "application/json", "user-agent": "ccb"}
-        request = ProviderRequest("POST", "", {**headers, "anthropic-beta": OAUTH_BETA}, as_body(body), len(body))
-        endpoint = endpoint_at(account.token_url, "the token URL of the login", self._environ)
-        answer = b""
-        async with ProviderClient(endpoint, self._environ) as client, client.request(request) as response:
-            async for chunk in response.chunks:
-                answer += chunk[: _MAX_ANSWER - len(answer)]
-                if len(answer) >= _MAX_ANSWER:
-                    break
-        if response.status in _REFUSED:
-            raise CredentialError(
-                f"The login of account {account.name} is over: {endpoint.host} answered HTTP {response.status}.",
-                do="Log in again: `ccb auth login --oauth-stdin`.",
-            )
-        if response.status != 200:
-            raise ProviderError(f"{endpoint.host} answered HTTP {response.status} to the renewal of a token")
-        try:
-            fields = json.loads(answer)
-            token, refresh, lasts = fields["access_token"], fields.get("refresh_token"), fields.get("expires_in")
-        except (ValueError, TypeError, KeyError, AttributeError):
-            token, refresh, lasts = "", None, None
-        if not isinstance(token, str) or not token or not token.isascii() or not token.isprintable():
-            raise ProviderError(f"{endpoint.host} answered the renewal of a token with no token")
-        log.info("renewed the token of account %s at %s", account.name, endpoint.host)
-        seconds = lasts if isinstance(lasts, int | float) and not isinstance(lasts, bool) else _USUAL_S
-        new_refresh = Secret(refresh) if isinstance(refresh, str) and refresh else account.refresh
-        return replace(account, secret=Secret(token), refresh=new_refresh, expires=self.clock() + seconds)
+async def renew(account: Account, environ: Mapping[str, str], now: float) -> Account:
+    """Return the account with a new token of its token endpoint, in Anthropic's form of OAuth's refresh grant. Raise
+    ProviderError, or CredentialError if the endpoint refuses."""
+    assert account.refresh is not None
+    grant = {"grant_type": "refresh_token", "refresh_token": account.refresh.reveal()}
+    body = json.dumps({**grant, "client_id": account.client_id}).encode()
+    headers = {"content-type": "application/json", "accept": "application/json", "user-agent": "ccb"}
+    request = ProviderRequest("POST", "", {**headers, "anthropic-beta": OAUTH_BETA}, WholeBody(body))
+    endpoint = endpoint_at(account.token_url, "the token URL of the login", environ)
+    async with ProviderClient(endpoint, environ) as client, client.request(request) as response:
+        answer = await response.start()
+    if response.status in _REFUSED:
+        raise CredentialError(
+            f"The login of account {account.name} is over: {endpoint.host} answered HTTP {response.status}.",
+            do="Log in again: `ccb auth login --oauth-stdin`.",
+        )
+    if response.status != 200:
+        raise ProviderError(f"{endpoint.host} answered HTTP {response.status} to the renewal of a token")
+    try:
+        fields = json.loads(answer)
+        token, refresh, lasts = fields["access_token"], fields.get("refresh_token"), fields.get("expires_in")
+    except (ValueError, TypeError, KeyError, AttributeError):
+        token, refresh, lasts = "", None, None
+    if not isinstance(token, str) or not token or not token.isascii() or not token.isprintable():
+        raise ProviderError(f"{endpoint.host} answered the renewal of a token with no token")
+    log.info("renewed the token of account %s at %s", account.name, endpoint.host)
+    seconds = lasts if isinstance(lasts, int | float) and not isinstance(lasts, bool) else _USUAL_S
+    new_refresh = Secret(refresh) if isinstance(refresh, str) and refresh else account.refresh
+    return replace(account, secret=Secret(token), refresh=new_refresh, expires=now + seconds)
 
 
 def credential_source(
@@ -138,19 +125,27 @@ class StoredCredentials:
     def of(self, provider: str, at: str, *, missing: CredentialError | None = None) -> StoredCredential:
         """Return the credential for a provider at the host `at`. `get` raises `missing` if nothing is stored."""
         accounts = ProviderAccounts(self.secrets, at, state_dir(self._environ), missing=missing)
-        return StoredCredential(accounts, self.chosen(provider), TokenRenewal(self._environ))
+        return StoredCredential(accounts, self.chosen(provider), self._environ)
 
     def chosen(self, provider: str) -> str | None:
         return self._settings.credentials.account_for(provider, self._host)
 
 
 class StoredCredential:
-    """One account, read once, and again when it is refused. Several ccb at once renew a token once."""
+    """One account, read once, and again when it is refused. Several ccb at once renew a token once. `clock` is the time
+    of day."""
 
-    def __init__(self, accounts: ProviderAccounts, name: str | None, renewal: TokenRenewal) -> None:
+    def __init__(
+        self,
+        accounts: ProviderAccounts,
+        name: str | None,
+        environ: Mapping[str, str],
+        clock: Callable[[], float] = time.time,
+    ) -> None:
         self._accounts = accounts
         self._name = name
-        self._renewal = renewal
+        self._environ = environ
+        self._clock = clock
         self._lock = asyncio.Lock()
         self._known: Account | None = None
         self._renewed_at = float("-inf")
@@ -176,7 +171,7 @@ class StoredCredential:
                 self._known = None
                 with suppress(CcbError):
                     self._known = await self._read()
-            elif self._renewal.clock() - self._renewed_at >= REFUSED_NEW_S:
+            elif self._clock() - self._renewed_at >= REFUSED_NEW_S:
                 try:
                     await self._renew()
                 except ProviderError as error:
@@ -191,7 +186,7 @@ class StoredCredential:
         known = self._known
         if known is None or known.refresh is None or known.expires is None:
             return False
-        return known.expires - self._renewal.clock() < seconds
+        return known.expires - self._clock() < seconds
 
     async def _renew(self) -> None:
         """Take a new token from the store, where another ccb may have put it, or from the provider."""
@@ -200,12 +195,12 @@ class StoredCredential:
             if stale is None or current.secret != stale.secret or current.refresh is None:
                 self._known = current
             else:
-                self._known = fresh = await self._renewal.renew(current)
+                self._known = fresh = await renew(current, self._environ, self._clock())
                 try:
                     await in_thread(lambda: self._accounts.renewed(fresh))
                 except CcbError as error:  # this run has its token; the next one may have to log in
                     log.warning("a new token cannot be stored", exc_info=error)
-        self._renewed_at = self._renewal.clock()
+        self._renewed_at = self._clock()
 
     @asynccontextmanager
     async def _alone(self) -> AsyncIterator[None]:

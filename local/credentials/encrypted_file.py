@@ -44,37 +44,26 @@ class SealKey:
     key: Secret
 
 
-@dataclass(frozen=True)
-class _Sealed:
-    salt: bytes
-    cost: int
-    nonce: bytes
-    data: bytes
-
-    @property
-    def header(self) -> bytes:
-        return f"{FORMAT} {self.cost} {self.salt.hex()}".encode("ascii")
-
-
 def key_for(sealed: bytes | None, passphrase: str, cost: int = COST) -> SealKey:
     """Return the key with which `sealed` was made if `passphrase` is right, a new one for None. Takes half a second."""
     from cryptography.hazmat.primitives.kdf.scrypt import Scrypt
 
-    salt, cost = (os.urandom(_SALT), cost) if sealed is None else (_parts(sealed).salt, _parts(sealed).cost)
+    salt, cost = (os.urandom(_SALT), cost) if sealed is None else _parts(sealed)[:2]
     key = Scrypt(salt=salt, length=_KEY, n=cost, r=_BLOCK, p=_PARALLEL).derive(passphrase.encode("utf-8", "replace"))
     return SealKey(salt, cost, Secret(key.hex()))
 
 
 def fits(key: SealKey, sealed: bytes) -> bool:
-    return (_parts(sealed).salt, _parts(sealed).cost) == (key.salt, key.cost)
+    return _parts(sealed)[:2] == (key.salt, key.cost)
 
 
 def seal(text: str, key: SealKey) -> bytes:
     from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 
-    parts = _Sealed(key.salt, key.cost, os.urandom(_NONCE), b"")
-    data = ChaCha20Poly1305(bytes.fromhex(key.key.reveal())).encrypt(parts.nonce, text.encode(), parts.header)
-    binary = {"salt": parts.salt, "nonce": parts.nonce, "data": data}
+    nonce = os.urandom(_NONCE)
+    header = _header(key.salt, key.cost)
+    data = ChaCha20Poly1305(bytes.fromhex(key.key.reveal())).encrypt(nonce, text.encode(), header)
+    binary = {"salt": key.salt, "nonce": nonce, "data": data}
     fields = {name: base64.b64encode(value).decode("ascii") for name, value in binary.items()}
     return json.dumps({"format": FORMAT, "cost": key.cost, **fields}).encode("ascii") + b"\n"
 
@@ -83,15 +72,19 @@ def unseal(sealed: bytes, key: SealKey) -> str:
     from cryptography.exceptions import InvalidTag
     from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 
-    parts = _parts(sealed)
+    salt, cost, nonce, data = _parts(sealed)
     try:
-        return ChaCha20Poly1305(bytes.fromhex(key.key.reveal())).decrypt(parts.nonce, parts.data, parts.header).decode()
+        return ChaCha20Poly1305(bytes.fromhex(key.key.reveal())).decrypt(nonce, data, _header(salt, cost)).decode()
     except InvalidTag:
         raise WrongPassphrase("the passphrase is wrong, or the file was changed", do="Try again.") from None
 
 
-def _parts(sealed: bytes) -> _Sealed:
-    """Read the fields, and check what decides how long the next step takes."""
+def _header(salt: bytes, cost: int) -> bytes:
+    return f"{FORMAT} {cost} {salt.hex()}".encode("ascii")
+
+
+def _parts(sealed: bytes) -> tuple[bytes, int, bytes, bytes]:
+    """Return salt, cost, nonce and data. What decides how long the next step takes is checked."""
     try:
         fields = json.loads(sealed)
         if fields["format"] != FORMAT or fields["cost"] not in _COSTS:
@@ -101,7 +94,7 @@ def _parts(sealed: bytes) -> _Sealed:
             raise ValueError
     except (ValueError, TypeError, KeyError):
         raise ConfigError("this is no file of encrypted credentials", do="Remove it, and log in again.") from None
-    return _Sealed(salt, fields["cost"], nonce, data)
+    return salt, fields["cost"], nonce, data
 
 
 class StoreLocked(CredentialError):

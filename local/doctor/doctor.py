@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import os
 import shutil
 import time
 from collections import Counter
@@ -26,7 +25,6 @@ from ..connect.connect_session import connect_host
 from ..connect.host_sessions import HostSessions
 from ..connect.startup import LoadedBasics, load_startup
 from ..terminal.console import print_line
-from ..terminal.signals import run_command
 from ..terminal.terminal_prompts import TerminalPrompts, prompts_for
 from .doctor_findings import CONNECTION, HOST, LAPTOP, Finding, FindingState, finding_lines, summary
 from .host_checks import host_findings
@@ -90,7 +88,7 @@ def _startup(environ: Mapping[str, str]) -> LoadedBasics:
         return LoadedBasics(Settings(), (), bundle.load())
 
 
-async def print_report(arguments: Arguments, environ: Mapping[str, str] = os.environ) -> ExitCode:
+async def print_report(arguments: Arguments, environ: Mapping[str, str]) -> ExitCode:
     """Print every finding; return AGENT_FAILED if one of them would stop a session."""
     counts: Counter[FindingState] = Counter()
     where = ""
@@ -117,7 +115,3 @@ async def print_report(arguments: Arguments, environ: Mapping[str, str] = os.env
 def headings(arguments: Arguments, environ: Mapping[str, str]) -> dict[str, str]:
     host = Redactor(environ, private_texts(arguments.connection)).public(host_label(arguments.connection))
     return {LAPTOP: "This machine", CONNECTION: f"Connection to {host}", HOST: f"On {host}"}
-
-
-def run(arguments: Arguments) -> ExitCode:
-    return run_command(print_report(arguments))

@@ -14,6 +14,7 @@ import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import ccb
@@ -23,8 +24,7 @@ from ccb.tunnel.plain_text import one_line
 from ccb.tunnel.providers.anthropic import anthropic_client
 from ccb.tunnel.providers.credential import Credential, key_headers
 from ccb.tunnel.providers.http_client import Endpoint, ProviderClient, proxy_variable
-from ccb.tunnel.providers.provider import ProviderError, ProviderRequest
-from ccb.tunnel.providers.request_body import WholeBody
+from ccb.tunnel.providers.provider import ProviderError, ProviderRequest, WholeBody
 
 from ..config.log import state_dir
 from ..config.settings import Settings, settings_path
@@ -37,7 +37,7 @@ from ..providers.named_provider import NamedProvider, named_provider
 from ..providers.session_provider import model_source, provider_of
 from ..terminal.stdio import in_thread
 from .doctor_findings import LAPTOP, Finding, FindingState, error_finding, judged, skew_text
-from .ssh_checks import _KEYRING_S, default_keys, keys_finding
+from .ssh_checks import default_keys, keys_finding
 
 if TYPE_CHECKING:
     from ccb.tunnel.transports.login_prompts import Prompts
@@ -48,6 +48,9 @@ _CREDENTIAL_S = 20.0
 _PROGRAM_S = 5.0
 _SKEW_S = 300.0
 _MOST = 10
+_KEYRING_S = 10.0
+
+_finding, _judged = partial(Finding, LAPTOP), partial(judged, LAPTOP)
 
 
 async def laptop_findings(
@@ -78,14 +81,6 @@ async def laptop_findings(
         yield finding
     for finding in others:
         yield finding
-
-
-def _finding(name: str, state: FindingState, found: str, fix: str = "") -> Finding:
-    return Finding(LAPTOP, name, state, found, fix)
-
-
-def _judged(name: str, found: str, fix: str = "") -> Finding:
-    return judged(LAPTOP, name, found, fix)
 
 
 def _openssh() -> Finding:
@@ -223,7 +218,7 @@ def _route(endpoint: Endpoint, environ: Mapping[str, str]) -> str:
 async def _ask(client: ProviderClient, credential: Credential | None) -> tuple[int, float | None]:
     """Ask for the list of models as model calls go. Return the HTTP status, and the provider's time if it sent one."""
     headers = {**key_headers(credential, ""), "accept": "application/json", "user-agent": "ccb"}
-    request = ProviderRequest("GET", "/v1/models?limit=1", headers, WholeBody([]), 0)
+    request = ProviderRequest("GET", "/v1/models?limit=1", headers, WholeBody())
     async with asyncio.timeout(_PROVIDER_S), client, client.request(request) as response:
         date = next((value for name, value in response.headers if name.lower() == "date"), "")
     try:

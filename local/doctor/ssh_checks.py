@@ -11,11 +11,13 @@ import stat
 import time
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from ccb.tunnel.errors import AuthFailed, CcbError, HostKeyError
 from ccb.tunnel.openssh.kept_connections import KeptRoute, kept_directory, key_of, not_kept, read_record
-from ccb.tunnel.openssh.shared_master import ANSWER_S, find_master, over_master
+from ccb.tunnel.openssh.shared_master import ANSWER_S, MasterTrial, master_problem
+from ccb.tunnel.plain_text import neutralise
 from ccb.tunnel.ssh.carrier import route
 from ccb.tunnel.ssh_config.config_files import DEFAULT_KEYS
 from ccb.tunnel.ssh_config.host_config import HostConfig
@@ -29,12 +31,9 @@ from .doctor_findings import CONNECTION, HOST, JUMP_HOST, Finding, FindingState,
 _MORE_SESSIONS = 2
 _COMMAND_S = 10.0
 _COMMANDS = ("proxycommand", "localcommand", "remotecommand", "knownhostscommand")
-_KEYRING_S = 10.0
 _NAME = "ControlMaster"
 
-
-def _finding(name: str, state: FindingState, found: str, fix: str = "") -> Finding:
-    return Finding(CONNECTION, name, state, found, fix)
+_finding = partial(Finding, CONNECTION)
 
 
 async def ssh_findings(
@@ -114,7 +113,7 @@ def login_findings(transport: Transport, seconds: float, *, key_known: bool, ver
     """`key_known`: the host's key was in known_hosts before. `verbose_login` is a command that logs in with -v."""
     from ccb.tunnel.openssh.openssh_transport import OpenSshTransport
     from ccb.tunnel.ssh.asyncssh_transport import SshTransport
-    from ccb.tunnel.ssh.login_client import login_facts
+    from ccb.tunnel.ssh.login_client import LoginClient
 
     took = f"within {seconds * 1000:.0f} ms"
     if not isinstance(transport, SshTransport):
@@ -124,15 +123,21 @@ def login_findings(transport: Transport, seconds: float, *, key_known: bool, ver
             found.append(_finding("host key", FindingState.INFO, f"{not_here}ssh checks it itself"))
             found.append(_finding("login", FindingState.INFO, f"{not_here}`{verbose_login}` shows what ssh tries"))
         return found
-    facts = login_facts(transport.connection, transport.pipelining.report())
-    packed = f", {facts.compression}" if facts.compression not in ("", "none") else ""
+    connection, client = transport.connection, transport.connection.get_owner()
+    key, tried = connection.get_server_host_key(), client.tried() if isinstance(client, LoginClient) else ""
+    user, server, cipher, compression = (
+        neutralise(str(connection.get_extra_info(name) or ""))
+        for name in ("username", "server_version", "send_cipher", "send_compression")
+    )
+    packed = f", {compression}" if compression not in ("", "none") else ""
+    shown = f"{key.get_algorithm()} {key.get_fingerprint()}" if key is not None else ""
     accepted = "verified" if key_known else "accepted at this login"
     return [
         _finding("reachability", FindingState.OK, f"connected and logged in {took}"),
-        _finding("SSH server", FindingState.INFO, f"{facts.server} ({facts.cipher}{packed})"),
-        _finding("host key", FindingState.OK, f"{facts.host_key}, {accepted}"),
-        _finding("login", FindingState.OK, f"as {facts.user}. {facts.tried}"),
-        _finding("pipelined login", FindingState.INFO, facts.pipelined),
+        _finding("SSH server", FindingState.INFO, f"{server} ({cipher}{packed})"),
+        _finding("host key", FindingState.OK, f"{shown}, {accepted}"),
+        _finding("login", FindingState.OK, f"as {user}. {tried}"),
+        _finding("pipelined login", FindingState.INFO, neutralise(transport.pipelining.report())),
     ]
 
 
@@ -225,12 +230,14 @@ def _kind(path: Path) -> str:
 
 async def master_finding(config: HostConfig, target: SshTarget, *, allowed: bool) -> Finding | None:
     """Return what becomes of the master for `target`, or None. `allowed`: the settings let ccb use it."""
-    found = find_master(config, target)
-    if found is None:
+    socket, problem = config.control_path, master_problem(config, target)
+    if socket is None or problem is None:
         return None
-    if problem := found.problem if allowed else "controlMaster is false in the settings":
-        return _finding(_NAME, FindingState.INFO, f"{found.socket} is not used: {problem}")
-    trial = over_master(found.socket, config, target, NobodyToAsk(), _no_login)
+    if not allowed:
+        problem = "controlMaster is false in the settings"
+    if problem:
+        return _finding(_NAME, FindingState.INFO, f"{socket} is not used: {problem}")
+    trial = MasterTrial(socket, target, config, NobodyToAsk(), _no_login)
     began = time.monotonic()
     try:
         pipe = await trial.answering("exec /bin/sh -c 'echo in'")
@@ -239,10 +246,10 @@ async def master_finding(config: HostConfig, target: SshTarget, *, allowed: bool
     finally:
         await trial.close()
     if pipe is None:
-        text = f"{found.socket} does not answer within {ANSWER_S:g} s: each session waits that long, then logs in"
+        text = f"{socket} does not answer within {ANSWER_S:g} s: each session waits that long, then logs in"
         return _finding(_NAME, FindingState.WARN, text, f"End it: `ssh -O exit {target.shown}`.")
     took_ms = (time.monotonic() - began) * 1000
-    text = f"{found.socket} answers within {took_ms:.0f} ms: sessions go over it without a login"
+    text = f"{socket} answers within {took_ms:.0f} ms: sessions go over it without a login"
     return _finding(_NAME, FindingState.OK, text)
 
 

@@ -9,178 +9,42 @@ import itertools
 import logging
 import posixpath
 import shlex
-import threading
+import socket
 import time
-from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import field
 from datetime import timedelta
 from functools import cache
 from pathlib import Path
-from typing import TypeVar
 
 from ccb.deploy.bootstrap import launch_program
 from ccb.tunnel import errors
 from ccb.tunnel.errors import CcbError, ConnectionLost, CopyFailed, NoStorage, NoSuchPath, UsageError
 from ccb.tunnel.plain_text import HostText, one_line
 from ccb.tunnel.reconnecting import waits
-from ccb.tunnel.transports.pipe import HandsOver, Pipe, Transport
+from ccb.tunnel.tasks import cancelled
+from ccb.tunnel.transports.pipe import Pipe, Transport
 from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.spelling import spelled, unspelled
 
 from ..terminal.stdio import in_thread
-from .both_ends.copy_channel import CannotCopy, CopyChannel, CopyProgress, OtherEndFailed, StreamEnded
+from .both_ends.copy_channel import (
+    MAX_PIECE,
+    CannotCopy,
+    CopyChannel,
+    CopyProgress,
+    OtherEndFailed,
+    StreamEnded,
+    write_all,
+)
 from .both_ends.receiver import Receiver
 from .both_ends.sender import Sender
 
-_READ = 256 * 1024
-_MAX_WAITING = 4 * 1024 * 1024
-_MAX_CHUNKS = 256  # that are passed on as they came
-_JOINED = 4096  # bytes up to which what comes is kept in one piece: each costs some 40 bytes
-
-SILENCE_S = 30.0  # the half on the host says something every 5 s
-T = TypeVar("T")
-
-
-class ThreadPipe:
-    """A pipe with a queue in each direction. A silent other end counts as lost after SILENCE_S."""
-
-    def __init__(self, pipe: Pipe, rest: bytes = b"") -> None:
-        self._pipe = pipe
-        self._loop = asyncio.get_running_loop()
-        self._lock = threading.Condition()
-        self._incoming: deque[bytes] = deque([rest] if rest else [])
-        self._outgoing: deque[bytes] = deque()
-        self._waiting = [len(rest), 0]
-        self._least = 1
-        self._heard_at = self._loop.time()
-        self._ended = False
-        self._error: CcbError | None = None
-        self._room = asyncio.Event()
-        self._room.set()
-        self._more = asyncio.Event()
-
-    async def run(self, work: Callable[[], T]) -> T:
-        """Run `work` in a thread that may use `read` and `write`. Raise ConnectionLost if the pipe breaks."""
-        tasks = [self._pump_out(), self._watch()]
-        if isinstance(self._pipe, HandsOver):
-            self._pipe.hand_over(self._came)
-        else:
-            tasks.append(self._pump_in())
-        pumps = [asyncio.create_task(each) for each in tasks]
-        working = asyncio.create_task(in_thread(work), name="copy")
-        try:
-            return await asyncio.shield(working)
-        except StreamEnded:
-            if self._error is not None:
-                raise self._error from None
-            raise
-        finally:
-            self._end(None)
-            await asyncio.gather(working, return_exceptions=True)
-            for pump in pumps:
-                pump.cancel()
-            await asyncio.gather(*pumps, return_exceptions=True)
-
-    def read(self, least: int) -> list[bytes]:
-        """Return at least `least` bytes unless the end comes before; nothing at the end. For the thread."""
-        with self._lock:
-            self._least = min(least, _MAX_WAITING)
-            while self._waiting[0] < self._least and not self._ended:
-                self._lock.wait()
-            found, room = list(self._incoming), self._waiting[0] > _MAX_WAITING
-            self._incoming.clear()
-            self._waiting[0] = 0
-        if room:
-            self._loop.call_soon_threadsafe(self._go_on)
-        return found if len(found) < _MAX_CHUNKS else [b"".join(found)]
-
-    def write(self, parts: Sequence[bytes]) -> None:
-        """Send `parts`. Wait while much is unsent. Raise StreamEnded, unless there is something to read."""
-        with self._lock:
-            while self._waiting[1] > _MAX_WAITING and not self._ended:
-                self._lock.wait()
-            if self._ended and self._incoming:
-                return
-            if self._ended:
-                raise StreamEnded
-            first = not self._outgoing
-            self._outgoing.extend(parts)
-            self._waiting[1] += sum(map(len, parts))
-        if first:
-            self._loop.call_soon_threadsafe(self._more.set)
-
-    async def _pump_in(self) -> None:
-        try:
-            while data := await self._pipe.read(_READ):
-                self._came(data)
-                await self._room.wait()
-            self._end(None)
-        except CcbError as error:
-            self._end(error)
-
-    def _came(self, data: bytes) -> None:
-        if not data:
-            self._end(None)
-            return
-        self._heard_at = self._loop.time()
-        with self._lock:
-            self._waiting[0] += len(data)
-            if self._incoming and len(self._incoming[-1]) + len(data) <= _JOINED:
-                data = self._incoming.pop() + data
-            self._incoming.append(data)
-            full = self._waiting[0] > _MAX_WAITING
-            if self._waiting[0] >= self._least:
-                self._lock.notify_all()
-        if full and self._room.is_set():
-            self._room.clear()
-            if isinstance(self._pipe, HandsOver):
-                self._pipe.hold()
-
-    def _go_on(self) -> None:
-        self._heard_at = self._loop.time()
-        if not self._room.is_set():
-            self._room.set()
-            if isinstance(self._pipe, HandsOver):
-                self._pipe.release()
-
-    async def _watch(self) -> None:
-        """End with an error once the host is silent: one timer, as one for each piece costs as much as the piece."""
-        while True:
-            now = self._loop.time()
-            since = self._heard_at if self._room.is_set() else now
-            if now - since >= SILENCE_S:
-                self._end(ConnectionLost(f"the host has said nothing for {SILENCE_S:.0f} s"))
-                return
-            await asyncio.sleep(since + SILENCE_S - now)
-
-    async def _pump_out(self) -> None:
-        try:
-            while True:
-                with self._lock:
-                    data = b"".join(self._outgoing)
-                    self._outgoing.clear()
-                    self._waiting[1] -= len(data)
-                    self._lock.notify_all()
-                    if not data:
-                        self._more.clear()
-                if data:
-                    await self._pipe.write(data)
-                else:
-                    await self._more.wait()
-        except CcbError as error:
-            self._end(error)
-
-    def _end(self, error: CcbError | None = None) -> None:
-        with self._lock:
-            self._ended = True
-            self._error = self._error or error
-            self._lock.notify_all()
-
-
 log = logging.getLogger(__name__)
 
+_AT_ONCE = 256 * 1024  # bytes that are carried at once, and that a socket holds where the system allows it
+SILENCE_S = 30.0  # the half on the host says something every 5 s
 PATIENCE_S = 600.0  # seconds to try again after the last byte that arrived
 _EXIT_S = 5.0
 
@@ -240,26 +104,76 @@ async def _attempt(order: CopyOrder, transport: Transport, progress: CopyProgres
     launched = await launch_program(transport, host_program())
     pipe = launched.pipe
     try:
-        thread = ThreadPipe(pipe, launched.rest)
-        channel = CopyChannel(thread.read, thread.write)
-        try:
-            return await thread.run(lambda: _half(order, channel, progress))
-        except StreamEnded:
-            raise await _ended(transport, pipe) from None
-        except OtherEndFailed as error:
-            raise _failed(transport.name, error.path, error.why, error.code) from None
-        except CannotCopy as error:
-            raise _failed("", error.path, error.why, 0) from None
-        except OSError as error:
-            raise _failed("", str(error.filename or order.local), error.strerror or "", error.errno or 0) from error
-        except ValueError as error:
-            raise CopyFailed(
-                f"{transport.name} does not keep to the rules of a copy",
-                evidence=f"{HostText(str(error))}",
-                do="Look for something that rewrites the output of commands on the host, then try again.",
-            ) from error
+        return await _over_socket(pipe, launched.rest, lambda channel: _half(order, channel, progress))
+    except StreamEnded:
+        raise await _ended(transport, pipe) from None
+    except OtherEndFailed as error:
+        raise _failed(transport.name, error.path, error.why, error.code) from None
+    except CannotCopy as error:
+        raise _failed("", error.path, error.why, 0) from None
+    except OSError as error:
+        raise _failed("", str(error.filename or order.local), error.strerror or "", error.errno or 0) from error
+    except ValueError as error:
+        raise CopyFailed(
+            f"{transport.name} does not keep to the rules of a copy",
+            evidence=f"{HostText(str(error))}",
+            do="Look for something that rewrites the output of commands on the host, then try again.",
+        ) from error
     finally:
         await pipe.close()
+
+
+async def _over_socket(pipe: Pipe, first: bytes, work: Callable[[CopyChannel], str]) -> str:
+    """Run `work` in a thread, over a socket that leads to `pipe`. `first` has arrived already. Raise ConnectionLost."""
+    ours, its = socket.socketpair()
+    for each in (ours, its):
+        each.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _AT_ONCE)
+
+    def write(data: bytes) -> None:
+        try:
+            write_all(its.fileno(), data)
+        except ConnectionError:
+            if not its.recv(1, socket.MSG_PEEK):  # what the host has said before it went is read first
+                raise
+
+    with ours, its:
+        channel = CopyChannel(lambda: its.recv(MAX_PIECE), write)
+        carrying = asyncio.create_task(_carry(pipe, first, ours), name="bytes of a copy")
+        working = asyncio.create_task(in_thread(lambda: work(channel)), name="copy")
+        try:
+            return await asyncio.shield(working)
+        except StreamEnded:
+            await carrying  # which knows why
+            raise
+        finally:
+            await cancelled(carrying)
+            ours.close()  # a thread that still works finds its stream ended
+            await asyncio.gather(working, return_exceptions=True)
+
+
+async def _carry(pipe: Pipe, first: bytes, ours: socket.socket) -> None:
+    """Carry bytes both ways until those of the host end, then close `ours`. Raise ConnectionLost, also for silence."""
+    loop = asyncio.get_running_loop()
+    ours.setblocking(False)
+
+    async def send() -> None:
+        while data := await loop.sock_recv(ours, _AT_ONCE):
+            await pipe.write(data)
+
+    sending = asyncio.create_task(send(), name="bytes to the host")
+    try:
+        data = first
+        while True:
+            await loop.sock_sendall(ours, data)
+            async with asyncio.timeout(SILENCE_S):
+                data = await pipe.read(_AT_ONCE)
+            if not data:
+                return
+    except TimeoutError:
+        raise ConnectionLost(f"the host has said nothing for {SILENCE_S:.0f} s") from None
+    finally:
+        await cancelled(sending)
+        ours.close()
 
 
 def _half(order: CopyOrder, channel: CopyChannel, progress: CopyProgress) -> str:
@@ -380,7 +294,7 @@ def _cut(text: str, width: int) -> str:
 
 
 Opener = Callable[[], AbstractAsyncContextManager[OpenTransport]]  # lends one copy the way to its connections
-_AT_ONCE = 3
+_COPIES = 3  # at once
 _MOST = 20
 
 
@@ -410,7 +324,7 @@ class Transfers(AbstractAsyncContextManager["Transfers"]):
 
     def __init__(self, opener: Opener) -> None:
         self._opener = opener
-        self._room = asyncio.Semaphore(_AT_ONCE)
+        self._room = asyncio.Semaphore(_COPIES)
         self._numbers = itertools.count(1)
         self.running: list[Transfer] = []
 

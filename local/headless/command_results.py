@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Mapping
 from contextlib import suppress
 
 from pydantic import ValidationError
@@ -21,9 +19,7 @@ from ..transcript.blocks import BlockList
 from ..transcript.transcript_reducer import TranscriptReducer
 
 
-async def command_result(
-    prompt: str, client: SessionClient, info: ReplInfo, laptop: LaptopSide, environ: Mapping[str, str] = os.environ
-) -> str | None:
+async def command_result(prompt: str, client: SessionClient, info: ReplInfo, laptop: LaptopSide) -> str | None:
     """Return the text of the slash command that a prompt is, None if the worker is to get the prompt."""
     typed = parse_command(prompt.strip())
     command = find_command(typed.name) if typed is not None else None
@@ -31,7 +27,7 @@ async def command_result(
         return None
     transcript = TranscriptReducer(BlockList(), model=info.model, mode=info.mode, sandbox=info.sandbox)
     transcript.notices.cwd = info.path.rstrip("/")
-    api = SessionApi(client, info, transcript, laptop, place=Place.HEADLESS, environ=environ)
+    api = SessionApi(client, info, transcript, laptop, place=Place.HEADLESS)
     with suppress(CcbError, RequestFailed, ValidationError):  # the worker may be too old to list its commands
         if any(each.name == typed.name and not each.builtin for each in await api.worker_commands()):
             return None  # the project has a command of this name

@@ -6,11 +6,12 @@ import asyncio
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any
 
 from ccb.tunnel.errors import CcbError, ConnectionLost
+from ccb.tunnel.tasks import cancelled
 from ccb.tunnel.wire import journal_records as records
 from ccb.tunnel.wire import messages
 from ccb.tunnel.wire.control_protocol import CAN_USE_TOOL, HOOK_CALLBACK, RequestKind
@@ -18,7 +19,6 @@ from ccb.tunnel.wire.mcp_messages import ELICITATION, MCP_MESSAGE
 
 from ..session.remote_session import RemoteSession
 from ..session.session_client import EventGap, Json, LaptopNotice, LinkChange, LinkState, SessionEvent, parse_snapshot
-from ..terminal.stdio import cancelled
 from . import output_formats as formats
 from .output_formats import report
 from .own_answers import ClientQuestions, OwnAnswers
@@ -40,17 +40,16 @@ _MAX_PARTS = 20_000
 @dataclass(eq=False)
 class EventPrinter:
     """Prints the events of one session. `own` answers what this machine answers itself, `mirror` copies the transcript
-    to the output. `hides` says which answers of the session, by the id of the request, the client does not get; it is
+    to the output. `hides` are the ids of requests to which the client does not get the answers of the session; it is
     None in a run with one prompt, which ends with its result. `goodbye` is why the host has ended the session."""
 
     session: RemoteSession
     results: TurnResults
     own: OwnAnswers
     mirror: formats.TranscriptMirror | None
-    hides: Callable[[str], bool] | None
+    hides: Set[str] | None
     goodbye: str = ""
     _earlier_damage: asyncio.Task[None] | None = None
-    _looked_for_damage: asyncio.Event = field(default_factory=asyncio.Event)
     _first_connection: bool = True
     _looking: set[asyncio.Task[None]] = field(default_factory=set)  # for answers that the session gave before this run
     _connected: asyncio.Event = field(default_factory=asyncio.Event)  # again
@@ -108,21 +107,17 @@ class EventPrinter:
             await asyncio.wait({self._earlier_damage}, timeout=GOODBYE_S)
         await self.session.stop(finish=True)
 
-    async def stop_early(self, *, begins: bool) -> None:
+    async def stop_early(self) -> None:
         """Ask for the end of the session together with the prompt, so that it costs no round trip after the result.
 
-        In a session that does not begin with this run, earlier damage is looked for first. If the connection is lost
-        before the result has come, the result is in the journal. A session in memory would be gone: it is stopped when
-        the result is here.
+        If the connection is lost before the result has come, the result is in the journal. A session in memory would be
+        gone: it is stopped when the result is here.
         """
-        if self.session.hello.storage != "disk":
-            return
-        if not begins:
-            await self._looked_for_damage.wait()
-        await self.session.stop(finish=True)
+        if self.session.hello.storage == "disk":
+            await self.session.stop(finish=True)
 
     async def close(self) -> None:
-        await cancelled(*self._looking, *filter(None, [self._earlier_damage]))
+        await cancelled(*self._looking, self._earlier_damage)
 
     async def _look_for(self, input_id: str) -> None:
         begun = time.monotonic()
@@ -188,7 +183,6 @@ class EventPrinter:
         if self._earlier_damage is None:
             looking = formats.report_earlier_damage(self.session, skipped.seq + 1)
             self._earlier_damage = asyncio.create_task(looking, name="earlier damage")
-            self._earlier_damage.add_done_callback(lambda _: self._looked_for_damage.set())
         state = parse_snapshot(skipped.body)
         if state.prompts is not None:  # newer than what the hello said
             self.results.pending.runs_already(each for prompt in state.prompts if prompt.taken for each in prompt.ids)
@@ -244,7 +238,7 @@ class EventPrinter:
 
     async def _message(self, message: records.MessageRecord) -> None:
         public = message.public
-        if isinstance(public, messages.ControlResponse) and self.hides is not None and self.hides(public.request_id):
+        if isinstance(public, messages.ControlResponse) and self.hides is not None and public.request_id in self.hides:
             return
         body = self.own.heard(public, message.body)
         if isinstance(public, messages.ResultMessage):

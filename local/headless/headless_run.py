@@ -6,7 +6,6 @@ import asyncio
 import json
 import logging
 import os
-from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from ccb.tunnel.errors import AuthFailed, CcbError, ConnectionLost, HostKeyError, UsageError
 from ccb.tunnel.plain_text import HostText
+from ccb.tunnel.tasks import cancelled
 from ccb.tunnel.wire import client_requests as requests
 from ccb.tunnel.wire.control_protocol import Request, RequestFailed, new_uuid
 from ccb.tunnel.wire.messages import as_blocks
@@ -25,7 +25,7 @@ from ..command_line.transport_choice import host_command
 from ..connect.connect_session import connect_session
 from ..terminal.console import say, stdout_failure
 from ..terminal.signals import Interrupts
-from ..terminal.stdio import Writer, cancelled
+from ..terminal.stdio import Writer
 from ..terminal.terminal_prompts import prompts_for
 from .output_formats import RetryReports, TranscriptMirror, add_unsent, make_output, report
 from .own_answers import OwnAnswers
@@ -100,10 +100,10 @@ def with_boot_fields(arguments: Arguments, request: Json) -> tuple[Arguments, Js
     return replace(arguments, sdk=sdk, agent=agent), confirmed
 
 
-async def run_headless(arguments: Arguments, environ: Mapping[str, str] = os.environ) -> ExitCode:
+async def run_headless(arguments: Arguments) -> ExitCode:
     """Do the run, and return its exit code. If an exception leaves this function it is a bug in ccb."""
     writer = Writer(STDOUT)
-    run = HeadlessRun(arguments, writer, environ)
+    run = HeadlessRun(arguments, writer)
     bug: Exception | None = None
     with Interrupts(last=True) as interrupts:
         work = asyncio.create_task(run.work(), name="headless run")
@@ -125,7 +125,7 @@ async def run_headless(arguments: Arguments, environ: Mapping[str, str] = os.env
                 await run.stop_at_once()
             await cancelled(interrupting, work)
             await run.fail([_REASONS.get(code, "stdout cannot be written")], reason="aborted")
-        await run.results.finish()
+        await run.results.output.finish()
         await _drain(writer, interrupts)
         if writer.broken.done() and code is ExitCode.OK:  # the formats text and json are written only now
             code = stdout_failure(writer.broken.result())
@@ -146,13 +146,12 @@ async def _drain(writer: Writer, interrupts: Interrupts) -> None:
 class HeadlessRun:
     """One run: `work` does all of it, the other methods end it early."""
 
-    def __init__(self, arguments: Arguments, writer: Writer, environ: Mapping[str, str]) -> None:
+    def __init__(self, arguments: Arguments, writer: Writer) -> None:
         streams = arguments.streams
         self._arguments = arguments
-        self._environ = environ
         self._has_stdin_messages = streams.input_format == "stream-json"
         output = make_output(streams.output_format, writer, verbose=streams.verbose, terminal=os.isatty(STDOUT))
-        flags = state_flags(environ) if self._has_stdin_messages else None
+        flags = state_flags(os.environ) if self._has_stdin_messages else None
         self.results = TurnResults(
             TurnReports(output, flags, self._has_stdin_messages),
             output,
@@ -160,7 +159,7 @@ class HeadlessRun:
             print_all=self._has_stdin_messages,
             print_failures=streams.output_format != "text",  # stdout has only answers then
         )
-        self._mirror = TranscriptMirror(output, environ, Path.cwd()) if arguments.sdk.mirror else None
+        self._mirror = TranscriptMirror(output, os.environ, Path.cwd()) if arguments.sdk.mirror else None
         self._own = OwnAnswers()
         self._printer: EventPrinter | None = None
         self._stdin = EarlyInput(STDIN, output.message)
@@ -182,13 +181,13 @@ class HeadlessRun:
 
     async def _work(self, prompt: str) -> ExitCode:
         async with connect_session(
-            self._arguments, session_id=self._session_id, prompts=prompts_for(headless=True), environ=self._environ
+            self._arguments, session_id=self._session_id, prompts=prompts_for(headless=True)
         ) as connected:
             self._attached(connected)
             session = connected.session
             from .event_printer import EventPrinter  # the worker is still being loaded
 
-            hides = self._stdin.answered_early if self._has_stdin_messages else None
+            hides = self._stdin.answered if self._has_stdin_messages else None
             printer = self._printer = EventPrinter(session, self.results, self._own, self._mirror, hides)
             pump = InputPump(printer, connected.projects.keep, partial(self._run_command, connected))
             feeding = asyncio.create_task(self._feed(printer, pump, prompt), name="input")
@@ -273,7 +272,7 @@ class HeadlessRun:
         self.results.reports.session_id = hello.session
         if self._mirror is not None:
             self._mirror.begin(hello.session)
-        self._stdin.connected()
+        self._stdin.connected.set()
         self.results.pending.foreign_turn = hello.state != "idle"
 
     async def _feed(self, printer: EventPrinter, pump: InputPump, prompt: str) -> None:
@@ -285,21 +284,18 @@ class HeadlessRun:
             return
         if choice.resume_at:
             await go_back_to(session, choice.resume_at, choice.drops_turn or "")
+        if not self._has_stdin_messages and await pump.send_prompt(prompt):
+            await printer.stop_early()
+            return
         if self._has_stdin_messages:
             await pump.send_messages(self._stdin.messages())
-            await printer.stop_session()
-        else:
-            begins = session.hello.seq == 0
-            if await pump.send_prompt(prompt):
-                await printer.stop_early(begins=begins)
-            else:
-                await printer.stop_session()
+        await printer.stop_session()
 
     async def _run_command(self, connected: OpenSession, prompt: str) -> str | None:
         from ..slash_commands.session_api import info_of, laptop_of
         from .command_results import command_result
 
-        return await command_result(prompt, connected.session, info_of(connected), laptop_of(connected), self._environ)
+        return await command_result(prompt, connected.session, info_of(connected), laptop_of(connected))
 
     async def _print(self, session: RemoteSession, printer: EventPrinter) -> None:
         """Print the events of the session. Raises ConnectionLost if it ended before all results came."""

@@ -244,20 +244,9 @@ class LastResultOutput(HeadlessOutput):
         self._last = body
 
     async def finish(self) -> None:
-        if self._last is not None:
-            text = self._text_of(self._last)
+        text = self._text_of(self._last) if self._last is not None else ""
+        if text.strip():
             await self._writer.write(to_bytes(text if text.endswith("\n") else text + "\n"))
-
-
-class AnswerOutput(LastResultOutput):
-    """Prints the answer of the last result. Why there is none goes to stderr: a script takes stdout for the answer."""
-
-    async def finish(self) -> None:
-        if self._last is not None and not has_answer(self._last):
-            for line in result_text(self._last).splitlines():
-                report(line)
-        elif self._last is not None and result_text(self._last).strip():
-            await super().finish()
 
 
 class JsonArrayOutput(HeadlessOutput):
@@ -282,7 +271,7 @@ class StreamOutput(HeadlessOutput):
 def make_output(output_format: str, writer: Writer, *, verbose: bool, terminal: bool) -> HeadlessOutput:
     """Return the output for a value of `--output-format`. `terminal`: stdout is a terminal."""
     if output_format == "text":
-        return AnswerOutput(writer, lambda body: neutralise(result_text(body)) if terminal else result_text(body))
+        return LastResultOutput(writer, lambda body: neutralise(answer_in(body)) if terminal else answer_in(body))
     text_of = dump_line if output_format == "json" else limited_line
     if terminal:
         text_of = lambda body: escaped_json(dump_line(body))  # noqa: E731
@@ -326,6 +315,15 @@ def has_answer(result: Json) -> bool:
     if not turns:
         return not str(said).startswith(messages.BLOCKED_PROMPT)
     return bool(isinstance(said, str) and said.strip()) or "structured_output" in result
+
+
+def answer_in(result: Json) -> str:
+    """Return the answer of a result. Why there is none goes to stderr: a script takes stdout for the answer."""
+    if has_answer(result):
+        return result_text(result)
+    for line in result_text(result).splitlines():
+        report(line)
+    return ""
 
 
 def result_text(result: Json) -> str:

@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-import json
-import math
 import stat
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
 from os import fstat
 from typing import TYPE_CHECKING
 
 from ccb.tunnel.errors import CcbError, UsageError
 from ccb.tunnel.plain_text import neutralise
+from ccb.tunnel.tasks import cancelled
 from ccb.tunnel.wire.control_protocol import Success, public_answer
 from ccb.tunnel.wire.frames import FrameError, Json
 from ccb.tunnel.wire.messages import ControlRequest, ControlResponse, UserMessage, as_blocks, as_dict, parse_message
-from ccb.tunnel.wire.ndjson import MAX_DEPTH, LineSplitter, is_too_deep
+from ccb.tunnel.wire.ndjson import MAX_DEPTH, LineSplitter, is_too_deep, load
 from ccb.tunnel.wire.session_options import CLAUDE_CODE_VERSION, LAPTOP_COMMANDS
 
-from ..terminal.stdio import cancelled, read_pieces
+from ..terminal.stdio import read_pieces
 from .output_formats import report
 from .own_answers import END
 
@@ -58,8 +58,8 @@ class EarlyInput:
         self._patience_s = patience_s
         self._messages: asyncio.Queue[Json | Exception | None] = asyncio.Queue(_MAX_AHEAD)
         self._tasks: list[asyncio.Task[None]] = []
-        self._connected = asyncio.Event()
-        self._answered: set[str] = set()
+        self.connected = asyncio.Event()
+        self.answered: set[str] = set()  # the requests that were answered here, by their ids
         self._first: Json | Exception | None = None
         self.confirmed: Json = {}  # fields that an answer given here has besides
 
@@ -69,12 +69,6 @@ class EarlyInput:
 
     async def __aexit__(self, *_: object) -> None:
         await cancelled(*self._tasks)
-
-    def connected(self) -> None:
-        self._connected.set()
-
-    def answered_early(self, request_id: str) -> bool:
-        return request_id in self._answered
 
     async def first_request(self) -> Json:
         """Return the first request of the client, without taking it; {} if it does not begin with one."""
@@ -93,7 +87,7 @@ class EarlyInput:
         try:
             async for body in read_messages(self._stdin):
                 request = body.get("request") if body["type"] == "control_request" else None
-                if request and request.get("subtype") == "initialize" and not self._connected.is_set():
+                if request and request.get("subtype") == "initialize" and not self.connected.is_set():
                     answering = self._answer_early(str(body.get("request_id")))
                     self._tasks.append(asyncio.create_task(answering, name="early answer"))
                 await self._messages.put(body)
@@ -104,9 +98,9 @@ class EarlyInput:
     async def _answer_early(self, request_id: str) -> None:
         try:
             async with asyncio.timeout(self._patience_s):
-                await self._connected.wait()
+                await self.connected.wait()
         except TimeoutError:
-            self._answered.add(request_id)
+            self.answered.add(request_id)
             await self._answer(public_answer(Success(request_id, {**_KNOWN_EARLY, **self.confirmed})))
 
 
@@ -181,23 +175,15 @@ async def read_messages(fd: int) -> AsyncIterator[Json]:
         yield body
 
 
-def _finite(number: str) -> float:
-    """Parse a number with a fraction or exponent. Raise BadInput for NaN and Infinity, which JSON lacks."""
-    value = float(number)
-    if not math.isfinite(value):
-        raise BadInput(f"Error: a number on stdin is not finite: {number[:40]}")
-    return value
-
-
 def _message(line: bytes) -> Json | None:
     if not line.strip():
         return None
     try:
-        body = json.loads(line, parse_float=_finite, parse_constant=_finite)
+        body = load(line.decode("utf-8"))
     except (ValueError, RecursionError) as error:
         raise BadInput(
             f"Error parsing streaming input line ({len(line)} bytes): {type(error).__name__}",
-            evidence=neutralise(line[:80].decode("utf-8", "replace")),
+            evidence=neutralise(f"{error}\n{line[:80].decode('utf-8', 'replace')}"),
         ) from None
     if is_too_deep(body):
         raise BadInput(f"Error: a line on stdin has more than {MAX_DEPTH} levels of objects and lists")
@@ -218,15 +204,15 @@ RunCommand = Callable[[str], Awaitable[str | None]]
 """Carries out the slash command of this machine that a prompt is, and returns its text; None for any other prompt."""
 
 
+@dataclass(eq=False)
 class InputPump:
     """Sends the input of one run. A slash command of this machine gets its result here, in its turn."""
 
-    def __init__(self, printer: EventPrinter, keep: Keep, run_command: RunCommand) -> None:
-        self._printer = printer
-        self._keep = keep
-        self._run_command = run_command
-        self._held: deque[UserMessage] = deque()
-        self._sending_held: asyncio.Task[None] | None = None
+    _printer: EventPrinter
+    _keep: Keep
+    _run_command: RunCommand
+    _held: deque[UserMessage] = field(default_factory=deque)
+    _sending_held: asyncio.Task[None] | None = None
 
     async def send_prompt(self, prompt: str) -> bool:
         """Send the only prompt of the run. Return whether it went to the worker."""
@@ -243,8 +229,7 @@ class InputPump:
         try:
             await self._send_messages(messages)
         finally:
-            if self._sending_held is not None:
-                await cancelled(self._sending_held)
+            await cancelled(self._sending_held)
 
     async def _send_user(self, message: UserMessage) -> None:
         await self._printer.sent(await self._printer.session.send(message.body), message)

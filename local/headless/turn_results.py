@@ -234,7 +234,6 @@ class TurnResults:
     _last: Json | None = None
     _count: int = 0
     _used: Json = field(default_factory=dict)
-    _finished: bool = False
 
     @property
     def complete(self) -> bool:
@@ -262,7 +261,7 @@ class TurnResults:
             await self._print_outside(input_id, result)
 
     async def fail(self, session_id: str, errors: list[str], *, reason: str) -> None:
-        if self._finished or self.complete or not self.print_failures:
+        if self.complete or not self.print_failures:
             return
         duration = round((time.monotonic() - self._started) * 1000)
         self.pending.given_up()
@@ -282,11 +281,6 @@ class TurnResults:
         prompt = await self.reports.began_before(input_id)
         await self._print(result, prompt)
         await self.reports.ended_before(prompt, more=bool(self.pending))
-
-    async def finish(self) -> None:
-        if not self._finished:
-            self._finished = True
-            await self.output.finish()
 
     async def _print(self, result: Json, prompts: Json | None = None) -> None:
         if self.print_all:

@@ -20,7 +20,6 @@ from typing import Any, NamedTuple
 from ccb.tunnel.errors import CcbError
 from ccb.tunnel.plain_text import one_line
 from ccb.tunnel.providers.json_fields import objects_in
-from ccb.tunnel.providers.provider import MAX_BODY
 from ccb.tunnel.proxy.answer_reader import Auditor, WantedCall
 from ccb.tunnel.wire.control_protocol import CAN_USE_TOOL, Success, ToolPermission, answer_in
 from ccb.tunnel.wire.frames import Json
@@ -45,8 +44,6 @@ _MAX_PENDING = 64 * 1024 * 1024  # bytes of requests that wait to be looked at
 class SessionAudit(Auditor, AbstractAsyncContextManager["SessionAudit"]):
     """Notes what a session's proxy and client see, in a thread of its own. A context manager. `record`: keep bodies."""
 
-    max_body = MAX_BODY
-
     def __init__(self, state: Path, warn: Callable[[str], None] = log.warning, *, record: bool = False) -> None:
         self.place = CallPlace()
         self._warn = warn
@@ -54,7 +51,6 @@ class SessionAudit(Auditor, AbstractAsyncContextManager["SessionAudit"]):
         self._recorder = BodyRecorder(state / "recorded") if record else None
         self._told: set[str] = set()  # what the person is told once
         self._ledger: CallLedger | None = None
-        self._broken = False
         self._worker = ThreadPoolExecutor(1, thread_name_prefix="audit")
         self._seen = _SeenRequests(self._was_wanted)
         self._warned_at = -_WARNED_EVERY_S
@@ -68,8 +64,8 @@ class SessionAudit(Auditor, AbstractAsyncContextManager["SessionAudit"]):
 
     # What the auth proxy tells.
 
-    def sent(self, call_id: str, body: bytes | None, digest: str) -> None:
-        if body is None or self._pending + len(body) > _MAX_PENDING:
+    def sent(self, call_id: str, body: bytes, digest: str) -> None:
+        if self._pending + len(body) > _MAX_PENDING:
             self._note(AuditEntry("unchecked", time.time(), call_id, text=f"a large request, {digest[:16]}"))
             said = "The host sends more to models than can be looked at: `ccb audit` names what it does not show."
             self._tell_once("unchecked", said)
@@ -172,7 +168,6 @@ class SessionAudit(Auditor, AbstractAsyncContextManager["SessionAudit"]):
         except (CcbError, OSError, sqlite3.Error) as error:
             if self._tell_once("broken", f"What the host asks is not in `ccb audit` any more: {one_line(str(error))}"):
                 log.warning("the audit of this session cannot be written: %s", error)
-            self._broken = True
         except Exception:  # nobody reads the result of this thread's work
             log.exception("the audit failed on an event")
 
@@ -182,7 +177,7 @@ class SessionAudit(Auditor, AbstractAsyncContextManager["SessionAudit"]):
             ledger.note(self.place, entries)
 
     def _opened(self) -> CallLedger | None:
-        if self._ledger is None and not self._broken:
+        if self._ledger is None and "broken" not in self._told:
             self._ledger = open_ledger(self._state)
         return self._ledger
 

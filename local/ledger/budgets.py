@@ -29,7 +29,6 @@ from .call_ledger import CallLedger, CallPlace, Spent, dollars, open_ledger
 if TYPE_CHECKING:
     from ..config.settings import Settings
 
-
 log = logging.getLogger(__name__)
 
 BUDGET_KIND = "laptop_budget"  # the error type of a call that is refused because a budget is used up
@@ -114,8 +113,7 @@ class SessionAccounts(Accounts, AbstractAsyncContextManager["SessionAccounts"]):
         self._warn = warn
         self._state = state
         self._budgets = budgets
-        self._ledger: CallLedger | None = None
-        self._reservations: Reservations | None = None
+        self._books: Reservations | None = None
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="ledger")
         self._broken = ""
         self._here = 0.0  # dollars
@@ -219,19 +217,19 @@ class SessionAccounts(Accounts, AbstractAsyncContextManager["SessionAccounts"]):
     def _reserve_or_not(self, most: MostCost) -> _Verdict:
         try:
             self._write()
-            if self._broken or self._ledger is None or self._reservations is None:
+            books = self._books
+            if self._broken or books is None:
                 raise ConfigError(self._broken)
-            with self._ledger.transaction():
-                limits = list(self._limits(self._ledger, self._reservations, most))
-                verdict = _judged(limits, strict=self._budgets.strict)
+            with books.ledger.transaction():
+                verdict = _judged(list(self._limits(books, most)), strict=self._budgets.strict)
                 if verdict.goes_out:
-                    verdict = verdict._replace(row=self._reservations.add(self.place, most.usd, most.tokens))
+                    verdict = verdict._replace(row=books.add(self.place, most.usd, most.tokens))
                 return verdict
         except (CcbError, sqlite3.Error, OSError) as error:
             self._broken = one_line(error.what if isinstance(error, CcbError) else str(error))
             return _Verdict(said=f"the ledger of the laptop cannot be read, so no budget can hold: {self._broken}")
 
-    def _limits(self, ledger: CallLedger, reservations: Reservations, most: MostCost) -> Iterator[_Limit]:
+    def _limits(self, books: Reservations, most: MostCost) -> Iterator[_Limit]:
         budgets, here, today = self._budgets, self.place, time.localtime()
         midnight = time.mktime((today.tm_year, today.tm_mon, today.tm_mday, 0, 0, 0, 0, 0, -1))
         for name, usd, tokens, since, session, host in (
@@ -241,8 +239,8 @@ class SessionAccounts(Accounts, AbstractAsyncContextManager["SessionAccounts"]):
         ):
             if usd is None and tokens is None:
                 continue
-            spent = ledger.spent(since=since, session=session, host=host)
-            held = reservations.open(since=since, session=session, host=host)
+            spent = books.ledger.spent(since=since, session=session, host=host)
+            held = books.open(since=since, session=session, host=host)
             if usd is not None:
                 yield _Limit(name, spent.usd, held.usd, most.usd, usd)
             if tokens is not None:
@@ -250,16 +248,14 @@ class SessionAccounts(Accounts, AbstractAsyncContextManager["SessionAccounts"]):
 
     def _write(self) -> None:
         try:
-            if self._ledger is None:
-                self._ledger = open_ledger(self._state)
-                self._reservations = Reservations(self._ledger, self._state / "ledger.owners")
+            books = self._books = self._books or Reservations(open_ledger(self._state), self._state / "ledger.owners")
             while self._unwritten:
                 report, row = self._unwritten[0]
-                with self._ledger.transaction():  # no other ccb sees a call without the settlement of its reservation
+                with books.ledger.transaction():  # no other ccb sees a call without the settlement of its reservation
                     if report is not None:
-                        self._ledger.add(self.place, report)
-                    if row and self._reservations is not None:
-                        self._reservations.settle(row)
+                        books.ledger.add(self.place, report)
+                    if row:
+                        books.settle(row)
                 del self._unwritten[0]
             self._broken = ""
         except (CcbError, sqlite3.Error, OSError) as error:
@@ -270,10 +266,8 @@ class SessionAccounts(Accounts, AbstractAsyncContextManager["SessionAccounts"]):
     def _close(self) -> None:
         if self._unwritten:
             self._write()
-        if self._reservations is not None:
-            self._reservations.close()
-        if self._ledger is not None:
-            self._ledger.close()
+        if self._books is not None:
+            self._books.close()
 
     def _tell(self, once: str, text: str) -> None:
         if once not in self._told:
@@ -310,9 +304,8 @@ def _log_failure(done: Future[None]) -> None:
 
 _OLDEST_S = 24 * 3600.0  # seconds after which a reservation counts no more, whoever made it: no call lasts that long
 
-
 _OPEN = (
-    "FROM reservations AS each WHERE id > :settled AND at > :oldest "
+    "FROM reservations AS each WHERE at > :oldest "
     "AND NOT EXISTS (SELECT 1 FROM settlements WHERE reservation = each.id)"
 )
 
@@ -321,11 +314,10 @@ class Reservations:
     """The reservations in an open ledger. Every method may raise sqlite3.Error and OSError. Use transactions."""
 
     def __init__(self, ledger: CallLedger, directory: Path) -> None:
-        self._ledger = ledger
+        self.ledger = ledger
         self._directory = directory
         self._owner = f"{os.getpid()}-{uuid.uuid4().hex}"
         self._lock: int | None = None
-        self._settled = 0  # the rows up to this one
 
     def add(self, place: CallPlace, usd: float, tokens: int) -> int:
         if self._lock is None:
@@ -335,23 +327,20 @@ class Reservations:
             fcntl.flock(lock, fcntl.LOCK_EX)
             self._lock = lock
         insert = "INSERT INTO reservations (at, owner, session, host, usd, tokens) VALUES (?, ?, ?, ?, ?, ?)"
-        self._ledger.run(insert, (time.time(), self._owner, place.session, place.host, usd, tokens))
-        ((row,),) = self._ledger.run("SELECT last_insert_rowid()", ())
+        self.ledger.run(insert, (time.time(), self._owner, place.session, place.host, usd, tokens))
+        ((row,),) = self.ledger.run("SELECT last_insert_rowid()", ())
         return int(row)
 
     def settle(self, row: int) -> None:
-        self._ledger.run("INSERT OR IGNORE INTO settlements VALUES (?, ?)", (row, time.time()))
+        self.ledger.run("INSERT OR IGNORE INTO settlements VALUES (?, ?)", (row, time.time()))
 
     def open(self, *, since: float = 0.0, session: str | None = None, host: str | None = None) -> Spent:
         """Return what is set aside for the calls that began at `since` or later, of one session or host if given."""
-        values = {"settled": self._settled, "now": time.time(), "oldest": time.time() - _OLDEST_S}
+        values = {"now": time.time(), "oldest": time.time() - _OLDEST_S}
         for (owner,) in self._of_open("SELECT DISTINCT owner", values):
             if owner != self._owner and not self._lives(owner):
                 gone = {**values, "owner": owner}
                 self._of_open("INSERT INTO settlements SELECT id, :now", gone, "AND owner = :owner")
-        ((newest,),) = self._ledger.run("SELECT MAX(id) FROM reservations", ())
-        ((first,),) = self._of_open("SELECT MIN(id)", values)
-        self._settled = int(newest or 0) if first is None else first - 1
         where = "AND at >= :since"
         where += " AND session = :session" if session is not None else ""
         where += " AND host = :host" if host is not None else ""
@@ -360,13 +349,14 @@ class Reservations:
         return Spent(float(usd), int(tokens or 0))
 
     def _of_open(self, what: str, values: Mapping[str, object], where: str = "") -> Sequence[tuple[Any, ...]]:
-        return self._ledger.run(f"{what} {_OPEN} {where}", values)
+        return self.ledger.run(f"{what} {_OPEN} {where}", values)
 
     def close(self) -> None:
         if self._lock is not None:
             (self._directory / self._owner).unlink(missing_ok=True)
             os.close(self._lock)
             self._lock = None
+        self.ledger.close()
 
     def _lives(self, owner: str) -> bool:
         path = self._directory / owner

@@ -9,10 +9,11 @@ import json
 import logging
 import os
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, Self
+from typing import TYPE_CHECKING, Literal
 
 from ccb.tunnel.errors import UsageError
 from ccb.tunnel.openssh.kept_connections import private
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
     from .audit import SessionAudit
     from .budgets import SessionAccounts
 
-
 log = logging.getLogger(__name__)
 
 _ANSWER_S = 5.0
@@ -50,7 +50,7 @@ def ask(path: Path, do: Do) -> ProxyState | None:
         connection.settimeout(_ANSWER_S)
         try:
             connection.connect(str(path))
-            connection.sendall(line_of({"do": do}))
+            connection.sendall(json.dumps({"do": do}).encode() + b"\n")
             with connection.makefile("rb") as answer:
                 return parse_state(answer.readline(MAX_LINE))
         except ConnectionRefusedError:
@@ -60,42 +60,19 @@ def ask(path: Path, do: Do) -> ProxyState | None:
     return None
 
 
-class ControlServer:
-    """Answers `ccb proxy` while its context is open. Where no socket can be made, a session goes on without."""
+@asynccontextmanager
+async def control_server(
+    environ: Mapping[str, str], state: Callable[[], ProxyState], revoke: Callable[[], None]
+) -> AsyncIterator[None]:
+    """Answer `ccb proxy` meanwhile. Where no socket can be made, a session goes on without."""
 
-    def __init__(self, environ: Mapping[str, str], state: Callable[[], ProxyState], revoke: Callable[[], None]) -> None:
-        self._directory = socket_directory(environ)
-        self._state = state
-        self._revoke = revoke
-        self._path: Path | None = None
-        self._server: asyncio.Server | None = None
-
-    async def __aenter__(self) -> Self:
-        path = self._directory / f"{os.getpid()}-{id(self):x}.sock"
-        if not private(self._directory, make=True):
-            log.warning("%s is not private: `ccb proxy` cannot reach this session", self._directory)
-            return self
-        try:
-            self._server = await asyncio.start_unix_server(self._serve, path, limit=MAX_LINE)
-        except OSError as error:
-            log.warning("`ccb proxy` cannot reach this session: %s", error)
-        else:
-            self._path = path
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        if self._path is not None:
-            self._path.unlink(missing_ok=True)
-        if self._server is not None:
-            self._server.close()
-
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             async with asyncio.timeout(_ANSWER_S):
                 asked = json.loads(await reader.readline() or b"{}")
                 if asked.get("do") == "revoke":
-                    self._revoke()
-                writer.write(line_of(asdict(self._state())))
+                    revoke()
+                writer.write(json.dumps(asdict(state())).encode() + b"\n")
                 await writer.drain()
         except (OSError, TimeoutError, ValueError, AttributeError) as error:
             log.info("a program asked `ccb proxy` badly: %s", error)
@@ -103,6 +80,21 @@ class ControlServer:
             writer.close()
             with contextlib.suppress(OSError):
                 await writer.wait_closed()
+
+    path, server = socket_directory(environ) / f"{os.getpid()}-{os.urandom(4).hex()}.sock", None
+    if not private(path.parent, make=True):
+        log.warning("%s is not private: `ccb proxy` cannot reach this session", path.parent)
+    else:
+        try:
+            server = await asyncio.start_unix_server(serve, path, limit=MAX_LINE)
+        except OSError as error:
+            log.warning("`ccb proxy` cannot reach this session: %s", error)
+    try:
+        yield
+    finally:
+        if server is not None:
+            path.unlink(missing_ok=True)
+            server.close()
 
 
 Do = Literal["show", "revoke"]
@@ -136,10 +128,6 @@ def socket_directory(environ: Mapping[str, str]) -> Path:
 def sockets(environ: Mapping[str, str]) -> list[Path]:
     directory = socket_directory(environ)
     return sorted(directory.glob("*.sock")) if private(directory) else []
-
-
-def line_of(message: Mapping[str, object]) -> bytes:
-    return json.dumps(message).encode() + b"\n"
 
 
 def parse_state(line: bytes) -> ProxyState | None:
@@ -198,8 +186,8 @@ class ProxyControl:
             said = "This session may call no models any more (revoked). Leave, and resume it, to grant it again."
             self._warnings(said)
 
-    def control(self, environ: Mapping[str, str]) -> ControlServer:
-        return ControlServer(environ, self.state, self.revoke)
+    def control(self, environ: Mapping[str, str]) -> AbstractAsyncContextManager[None]:
+        return control_server(environ, self.state, self.revoke)
 
 
 def check_allowed(model: str, settings: Settings, host: str) -> None:

@@ -138,7 +138,7 @@ METHODS = frozenset(
 """What the worker may ask of a server, besides the handshake."""
 
 _UNKNOWN = "Whether this call had any effect is not known: check that before you try again."
-_WAITS_S = (0.0, 1.0, 2.0, 4.0, 8.0, 16.0, 30.0)
+_LONGEST_WAIT_S = 30.0  # before the next start, after several that have failed
 
 
 @dataclass(eq=False, repr=False)  # the configuration may hold tokens
@@ -159,13 +159,9 @@ class LaptopServer:
     _calls: int = 0  # that it has not answered
     _starting: asyncio.Lock = field(default_factory=asyncio.Lock)
     _ending: asyncio.Event = field(default_factory=asyncio.Event)
-    _failures: int = 0
+    _wait_s: float = 0.0
     _refused_until: float = 0.0
     _heard_at: float = 0.0
-
-    @property
-    def running(self) -> bool:
-        return self._connection is not None
 
     @property
     def retry_s(self) -> float:
@@ -184,9 +180,15 @@ class LaptopServer:
         params = message.get("params")
         try:
             given = params if isinstance(params, dict) else None
-            result = await self._exchange(connection, str(method), given, progress)
+            result = await self._asked(connection, str(method), given, progress)
         except MCPError as error:
-            return {"jsonrpc": "2.0", "id": number, "error": {"code": error.error.code, "message": str(error)}}
+            if not connection.forgot_session and error.error.code != types.CONNECTION_CLOSED:
+                return {"jsonrpc": "2.0", "id": number, "error": {"code": error.error.code, "message": str(error)}}
+            await self._end()
+            unknown = f"{_UNKNOWN} " if method == "tools/call" else ""
+            raise RequestRefused(
+                f"the MCP server {self.name} has ended before it answered. {unknown}The next call starts it again."
+            ) from None
         self._heard_at = time.monotonic()
         try:
             size = len(json.dumps(result, ensure_ascii=False, allow_nan=False))
@@ -195,18 +197,6 @@ class LaptopServer:
         if size > MAX_REPLY:
             raise RequestRefused(f"the reply of the MCP server {self.name} is longer than {MAX_REPLY >> 20} MiB")
         return {"jsonrpc": "2.0", "id": number, "result": result}
-
-    async def _exchange(self, far: ServerConnection, method: str, params: Json | None, show: Progress | None) -> Json:
-        try:
-            return await self._asked(far, method, params, show)
-        except MCPError as error:
-            if not far.forgot_session and error.error.code != types.CONNECTION_CLOSED:
-                raise
-            await self._end()
-            unknown = f"{_UNKNOWN} " if method == "tools/call" else ""
-            raise RequestRefused(
-                f"the MCP server {self.name} has ended before it answered. {unknown}The next call starts it again."
-            ) from None
 
     async def _asked(self, far: ServerConnection, method: str, params: Json | None, show: Progress | None) -> Json:
         """Send a request once. The limit of a call begins again with each sign of life, and when a person is asked."""
@@ -243,7 +233,7 @@ class LaptopServer:
 
     async def restart(self) -> None:
         await self.close()
-        self._stopped, self._failures, self._refused_until = False, 0, 0.0
+        self._stopped, self._wait_s, self._refused_until = False, 0.0, 0.0
         await self._running()
 
     async def close(self) -> None:
@@ -265,8 +255,8 @@ class LaptopServer:
             try:
                 return await self._start()
             except RequestRefused:
-                self._failures = min(self._failures + 1, len(_WAITS_S) - 1)
-                self._refused_until = time.monotonic() + _WAITS_S[self._failures]
+                self._wait_s = min(max(1.0, 2 * self._wait_s), _LONGEST_WAIT_S)
+                self._refused_until = time.monotonic() + self._wait_s
                 raise
 
     async def _is_healthy(self, connection: ServerConnection) -> bool:
@@ -302,7 +292,7 @@ class LaptopServer:
         finally:
             if self._connection is None:
                 await self._end()
-        self._failures, self.why, self._heard_at = 0, "", time.monotonic()
+        self._wait_s, self.why, self._heard_at = 0.0, "", time.monotonic()
         return self._connection
 
     async def _run(self, ready: asyncio.Future[ServerConnection]) -> None:

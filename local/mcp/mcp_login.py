@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import sys
 import time
 import webbrowser
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from typing import Any, NoReturn, TypeVar
+from typing import Any, NoReturn
 
 import httpx2
 from aiohttp import web
@@ -20,7 +19,6 @@ from pydantic import AnyUrl, BaseModel, ValidationError
 
 from ccb.tunnel.errors import ConfigError, CredentialError
 from ccb.tunnel.secret import Secret
-from ccb.tunnel.wire.frames import Json
 
 from ..credentials.secret_store import NoKeyring, SecretStore
 from ..terminal.console import say
@@ -65,14 +63,8 @@ async def log_in(name: str, server: HttpServer, secrets: SecretStore) -> str:
     return f"You are logged in at {name}." if asked else f"{name} wants no login."
 
 
-async def log_out(server: HttpServer, secrets: SecretStore) -> bool:
-    """Forget the login. Return whether there was one. Raise ConfigError, CredentialError."""
-    return await LoginStore(server, secrets).forget()
-
-
 log = logging.getLogger(__name__)
 
-M = TypeVar("M", bound=BaseModel)
 OpenPage = Callable[[str], Awaitable[None]]
 ComeBack = Callable[[], Awaitable[oauth.AuthorizationCodeResult]]
 
@@ -82,58 +74,55 @@ _DONE = "You are logged in. Close this window and go back to the terminal."
 _FAILED = "The login has failed. The terminal says more."
 
 
+class _Login(BaseModel):
+    """A login at one server: tokens, when they end, where they are renewed, and the registration of ccb."""
+
+    tokens: oauth.OAuthToken | None = None
+    ends_at: float | None = None
+    metadata: oauth.OAuthMetadata | None = None
+    client: oauth.OAuthClientInformationFull | None = None
+
+
 class LoginStore:
-    """The login at one server, as one secret of the store: tokens, when they end, and the registration of ccb."""
+    """The login at one server, as one secret of the store."""
 
     def __init__(self, server: HttpServer, secrets: SecretStore) -> None:
+        self.login = _Login()
         self._server = server
         self._secrets = secrets
-        self._kept: Json = {}
-        self.metadata: oauth.OAuthMetadata | None = None
-
-    @property
-    def _key(self) -> str:
-        return f"mcp {self._server.url}"
+        self._key = f"mcp {server.url}"
 
     async def load(self) -> bool:
         """Read what is kept. Return whether there is a token. Raise ConfigError, CredentialError."""
         await self._secrets.unlock()
         found = await in_thread(lambda: self._secrets.get(self._key))
-        with suppress(ValueError):
-            kept = json.loads(found.reveal()) if found is not None else None
-            self._kept = kept if isinstance(kept, dict) else {}
-        self.metadata = _read(oauth.OAuthMetadata, self._kept.get("metadata"))
-        return await self.get_tokens() is not None
+        if found is not None:
+            with suppress(ValidationError):
+                self.login = _Login.model_validate_json(found.reveal())
+        return self.login.tokens is not None
 
     async def forget(self) -> bool:
         """Remove what is kept. Return whether there was something. Raise ConfigError, CredentialError."""
-        self._kept = {}
         await self._secrets.unlock()
         return await in_thread(lambda: self._secrets.delete(self._key))
 
-    @property
-    def ends_at(self) -> float | None:
-        ends_at = self._kept.get("ends_at")
-        return ends_at if isinstance(ends_at, int | float) else None
-
     async def get_tokens(self) -> oauth.OAuthToken | None:
-        return _read(oauth.OAuthToken, self._kept.get("tokens"))
+        return self.login.tokens
 
     async def set_tokens(self, tokens: oauth.OAuthToken) -> None:
-        self._kept["tokens"] = tokens.model_dump(mode="json", exclude_none=True)
-        self._kept["ends_at"] = time.time() + tokens.expires_in if tokens.expires_in is not None else None
-        if self.metadata is not None:
-            self._kept["metadata"] = self.metadata.model_dump(mode="json", exclude_none=True)
-        await in_thread(lambda: self._secrets.put(self._key, Secret(json.dumps(self._kept))))
+        self.login.tokens = tokens
+        self.login.ends_at = time.time() + tokens.expires_in if tokens.expires_in is not None else None
+        kept = Secret(self.login.model_dump_json(exclude_none=True))
+        await in_thread(lambda: self._secrets.put(self._key, kept))
 
     async def get_client_info(self) -> oauth.OAuthClientInformationFull | None:
         given = self._server.oauth
         if given is not None and given.clientId:
             return oauth.OAuthClientInformationFull(client_id=given.clientId)
-        return _read(oauth.OAuthClientInformationFull, self._kept.get("client"))
+        return self.login.client
 
     async def set_client_info(self, client_info: oauth.OAuthClientInformationFull) -> None:
-        self._kept["client"] = client_info.model_dump(mode="json", exclude_none=True)
+        self.login.client = client_info
 
 
 class _Provider(OAuthClientProvider):
@@ -150,11 +139,11 @@ class _Provider(OAuthClientProvider):
 
     async def _initialize(self) -> None:
         await super()._initialize()
-        self.context.token_expiry_time = self._store.ends_at
-        self.context.oauth_metadata = self._store.metadata
+        self.context.token_expiry_time = self._store.login.ends_at
+        self.context.oauth_metadata = self._store.login.metadata
 
     async def _handle_token_response(self, response: Any) -> None:
-        self._store.metadata = self.context.oauth_metadata
+        self._store.login.metadata = self.context.oauth_metadata
         await super()._handle_token_response(response)
 
 
@@ -226,10 +215,3 @@ class Callback:
             self._result.set_exception(OAuthFlowError(f"the login was refused: {refused}"))
         page = f"<!doctype html><title>ccb</title><p>{_DONE if code is not None else _FAILED}</p>"
         return web.Response(text=page, content_type="text/html")
-
-
-def _read(model: type[M], value: object) -> M | None:
-    try:
-        return model.model_validate(value) if value else None
-    except ValidationError:
-        return None

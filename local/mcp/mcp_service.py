@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import importlib
+import importlib.util
 import logging
 import os
 import time
@@ -92,9 +92,7 @@ MISSING = "MCP servers are configured, but the package for them is missing: pip 
 
 
 def package_missing() -> bool:
-    from importlib.util import find_spec
-
-    return find_spec("mcp") is None
+    return importlib.util.find_spec("mcp") is None
 
 
 def load_clients() -> None:
@@ -106,13 +104,10 @@ def load_clients() -> None:
 
 @dataclass(frozen=True)
 class ServerState:
-    """What the person is told about a server: why it failed last, and the seconds until it may be started again."""
+    """What the person is told about a server, and why it failed last."""
 
-    name: str
     shown: str
-    running: bool
-    why: str
-    retry_s: float
+    why: str = ""
 
 
 @dataclass(eq=False, repr=False)  # the configurations may hold tokens
@@ -141,13 +136,9 @@ class LaptopServers:
         await asyncio.gather(*(server.close() for server in self._servers.values()))
         self._stderr.close()
 
-    def states(self) -> list[ServerState]:
-        found = []
-        for name, config in self._configs.items():
-            server = self._servers.get(name)
-            told = (server.running, server.why, server.retry_s) if server is not None else (False, "", 0.0)
-            found.append(ServerState(name, config.shown, *told))
-        return found
+    def states(self) -> dict[str, ServerState]:
+        failed = {name: server.why for name, server in self._servers.items()}
+        return {name: ServerState(config.shown, failed.get(name, "")) for name, config in self._configs.items()}
 
     async def restart(self, name: str) -> None:
         """Start a server again, without waiting. Raise KeyError, RequestRefused."""

@@ -76,7 +76,14 @@ async def _keeper(config: StdioServer, stderr: TextIO) -> tuple[asyncio.subproce
         command = (*keeper, config.command, *config.args)
         env, fds = {**get_default_environment(), **config.env}, (theirs.fileno(),)
         process = await asyncio.create_subprocess_exec(
-            *command, stdin=PIPE, stdout=PIPE, stderr=stderr, env=env, pass_fds=fds, start_new_session=True
+            *command,
+            stdin=PIPE,
+            stdout=PIPE,
+            stderr=stderr,
+            env=env,
+            pass_fds=fds,
+            start_new_session=True,
+            limit=MAX_LINE,
         )
         stack.pop_all()
     return process, ours
@@ -116,19 +123,16 @@ class _Program:
 
     async def read(self) -> None:
         assert self._process.stdout is not None
-        line, too_long = bytearray(), False
         with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
             async with self._heard:
-                while data := await self._process.stdout.read(65536):
-                    *ended, last = data.split(b"\n")
-                    for each in ended:
-                        await self._take(b"{too long" if too_long else bytes(line + each))
-                        line.clear()
-                        too_long = False
-                    line += last
-                    if len(line) > MAX_LINE:
-                        too_long = True
-                        line.clear()
+                while True:
+                    try:
+                        line = await self._process.stdout.readline()
+                    except ValueError:
+                        line = b"{too long"
+                    if not line:
+                        break
+                    await self._take(line)
 
     async def write(self) -> None:
         stdin = self._process.stdin

@@ -8,7 +8,6 @@ from collections.abc import Callable
 
 from ccb.tunnel.plain_text import HostText, as_line
 from ccb.tunnel.wire.control_protocol import TRUST_PROJECT
-from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.frames import Json
 from ccb.tunnel.wire.messages import ControlRequest
 from ccb.tunnel.wire.tool_traits import View, traits_of
@@ -44,8 +43,8 @@ class LinePrinter:
         self.problems: deque[str] = deque(maxlen=_MAX_PROBLEMS)  # the last warnings and errors
         self._write = write
         self._cwd = cwd
-        self._printed: dict[int, Block] = {}  # by identity: blocks are compared so
-        self._begun: set[int] = set()
+        self._printed: set[Block] = set()
+        self._begun: set[Block] = set()  # calls whose headline is printed
         self._calls: deque[ToolBlock] = deque(maxlen=_MAX_CALLS)  # the reducer keeps calls only while a container does
 
     def add(self, block: Block, *, before: Block | None = None) -> None:
@@ -67,16 +66,18 @@ class LinePrinter:
             self._once(block, *quoted(block.text))
         elif isinstance(block, ToolBlock):
             self._call(block)
-        elif isinstance(block, NoticeBlock) and id(block) in self._printed:
+        elif isinstance(block, NoticeBlock) and block in self._printed:
             self._write(*self._notice(block))
 
     def take_away(self, block: Block) -> None:
-        if self._printed.pop(id(block), None) is not None and isinstance(block, MarkdownBlock):
-            self._write("ccb: the model begins this answer again; the text above does not count.")
+        if block in self._printed:
+            self._printed.remove(block)
+            if isinstance(block, MarkdownBlock):
+                self._write("ccb: the model begins this answer again; the text above does not count.")
 
     def _once(self, block: Block, *lines: str) -> None:
-        if id(block) not in self._printed:
-            self._printed[id(block)] = block
+        if block not in self._printed:
+            self._printed.add(block)
             self._write(*lines)
 
     def _notice(self, block: NoticeBlock) -> list[str]:
@@ -88,8 +89,8 @@ class LinePrinter:
 
     def _call(self, block: ToolBlock) -> None:
         name = block.name
-        if block.state is not ToolState.WAITING and id(block) not in self._begun and block.tool_input:
-            self._begun.add(id(block))
+        if block.state is not ToolState.WAITING and block not in self._begun and block.tool_input:
+            self._begun.add(block)
             self._write(f"{name}: {headline(block.name, block.tool_input, self._cwd)}".rstrip(": "))
             self._write(*_todos(block))
         if block.state in (ToolState.DONE, ToolState.FAILED):
@@ -117,12 +118,8 @@ def _todos(block: ToolBlock) -> list[str]:
     return [f"  {_SIGNS.get(str(each.get('status')), 'open')}: {each.get('content')}" for each in listed]
 
 
-@dataclass(frozen=True)
-class Reply:
-    """What a line means: an answer for the worker, or `again`, why it is none."""
-
-    response: Json | None = None
-    again: str = ""
+Reply = Json | str | None
+"""What a line means: an answer for the worker, or why it is none; None: the next question of several."""
 
 
 class PlainQuestion:
@@ -158,23 +155,23 @@ class PlainQuestion:
         if self._fields:
             return self._field_reply(text)
         if self.request.subtype == TRUST_PROJECT.name:
-            return Reply({"trusted": word == "1"}) if word in ("1", "2") else Reply(again="Type 1 or 2.")
+            return {"trusted": word == "1"} if word in ("1", "2") else "Type 1 or 2."
         if self.request.subtype != "can_use_tool":
-            return Reply({"action": "decline"}) if word == "n" else Reply(again="Type n.")
+            return {"action": "decline"} if word == "n" else "Type n."
         return self._call_reply(word, rest)
 
     def _call_reply(self, word: str, rest: str) -> Reply:
         if word in ("4", "n"):
-            return Reply({"behavior": "deny", "message": _DENIED + (f" The user says: {rest}" if rest else "")})
+            return {"behavior": "deny", "message": _DENIED + (f" The user says: {rest}" if rest else "")}
         if not self._readable:
-            return Reply(again="This call is too long to be read, so it can only be denied: type 4.")
+            return "This call is too long to be read, so it can only be denied: type 4."
         if word in ("1", "y"):
-            return Reply({"behavior": "allow", "updatedInput": self.request.input})
+            return {"behavior": "allow", "updatedInput": self.request.input}
         if (word == "2" and self._updates) or (word == "3" and can_be_kept(self._updates)):
             destination = "session" if word == "2" else KEPT
             updates = [{**each, "destination": destination} for each in self._updates]
-            return Reply({"behavior": "allow", "updatedInput": self.request.input, "updatedPermissions": updates})
-        return Reply(again="Type the number of an answer. What you say to the agent waits until this is answered.")
+            return {"behavior": "allow", "updatedInput": self.request.input, "updatedPermissions": updates}
+        return "Type the number of an answer. What you say to the agent waits until this is answered."
 
     def _choices(self) -> list[str]:
         deny = "4: No, and say why (a reason may follow)"
@@ -196,16 +193,16 @@ class PlainQuestion:
     def _field_reply(self, text: str) -> Reply:
         field = self._fields[len(self._answers)]
         if text == "n":
-            return Reply({"behavior": "deny", "message": "The user declined to answer the questions."})
+            return {"behavior": "deny", "message": "The user declined to answer the questions."}
         numbers = text.replace(",", " ").split()
         if numbers and all(each.isdigit() and 0 < int(each) <= len(field.options) for each in numbers):
             if len(numbers) > 1 and not field.several:
-                return Reply(again="Only one answer is possible.")
+                return "Only one answer is possible."
             self._answers[field.key] = ", ".join(field.options[int(each) - 1].label for each in numbers)
         elif text and field.own_text:
             self._answers[field.key] = text
         else:
-            return Reply(again="Type the number of an answer.")
+            return "Type the number of an answer."
         if len(self._answers) < len(self._fields):
-            return Reply()
-        return Reply({"behavior": "allow", "updatedInput": {**self.request.input, "answers": dict(self._answers)}})
+            return None
+        return {"behavior": "allow", "updatedInput": {**self.request.input, "answers": dict(self._answers)}}

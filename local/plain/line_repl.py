@@ -7,7 +7,7 @@ import codecs
 import os
 import sys
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, cast
 
@@ -16,6 +16,7 @@ from pydantic import ValidationError
 from ccb import __version__
 from ccb.tunnel.errors import CcbError
 from ccb.tunnel.plain_text import HostText
+from ccb.tunnel.tasks import cancelled
 from ccb.tunnel.transports.login_prompts import NobodyToAsk
 from ccb.tunnel.wire.control_protocol import RequestFailed, new_uuid
 from ccb.tunnel.wire.messages import ControlCancel, ControlRequest, ControlResponse, ResultMessage
@@ -37,7 +38,7 @@ from ..slash_commands.typed_line import parse_command
 from ..terminal.console import print_line
 from ..terminal.input_machine import typed_line
 from ..terminal.signals import Interrupts
-from ..terminal.stdio import cancelled, read_pieces
+from ..terminal.stdio import read_pieces
 from ..terminal.terminal_prompts import prompts_for
 from ..transcript.blocks import Level
 from ..transcript.questions import ASKED, OpenQuestions, ReplayMonitor
@@ -185,7 +186,6 @@ class LineRepl:
         info: session_api.ReplInfo,
         write: Callable[..., None],
         laptop: session_api.LaptopSide = session_api.NO_LAPTOP,
-        environ: Mapping[str, str] = os.environ,
     ) -> None:
         self.following: session_api.NextSession | None = None
         self._write = write
@@ -200,9 +200,8 @@ class LineRepl:
             self.reducer,
             laptop,
             place=session_api.Place.LINES,
-            environ=environ,
             waits=lambda: write("ccb: sent when the connection is there again"),
-            terminal=lambda: f"{environ.get('TERM', '?')}, --plain",
+            terminal=lambda: f"{os.environ.get('TERM', '?')}, --plain",
             problems=lambda: self._printer.problems,
         )
         self._replies = LineReplies(self._api, write)
@@ -355,16 +354,15 @@ class LineRepl:
             self._write("ccb: this was typed before you can have read the question, so it is no answer: type it again")
             return
         reply = question.reply(text)
-        if reply.again:
-            self._write(f"ccb: {reply.again}")
-        elif reply.response is None:
+        if isinstance(reply, str):
+            self._write(f"ccb: {reply}")
+        elif reply is None:
             self._show(question)
         else:
             self._shown = None
             self._questions.answered(question.request.request_id)
-            response = reply.response
-            await self._attempt(lambda: self._api.client.answer(question.request.request_id, response))
-            kept, projects = kept_updates(response), self._api.laptop.projects
+            await self._attempt(lambda: self._api.client.answer(question.request.request_id, reply))
+            kept, projects = kept_updates(reply), self._api.laptop.projects
             if kept and projects is not None and await self._attempt(lambda: projects.keep(kept)):
                 self._write(f"ccb: {kept_note(kept)}")
 
@@ -406,43 +404,34 @@ class FirstLoginPrompts:
         return getattr(self._prompts, name)
 
 
-async def run_plain(arguments: Arguments, environ: Mapping[str, str] = os.environ) -> int:
+async def run_plain(arguments: Arguments) -> int:
     prompts = FirstLoginPrompts(prompts_for(headless=False))
     lines = _lines(arguments.prompt)
     async with SpareTransport() as kept:
         while True:
-            code, following = await _one_session(arguments, prompts, lines, kept, environ)
+            code, following = await _one_session(arguments, prompts, lines, kept)
             if following is None:
                 return code
             arguments = following
 
 
 async def _one_session(
-    arguments: Arguments,
-    prompts: FirstLoginPrompts,
-    lines: AsyncIterator[str],
-    kept: SpareTransport,
-    environ: Mapping[str, str],
+    arguments: Arguments, prompts: FirstLoginPrompts, lines: AsyncIterator[str], kept: SpareTransport
 ) -> tuple[int, Arguments | None]:
     """Connect, and show a session. Return the exit code, and the arguments for the session that comes next."""
     session_id, asking = arguments.session.session_id or new_uuid(), cast("Prompts", prompts)
     async with (
         connect_session(
-            arguments,
-            session_id=session_id,
-            prompts=asking,
-            choose=lambda _, rows: choose_session(rows),
-            environ=environ,
-            kept=kept,
+            arguments, session_id=session_id, prompts=asking, choose=lambda _, rows: choose_session(rows), kept=kept
         ) as connected,
         Transfers(connected.files.lend) as transfers,
-        FetchedFiles(transfers, PrivateFolder(state_dir(environ) / "opened"), connected.open_with, environ) as fetched,
+        FetchedFiles(transfers, PrivateFolder(state_dir() / "opened"), connected.open_with) as fetched,
     ):
         prompts.over()
         hello = connected.session.hello
         info = session_api.info_of(connected)
         laptop = session_api.laptop_of(connected, transfers, fetched)
-        repl = LineRepl(connected.session, info, _write, laptop, environ)
+        repl = LineRepl(connected.session, info, _write, laptop)
         _write(f"ccb {__version__}, {info.place}. Type a prompt; /help says more.")
         for warning in connected.warnings:
             _write(f"ccb: warning: {warning}")

@@ -20,7 +20,7 @@ from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.model_facts import ALIASES, ModelFacts, ModelTable, claude_facts, sent_name
 
 from ..config.settings import ProviderSettings
-from .model_list_cache import FRESH_S, NEW_S, ModelList, ModelLists
+from .model_list_cache import FRESH_S, NEW_S, ModelList, keep_list
 from .named_provider import Environ, NamedProvider, granted_names, named_provider
 from .session_provider import Stored, model_source
 
@@ -65,7 +65,7 @@ def short_names(environ: Environ) -> dict[str, str]:
 def model_traits(name: str, environ: Environ, settings: Settings) -> tuple[NamedProvider, ModelTraits] | None:
     """Return what is known of a model that names its provider, None for a model of Anthropic's or of a gateway."""
     found = provider_and_model(name, environ, settings) if "/" in name else None
-    return None if found is None else (found[0], found[0].traits(environ).of(found[1]))
+    return None if found is None else (found[0], found[0].traits(environ)(found[1]))
 
 
 def model_options(
@@ -83,7 +83,7 @@ def model_options(
         found = provider_and_model(name, environ, settings)
         if found is None or not ("/" in name or _listed(*found, environ)):
             continue
-        traits = found[0].traits(environ).of(found[1])
+        traits = found[0].traits(environ)(found[1])
         facts = traits.facts(name)
         table.learn(name, facts)
         told[name] = _as_sent(facts)
@@ -154,7 +154,7 @@ async def check_models(models: Sequence[str], environ: Environ, settings: Settin
             continue
         if listed is None or not listed.models or listed.find(name) is not None:
             continue
-        if not ModelLists(environ).is_fresh(listed, NEW_S):
+        if not listed.is_fresh(NEW_S):
             said.append(f"{named.name} does not answer, and its list of models of {listed.date} has no {name}.")
             continue
         raise _unknown(named, name, listed, prefixed="/" in model)
@@ -178,13 +178,27 @@ def _unknown(named: NamedProvider, name: str, listed: ModelList, *, prefixed: bo
 async def current_list(
     named: NamedProvider, environ: Environ, settings: Settings, stored: Stored = None, *, at_start: bool = False
 ) -> ModelList | None:
-    """Return a provider's fresh list, else the kept one. None for one without a list. Raise ProviderError, CcbError."""
+    """Return a provider's kept list if it is fresh, or there is no answer, else a new one. None for a provider without
+    a list. Raise ProviderError, CcbError."""
     source = model_source(named, environ, settings, stored)
     if source is None:
         return None
     seconds, fresh_s = (_ASK_S, NEW_S) if at_start else (_REFRESH_S, FRESH_S)
-    address = named.address(environ)
-    return await ModelLists(environ).current(named.name, address, source, seconds=seconds, fresh_s=fresh_s)
+    kept = named.kept_list(environ)
+    if kept is not None and kept.is_fresh(fresh_s):
+        return kept
+    await source.load()
+    try:
+        async with asyncio.timeout(seconds):
+            models = await source.fetch()
+    except (TimeoutError, ProviderError, CcbError) as error:
+        log.info("no new list of models of %s: %r", named.name, error)
+        if kept is not None:
+            return kept
+        if isinstance(error, TimeoutError):
+            raise ProviderError(f"{named.name} did not list its models within {seconds:g} s") from None
+        raise
+    return await asyncio.to_thread(keep_list, environ, named.name, named.address(environ), models)
 
 
 async def list_or_why(
@@ -303,14 +317,14 @@ def usable_providers(environ: Environ, settings: Settings, models: Sequence[str]
 
 def offers_of(named: NamedProvider, listed: ModelList | None, environ: Environ) -> list[ModelOffer]:
     """Return the models of a provider: those of the settings, and those of its list, the newest first."""
-    table = named.traits(environ)
+    traits_of = named.traits(environ)
     models = sorted(listed.models, key=lambda each: each.id) if listed is not None else []
     models.sort(key=lambda each: each.created, reverse=True)
     of_list = {each.id for each in models}
     front = "" if named.name == ANTHROPIC else f"{named.name}/"
     offers = []
     for model in [*(ListedModel(name) for name in named.own.models if name not in of_list), *models]:
-        traits, known = table.of(model.id), claude_facts(model.id)  # whoever serves it
+        traits, known = traits_of(model.id), claude_facts(model.id)  # whoever serves it
         price, priced = (traits.input_price, traits.output_price), known.input_price > 0
         if traits.input_price is None and priced:
             price = known.input_price, known.output_price

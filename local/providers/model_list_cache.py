@@ -1,19 +1,18 @@
-"""The lists of models that providers have given, in files: a session starts without asking, and without a network."""
+"""The lists of models that providers have given: a session starts without asking, and without a network. There is one
+file for each provider, by its name; a list counts only for the address that it came from."""
 
 from __future__ import annotations
 
-import asyncio
 import json
 import logging
-import os
+import re
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
-from ccb.tunnel.errors import CcbError
-from ccb.tunnel.providers.model_lists import MAX_LISTED, ListedModel, ModelSource, known_as
-from ccb.tunnel.providers.provider import ProviderError
+from ccb.tunnel.providers.model_lists import MAX_LISTED, ListedModel
 from ccb.tunnel.wire.dataclass import dataclass
 
 from ..config.settings import xdg_dir
@@ -39,62 +38,52 @@ class ModelList:
         return time.strftime("%Y-%m-%d", time.localtime(self.at))
 
     def find(self, model: str) -> ListedModel | None:
-        return known_as(model, self.models)
+        """Return the model that a name stands for, which may lack a date or a tag, or have a variant (`:free`)."""
+        by_id = {each.id: each for each in self.models}
+        model = model.removesuffix("@default")  # Vertex's word for the newest version
+        if model in by_id:
+            return by_id[model]
+        dated = re.compile(re.escape(model) + r"(-\d{8}|-\d{4}-\d{2}-\d{2}|@\d{8}|:latest)")
+        found = max((name for name in by_id if dated.fullmatch(name)), default=None)
+        if found is not None:
+            return by_id[found]
+        base, colon, _ = model.rpartition(":")
+        return by_id.get(base) if colon and "/" in base else None
+
+    def is_fresh(self, fresh_s: float) -> bool:
+        return 0 <= time.time() - self.at < fresh_s
 
 
-class ModelLists:
-    """One file for each provider, by its name; a list counts only for the address that it came from."""
+def _path(environ: Mapping[str, str], provider: str) -> Path:
+    return xdg_dir(environ, "XDG_CACHE_HOME", ".cache") / "models" / f"{provider}.json"
 
-    def __init__(self, environ: Mapping[str, str] = os.environ) -> None:
-        self._directory = xdg_dir(environ, "XDG_CACHE_HOME", ".cache") / "models"
 
-    def kept(self, provider: str, address: str) -> ModelList | None:
-        """Return the kept list, however old. Return None if no list is kept, or its file cannot be read."""
-        try:
-            with (self._directory / f"{provider}.json").open("rb") as file:
-                data = json.loads(file.read(_MAX_BYTES))
-            if data["format"] != _FORMAT or data["address"] != address:
-                return None
-            return ModelList(float(data["at"]), [_model(each) for each in data["models"][:MAX_LISTED]])
-        except FileNotFoundError:
+def read_list(environ: Mapping[str, str], provider: str, address: str) -> ModelList | None:
+    """Return the kept list of a provider at `address`, however old. Return None if no list is kept, or its file cannot
+    be read."""
+    try:
+        with _path(environ, provider).open("rb") as file:
+            data = json.loads(file.read(_MAX_BYTES))
+        if data["format"] != _FORMAT or data["address"] != address:
             return None
-        except (OSError, ValueError, RecursionError, KeyError, TypeError) as error:
-            log.info("the kept list of models of %s cannot be read: %r", provider, error)
-            return None
+        return ModelList(float(data["at"]), [_model(each) for each in data["models"][:MAX_LISTED]])
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, RecursionError, KeyError, TypeError) as error:
+        log.info("the kept list of models of %s cannot be read: %r", provider, error)
+        return None
 
-    def is_fresh(self, kept: ModelList | None, fresh_s: float) -> bool:
-        return kept is not None and 0 <= time.time() - kept.at < fresh_s
 
-    def keep(self, provider: str, address: str, models: Sequence[ListedModel]) -> ModelList:
-        """Keep a list that a provider has just given, and return it. A file that cannot be written is left out."""
-        made = ModelList(time.time(), models)
-        data = {"format": _FORMAT, "address": address, "at": made.at, "models": [asdict(each) for each in models]}
-        path = self._directory / f"{provider}.json"
-        try:
-            replace_file(path, json.dumps(data))
-        except OSError as error:
-            log.warning("%s cannot be written: %s", path, error)
-        return made
-
-    async def current(
-        self, provider: str, address: str, source: ModelSource, *, seconds: float, fresh_s: float
-    ) -> ModelList:
-        """Return the kept list if it is fresh, or without an answer, else a new one. Raise ProviderError, CcbError."""
-        kept = self.kept(provider, address)
-        if kept is not None and self.is_fresh(kept, fresh_s):
-            return kept
-        await source.load()
-        try:
-            async with asyncio.timeout(seconds):
-                models = await source.fetch()
-        except (TimeoutError, ProviderError, CcbError) as error:
-            log.info("no new list of models of %s: %r", provider, error)
-            if kept is not None:
-                return kept
-            if isinstance(error, TimeoutError):
-                raise ProviderError(f"{provider} did not list its models within {seconds:g} s") from None
-            raise
-        return await asyncio.to_thread(self.keep, provider, address, models)
+def keep_list(environ: Mapping[str, str], provider: str, address: str, models: Sequence[ListedModel]) -> ModelList:
+    """Keep a list that a provider has just given, and return it. A file that cannot be written is left out."""
+    made = ModelList(time.time(), models)
+    data = {"format": _FORMAT, "address": address, "at": made.at, "models": [asdict(each) for each in models]}
+    path = _path(environ, provider)
+    try:
+        replace_file(path, json.dumps(data))
+    except OSError as error:
+        log.warning("%s cannot be written: %s", path, error)
+    return made
 
 
 def _model(data: Mapping[str, Any]) -> ListedModel:

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from functools import cache
 from typing import TYPE_CHECKING, NoReturn
 
 from ccb.tunnel.errors import ConfigError, UsageError
 from ccb.tunnel.providers.anthropic import BASE_URL_VARIABLE
 from ccb.tunnel.providers.http_client import Endpoint, endpoint_at
-from ccb.tunnel.providers.model_lists import Facts, ListCall
-from ccb.tunnel.providers.model_traits import TraitsTable
+from ccb.tunnel.providers.model_lists import ListCall
+from ccb.tunnel.providers.model_traits import ModelTraits, traits_of
 from ccb.tunnel.providers.provider_kinds import ANTHROPIC, KINDS, DialectName, ProviderKind
 from ccb.tunnel.wire.dataclass import dataclass
 
 from ..config.settings import ProviderSettings
-from .model_list_cache import ModelList, ModelLists
+from .model_list_cache import ModelList, read_list
 
 if TYPE_CHECKING:
     from ..config.settings import Settings
@@ -89,25 +90,24 @@ class NamedProvider:
     def key_header(self) -> str:
         return "" if self.dialect == "anthropic" else self.own.keyHeader or self.kind.key_header
 
-    def traits(self, environ: Environ) -> TraitsTable:
-        """Return what its models can do, with what its list said when it was last asked for."""
-        listed: list[ModelList | None] = []
+    def traits(self, environ: Environ) -> Callable[[str], ModelTraits]:
+        """Return what tells the traits of its models, with what its list said when it was last asked for."""
+        kept_list = cache(lambda: self.kept_list(environ))  # its file is read when a model is asked for
 
-        def facts(model: str) -> Facts:
-            if not listed:
-                listed.append(self.kept_list(environ))
-            found = listed[0].find(model) if listed[0] is not None else None
-            return found.facts if found is not None else {}
+        def of(model: str) -> ModelTraits:
+            kept = kept_list()
+            listed = kept.find(model) if kept is not None else None
+            said = vars(self.own.models[model]) if model in self.own.models else {}
+            own = {_TRAIT_NAMES.get(name, name): each for name, each in said.items() if each is not None}
+            if "efforts" in own:
+                own["efforts"] = tuple(own["efforts"])
+            return traits_of(model, self.kind.traits, listed.facts if listed is not None else {}, own)
 
-        own: dict[str, Facts] = {}
-        for model, said in self.own.models.items():
-            given = {_TRAIT_NAMES.get(name, name): each for name, each in vars(said).items() if each is not None}
-            own[model] = given if said.efforts is None else {**given, "efforts": tuple(said.efforts)}
-        return TraitsTable(self.kind.traits, own, facts)
+        return of
 
     def kept_list(self, environ: Environ) -> ModelList | None:
         try:
-            return ModelLists(environ).kept(self.name, self.address(environ)) if self.list_call else None
+            return read_list(environ, self.name, self.address(environ)) if self.list_call else None
         except ConfigError:
             return None
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING
 
 from ccb.tunnel.errors import CredentialError
@@ -10,13 +11,13 @@ from ccb.tunnel.providers.anthropic import AnthropicProvider, RenamedProvider, a
 from ccb.tunnel.providers.api_errors import Refusal
 from ccb.tunnel.providers.cloud_provider import BEARER_VARIABLE, Bedrock, Cloud, CloudProvider, Vertex
 from ccb.tunnel.providers.credential import Credential, CredentialSource, FixedCredential, key_headers
-from ccb.tunnel.providers.http_client import ProviderClient
+from ccb.tunnel.providers.dialect import Dialect
+from ccb.tunnel.providers.http_client import Provider, ProviderClient
 from ccb.tunnel.providers.model_lists import ModelSource
 from ccb.tunnel.providers.model_router import ModelRouter
-from ccb.tunnel.providers.model_traits import TraitsTable
-from ccb.tunnel.providers.openai_chat import ChatDialect
-from ccb.tunnel.providers.openai_responses import ResponsesDialect
-from ccb.tunnel.providers.provider import Provider
+from ccb.tunnel.providers.model_traits import ModelTraits
+from ccb.tunnel.providers.openai_chat import chat_call
+from ccb.tunnel.providers.openai_responses import responses_call
 from ccb.tunnel.providers.provider_kinds import ANTHROPIC, KINDS
 from ccb.tunnel.providers.translating_provider import TranslatedProvider
 from ccb.tunnel.wire.model_facts import ModelTable
@@ -66,7 +67,7 @@ def session_provider(
             raise Refusal(403, f"{said} (providers)", headers={"x-should-retry": "false"})
         return provider_of(named, environ, settings, accounts)
 
-    traits: dict[str, TraitsTable | None] = {}
+    traits: dict[str, Callable[[str], ModelTraits] | None] = {}
 
     def learn(asked: str) -> None:
         name, slash, own_name = asked.partition("/")
@@ -76,7 +77,7 @@ def session_provider(
             named = named_provider(name, environ, settings)
             traits[name] = named.traits(environ) if named is not None else None
         if (known := traits[name]) is not None:
-            table.learn(asked, known.of(own_name).facts(asked))
+            table.learn(asked, known(own_name).facts(asked))
 
     return ModelRouter(default, make, model or "", learn)
 
@@ -99,7 +100,7 @@ def provider_of(named: NamedProvider, environ: Environ, settings: Settings, stor
         provider.key_header = named.own.keyHeader
         return provider
     responses = named.dialect == "responses"
-    dialect = ResponsesDialect() if responses else ChatDialect(kind.rules)
+    dialect: Dialect = responses_call if responses else partial(chat_call, kind.rules)
     counts, header = responses and kind.counts, named.key_header
     traits = named.traits(environ)
     return TranslatedProvider(named.name, dialect, client, credential, traits, counts=counts, key_header=header)

@@ -10,6 +10,7 @@ from dataclasses import replace
 from functools import partial
 
 from ccb.tunnel.plain_text import one_line
+from ccb.tunnel.tasks import cancelled
 from ccb.tunnel.wire.control_protocol import A, Answer, Failure, P, RequestKind, RequestRefused, Success, public_answer
 from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.messages import ControlCancel, ControlRequest, ControlResponse, PublicMessage
@@ -51,15 +52,16 @@ class _Waiting:
 class RequestResponder:
     """Answers the requests of one session. Requests wait until `begin`, so that every kind can be registered before."""
 
-    def __init__(self, outbox: Outbox) -> None:
+    def __init__(self, outbox: Outbox, warn: Callable[[str], None]) -> None:
         self._outbox = outbox
+        self._warn = warn  # tells the person
         self._services: dict[str, Service] = {}
         self._for_reader: set[str] = set()
         # Kinds, cut to MAX_ID, by the ids of the requests that came, so that none is answered twice.
         self._known: Newest[str, str] = Newest(_MAX_KNOWN)
         self._waiting: OrderedDict[str, _Waiting] = OrderedDict()
         self._open: dict[str, int] = {}  # the memory of each request that is open at the reader
-        self._refused = self._refused_before = False
+        self._has_warned = False
         self._running: dict[str, asyncio.Task[None]] = {}
         self._journalled: set[str] = set()  # those of the running that are in the journal
         self._begun = False
@@ -121,11 +123,6 @@ class RequestResponder:
     def is_open(self, line: PublicMessage) -> bool:
         return isinstance(line, ControlRequest) and line.request_id in self._open
 
-    def has_refused_first(self) -> bool:
-        """Return whether a request of the reader's kinds was refused for lack of room, once for each session."""
-        first, self._refused_before = self._refused and not self._refused_before, self._refused
-        return first
-
     def closed(self, request_id: str) -> None:
         self._waiting.pop(request_id, None)
         self._open.pop(request_id, None)
@@ -179,9 +176,7 @@ class RequestResponder:
 
     async def close(self) -> None:
         self._may_start = False
-        for task in self._running.values():
-            task.cancel()
-        await asyncio.gather(*self._running.values(), return_exceptions=True)
+        await cancelled(*self._running.values())
 
     async def _answer(self, waiting: _Waiting) -> None:
         line = waiting.line
@@ -209,7 +204,9 @@ class RequestResponder:
         if request_id not in self._open:
             total = sum(self._open.values()) + memory
             if len(self._open) >= MAX_OPEN or total > MAX_OPEN_BYTES or len(request_id) > MAX_ID:
-                self._refused = True
+                if not self._has_warned:
+                    self._has_warned = True
+                    self._warn(f"The host asks too much at once: {REFUSES}.")
                 return False
             self._open[request_id] = memory
         return True

@@ -35,7 +35,7 @@ class WorkerConnection:
 
     async def attach(self, *, role: str, have: int, tail: int, options: Mapping[str, object]) -> None:
         """Send the attach frame. From now on, if this client drives, model calls over this connection are served."""
-        nonce, proxy, stack, epoch = new_nonce(), self._proxy, self._stack, self.link.next_epoch
+        nonce, proxy, stack, epoch = new_nonce(), self._proxy, self._stack, self.hello.epoch + 1
         if proxy is not None and stack is not None and (role == "driver" or proxy.keeps_calls):
             from ccb.tunnel.proxy.link_front import LinkFront
 
@@ -52,8 +52,8 @@ class WorkerConnection:
 
     @property
     def request_bytes(self) -> tuple[int, int]:
-        saving = self._proxy.bodies.saving if self._proxy is not None else None
-        return (saving.bodies, saving.sent) if saving is not None else (0, 0)
+        bodies = self._proxy.bodies if self._proxy is not None else None
+        return (bodies.made, bodies.sent) if bodies is not None else (0, 0)
 
     async def read_out(self) -> None:
         if self._calls is not None:

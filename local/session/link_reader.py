@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import AsyncIterator
+from dataclasses import field
 
 from ccb.tunnel.errors import CcbError, ConnectionLost, ProtocolError
 from ccb.tunnel.link.link import Link, SessionFrame
@@ -18,7 +19,7 @@ from ccb.tunnel.wire.messages import ControlResponse, parse_message
 from ccb.tunnel.wire.ndjson import MAX_DEPTH, is_too_deep
 
 from . import session_client as client
-from .answering import REFUSES, RequestResponder
+from .answering import RequestResponder
 from .dialing import AttachOptions, RetrySchedule
 from .newest import Newest
 from .outbox import Outbox, PendingRequests
@@ -37,6 +38,7 @@ class EventFeed:
         self._bytes = 0
         self._news = asyncio.Event()
         self._room = asyncio.Event()
+        self._dropping = False
         self.ended = asyncio.Event()
 
     def shift(self, change: client.LinkChangeKind) -> bool:
@@ -60,38 +62,35 @@ class EventFeed:
 
     def add(self, item: client.Item, memory: int = 0) -> None:
         """Add an item at once: one of this laptop, of which the host causes no more than it has requests running."""
-        self._queue.append((item, memory))
-        self._bytes += memory
-        self._news.set()
+        if not self._dropping:
+            self._queue.append((item, memory))
+            self._bytes += memory
+            self._news.set()
 
-    def end(self, change: client.LinkChangeKind, failure: CcbError | None = None) -> None:
-        """End the feed. The reader still gets the items that wait; then `failure`, if given, is raised to it."""
-        self.failure = self.failure or failure
+    def end(self, change: client.LinkChangeKind) -> None:
+        """End the feed. The reader still gets the items that wait; then `failure`, if there is one, is raised to it."""
         self.shift(change)
         self.ended.set()
         self._news.set()
 
-    async def skip(self) -> None:
-        while not self._queue:
-            self._news.clear()
-            await self._news.wait()
-        self._take()
+    def drop(self) -> None:
+        """Drop what waits, and what still comes."""
+        self._dropping = True
+        self._queue.clear()
+        self._room.set()
 
     async def items(self) -> AsyncIterator[client.Item]:
         while self._queue or not self.ended.is_set():
             if self._queue:
-                yield self._take()
+                item, memory = self._queue.popleft()
+                self._bytes -= memory
+                self._room.set()
+                yield item
                 continue
             self._news.clear()
             await self._news.wait()
         if self.failure is not None:
             raise self.failure
-
-    def _take(self) -> client.Item:
-        item, memory = self._queue.popleft()
-        self._bytes -= memory
-        self._room.set()
-        return item
 
 
 log = logging.getLogger(__name__)
@@ -99,39 +98,29 @@ log = logging.getLogger(__name__)
 _MAX_INPUTS = 10_000
 
 
-@dataclass(frozen=True)
-class ClientParts:
+@dataclass(eq=False)
+class LinkReader:
+    """Routes the frames of the host. `have`: the last event of the feed; `skipped`: of the first attach."""
+
     options: AttachOptions
     feed: EventFeed
     outbox: Outbox
     requests: PendingRequests
     responder: RequestResponder
     schedule: RetrySchedule
-
-
-class LinkReader:
-    """Routes the frames of the host. `have`: the last event of the feed; `skipped`: of the first attach."""
-
-    def __init__(self, parts: ClientParts) -> None:
-        self.have = 0
-        self.inputs: Newest[str, None] = Newest(_MAX_INPUTS)
-        self.skipped = 0
-        self.begun = False
-        self._options = parts.options
-        self._feed = parts.feed
-        self._outbox = parts.outbox
-        self._requests = parts.requests
-        self._responder = parts.responder
-        self._schedule = parts.schedule
-        self._replay_ends: int | None = None  # the last event that is replayed; None before the attach is granted
-        self._others_until: int | None = None  # the last event that another client may have seen as the driver
+    have: int = 0
+    skipped: int = 0
+    begun: bool = False
+    inputs: Newest[str, None] = field(default_factory=lambda: Newest(_MAX_INPUTS))
+    _replay_ends: int | None = None  # the last event that is replayed; None before the attach is granted
+    _others_until: int | None = None  # the last event that another client may have seen as the driver
 
     def attaching(self, *, others_drove: bool) -> None:
         """Prepare for an attach. `others_drove`: another client may have driven since this one did."""
         self._replay_ends = None
         if others_drove:
             self._others_until = None
-        self._responder.connected_again(others_drove=others_drove)
+        self.responder.connected_again(others_drove=others_drove)
 
     async def read(self, link: Link) -> str:
         """Read one connection up to the host's goodbye, and return its words. Raises ConnectionLost, ProtocolError."""
@@ -143,8 +132,6 @@ class LinkReader:
                 goodbye = f"{HostText(frame.reason)}" if frame.reason else ""
             else:
                 await self._take(frame, link.memory)
-            if self._responder.has_refused_first():
-                await self._feed.put(client.LaptopNotice(f"The host asks too much at once: {REFUSES}."))
             self.answer_requests()
         return goodbye
 
@@ -154,53 +141,51 @@ class LinkReader:
                 await self._event(frame, memory)
             case Progress():
                 line = parse_message(frame.body)
-                if not self._responder.takes(line, journalled=False, memory=memory):
-                    await self._feed.put(client.SessionEvent("progress", frame.body, frame.seq), memory)
+                if not self.responder.takes(line, journalled=False, memory=memory):
+                    await self.feed.put(client.SessionEvent("progress", frame.body, frame.seq), memory)
             case Attached():
                 await self._attached(frame)
             case Snapshot():
                 asks = client.parse_snapshot(frame.body).questions
-                self._responder.snapshot(asks, memory, ours=self._is_ours(frame.seq))
-                await self._feed.put(client.EventGap(frame.seq, frame.body), memory)
+                self.responder.snapshot(asks, memory, ours=self._is_ours(frame.seq))
+                await self.feed.put(client.EventGap(frame.seq, frame.body), memory)
                 self.skipped = self.skipped if self.have else frame.seq
                 self.have = frame.seq
             case Applied():
-                self._outbox.confirm(frame.id)
-            case Past():
-                self._requests.take_page(frame)
-            case NamesFound():
-                self._requests.names.take(frame.request, frame.body)
+                self.outbox.confirm(frame.id)
+            case Past() | NamesFound():
+                self.requests.take_numbered(frame.request, frame.body)
             case Fenced():
                 await self._another_drives(frame)
 
     def answer_requests(self) -> None:
         """Start answering the worker's requests. Each waits for the end of the replay."""
         if self._replay_ends is not None and self.have >= self._replay_ends:
-            self._responder.work(driving=self._feed.standing.driving)
+            self.responder.work(driving=self.feed.standing.driving)
 
     async def _event(self, frame: Event, memory: int) -> None:
         replayed = self._replay_ends is not None and frame.seq <= self._replay_ends
         received = client.SessionEvent(frame.kind, frame.body, frame.seq, replayed)
         if not self._consumed(received, memory):
-            await self._feed.put(received, memory)
+            await self.feed.put(received, memory)
         self.have = frame.seq
-        self._schedule.garbled = 0
+        self.schedule.garbled = 0
 
     def _consumed(self, received: client.SessionEvent, memory: int) -> bool:
         content = received.record.content
         if isinstance(content, InputRecord):
             self.inputs[content.id] = None
-            self._responder.answered(content.public)
+            self.responder.answered(content.public)
         if not isinstance(content, MessageRecord):
             return False
         public = content.public
         if isinstance(public, ControlResponse):
-            return self._requests.take_answer(public)
-        return self._responder.takes(public, journalled=True, memory=memory, ours=self._is_ours(received.seq))
+            return self.requests.take_answer(public)
+        return self.responder.takes(public, journalled=True, memory=memory, ours=self._is_ours(received.seq))
 
     def _is_ours(self, seq: int) -> bool:
         others = self._others_until
-        return others is not None and seq > others and self._feed.standing.driving
+        return others is not None and seq > others and self.feed.standing.driving
 
     async def _attached(self, frame: Attached) -> None:
         self._replay_ends = frame.seq
@@ -208,26 +193,26 @@ class LinkReader:
         first, self.begun = not self.begun, True
         if self._others_until is None:
             self._others_until = frame.seq
-        self._schedule.granted()
+        self.schedule.granted()
         if frame.role != "driver":
             await self._fenced(frame.driver)
-        elif first and self._feed.standing.link is client.LinkState.CONNECTED:
-            self._feed.shift(client.LinkChangeKind.GRANTED)
+        elif first and self.feed.standing.link is client.LinkState.CONNECTED:
+            self.feed.shift(client.LinkChangeKind.GRANTED)
         else:
-            await self._feed.change(client.LinkChangeKind.GRANTED)
+            await self.feed.change(client.LinkChangeKind.GRANTED)
 
     async def _another_drives(self, frame: Fenced) -> None:
-        if frame.by and frame.by == self._options.who:
+        if frame.by and frame.by == self.options.who:
             raise ConnectionLost("an earlier connection of this ccb reached the host after this one")
-        if self._feed.standing.claims:  # our person asked to drive: that outranks a client that attached just then
+        if self.feed.standing.claims:  # our person asked to drive: that outranks a client that attached just then
             raise ConnectionLost("another client attached at the same moment")
         await self._fenced(frame.by)
 
     async def _fenced(self, by: str) -> None:
         name = client.shown_name(by)
-        self._feed.shift(client.LinkChangeKind.FENCED)
-        for request_id in self._requests.waiting:
-            if self._outbox.withdraw(request_id):  # an interrupt that waited for a take-back would hit another turn
-                self._requests.settle(Failure(request_id, f"{name or 'another client'} drives this session now"))
+        self.feed.shift(client.LinkChangeKind.FENCED)
+        for request_id in self.requests.waiting:
+            if self.outbox.withdraw(request_id):  # an interrupt that waited for a take-back would hit another turn
+                self.requests.settle(Failure(request_id, f"{name or 'another client'} drives this session now"))
         why = f"{name} drives this session now" if name else "nobody drives this session"
-        await self._feed.change(client.LinkChangeKind.FENCED, why)
+        await self.feed.change(client.LinkChangeKind.FENCED, why)

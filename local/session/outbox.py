@@ -6,18 +6,16 @@ import asyncio
 import itertools
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
-from typing import Generic, TypeVar
 
 from ccb.tunnel.errors import ConnectionLost, UsageError
 from ccb.tunnel.plain_text import neutralise
 from ccb.tunnel.wire import control_protocol as control
 from ccb.tunnel.wire.control_protocol import CLIENT_DEADLINE_S, A, Answer, Failure, P
-from ccb.tunnel.wire.frames import FrameError, Input, Past, Stop
-from ccb.tunnel.wire.journal_records import parse_page
+from ccb.tunnel.wire.frames import FrameError, Input, Stop
 from ccb.tunnel.wire.messages import ControlResponse
 from ccb.tunnel.wire.ndjson import encode_frame
 
-from .session_client import Json, SessionEvent
+from .session_client import Json
 
 MAX_INPUTS = 256  # inputs that may wait for confirmation. While the outbox is full, senders wait.
 MAX_BYTES = 64 * 1024 * 1024  # bytes of all waiting inputs. A single larger input is accepted when nothing else waits.
@@ -115,46 +113,30 @@ def input_id_of(body: Json) -> str:
 _CHECKS = 60  # of the connection while a request waits for its answer
 
 
-T = TypeVar("T")
-
-
-class NumberedAnswers(Generic[T]):
-    """Waits for answers that are told apart by a number, and fail with their connection."""
-
-    def __init__(self) -> None:
-        self._waiting: dict[int, asyncio.Future[T]] = {}
-        self._numbers = itertools.count(1)
-
-    async def answer_to(self, send: Callable[[int], Awaitable[None]]) -> T:
-        """Send a request with its number, and return the answer. Raises ConnectionLost, TimeoutError."""
-        number = next(self._numbers)
-        answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-        self._waiting[number] = answer
-        try:
-            await send(number)
-            async with asyncio.timeout(CLIENT_DEADLINE_S):
-                return await answer
-        finally:
-            del self._waiting[number]
-
-    def take(self, number: int, value: T) -> None:
-        answer = self._waiting.get(number)
-        if answer is not None and not answer.done():
-            answer.set_result(value)
-
-    def fail(self) -> None:
-        for answer in self._waiting.values():
-            if not answer.done():
-                answer.set_exception(ConnectionLost("the connection was lost", do="Try again after the reconnect."))
-
-
 class PendingRequests:
     """Waits for answers. Control requests outlive a connection; pages of events and names of files fail."""
 
     def __init__(self) -> None:
         self._controls: dict[str, asyncio.Future[Answer]] = {}
-        self.pages: NumberedAnswers[list[SessionEvent]] = NumberedAnswers()
-        self.names: NumberedAnswers[Json] = NumberedAnswers()
+        self._numbered: dict[int, asyncio.Future[Json]] = {}
+        self._numbers = itertools.count(1)
+
+    async def numbered(self, send: Callable[[int], Awaitable[None]]) -> Json:
+        """Send a question with its number, and return the answer. Raises ConnectionLost, TimeoutError."""
+        number = next(self._numbers)
+        answer: asyncio.Future[Json] = asyncio.get_running_loop().create_future()
+        self._numbered[number] = answer
+        try:
+            await send(number)
+            async with asyncio.timeout(CLIENT_DEADLINE_S):
+                return await answer
+        finally:
+            del self._numbered[number]
+
+    def take_numbered(self, number: int, body: Json) -> None:
+        answer = self._numbered.get(number)
+        if answer is not None and not answer.done():
+            answer.set_result(body)
 
     async def answer_to(self, request: control.Request[P, A], deadline_s: float, connected: Callable[[], bool]) -> A:
         """Wait for the answer. Only seconds while `connected` count. Raises RequestFailed, ConnectionLost."""
@@ -190,13 +172,10 @@ class PendingRequests:
         if waiting is not None and not waiting.done():
             waiting.set_result(answer)
 
-    def take_page(self, frame: Past) -> None:
-        records = parse_page(frame.body)
-        self.pages.take(frame.request, [SessionEvent(each.kind, each.body, each.seq, True) for each in records])
-
     def connection_lost(self) -> None:
-        self.pages.fail()
-        self.names.fail()
+        for answer in self._numbered.values():
+            if not answer.done():
+                answer.set_exception(ConnectionLost("the connection was lost", do="Try again after the reconnect."))
 
     def fail(self, why: str) -> None:
         for waiting in self._controls.values():

@@ -14,6 +14,7 @@ from asyncio.subprocess import DEVNULL, PIPE
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
+from ccb.tunnel.tasks import cancelled
 from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.frames import Json
 from ccb.tunnel.wire.hook_output import names_refusal, plain, read_printed
@@ -62,11 +63,7 @@ def _read(event: str, code: int, printed: bytes) -> Json | None:
         return {"action": "decline"} if event == _BEFORE and names_refusal(read.rest) else None
     if any(each.get("decision") == "block" or each.get("continue") is False for each in read.answers):
         return {"action": "decline"}
-    return _own_answer(read.answers[-1].get("hookSpecificOutput") if read.answers else None)
-
-
-def _own_answer(own: object) -> Json | None:
-    given = as_dict(own)
+    given = as_dict(read.answers[-1].get("hookSpecificOutput")) if read.answers else {}
     if given.get("action") not in _ACTIONS:
         return None
     content = {"content": as_dict(given.get("content"))} if given["action"] == "accept" else {}
@@ -97,9 +94,7 @@ class NotificationHooks:
                 task.add_done_callback(self._running.discard)
 
     async def close(self) -> None:
-        for task in self._running:
-            task.cancel()
-        await asyncio.gather(*self._running, return_exceptions=True)
+        await cancelled(*self._running)
 
 
 _TIMEOUT_S = 60.0

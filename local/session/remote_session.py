@@ -11,15 +11,17 @@ from typing import Self
 
 from ccb.tunnel.errors import ConnectionLost, UsageError
 from ccb.tunnel.link.link import Greeting
+from ccb.tunnel.tasks import cancelled
 from ccb.tunnel.wire import control_protocol as control
 from ccb.tunnel.wire.frames import NAMES, Detach, Fetch, FindNames, Frame
+from ccb.tunnel.wire.journal_records import parse_page
 from ccb.tunnel.wire.messages import ControlCancel, ControlRequest, ControlResponse, PublicMessage, parse_message
 
 from . import session_client as client
 from .answering import RequestResponder
 from .dialing import AttachOptions, Dial, RetrySchedule, WorkerConnection
-from .link_reader import ClientParts, EventFeed, LinkReader
-from .outbox import NumberedAnswers, Outbox, PendingRequests, T, input_id_of
+from .link_reader import EventFeed, LinkReader
+from .outbox import Outbox, PendingRequests, input_id_of
 from .supervisor import Supervisor
 
 _PREFIX = "laptop-"
@@ -83,13 +85,12 @@ class RemoteSession:
         self._feed = EventFeed(client.DriverRole.WANTS if options.role == "driver" else client.DriverRole.WATCHES)
         self._outbox = Outbox()
         self._requests = PendingRequests()
-        self._responder = RequestResponder(self._outbox)
+        self._responder = RequestResponder(self._outbox, self.warn)
         self._own = OwnQuestions(self._feed)
         self._witnesses: list[client.Witness] = []
         self._schedule = RetrySchedule(options.patience, options.waits)
-        parts = ClientParts(options, self._feed, self._outbox, self._requests, self._responder, self._schedule)
-        self._reader = LinkReader(parts)
-        self._supervisor = Supervisor(dial, parts, self._reader)
+        self._reader = LinkReader(options, self._feed, self._outbox, self._requests, self._responder, self._schedule)
+        self._supervisor = Supervisor(dial, self._reader)
         self._task: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Self:
@@ -97,19 +98,14 @@ class RemoteSession:
         try:
             await self._supervisor.ready
         except BaseException:
-            await self._end_task()
+            await cancelled(self._task)
             raise
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        await self._end_task()
+        await cancelled(self._task)
         await self._responder.close()
         self._requests.fail("the session was left")
-
-    async def _end_task(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
 
     @property
     def _connection(self) -> WorkerConnection | None:
@@ -201,11 +197,11 @@ class RemoteSession:
         self._feed.add(client.SessionEvent("progress", body, 0))
 
     async def earlier(self, before: int, most: int = 256 * 1024) -> list[client.SessionEvent]:
-        pages = self._requests.pages
         try:
-            return await self._numbered(pages, lambda epoch, number: Fetch(epoch, number, before, most))
+            page = await self._numbered(lambda epoch, number: Fetch(epoch, number, before, most))
         except TimeoutError:
             raise ConnectionLost("the host did not send the earlier events", do="Try again.") from None
+        return [client.SessionEvent(each.kind, each.body, each.seq, True) for each in parse_page(page)]
 
     async def had_before(self, input_id: str) -> int | None:
         """Wait until the host has an input. Return the last skipped event if the host had it before, else None."""
@@ -218,17 +214,16 @@ class RemoteSession:
         if NAMES not in self.hello.capabilities:
             return None
         try:
-            found = await self._numbered(self._requests.names, lambda epoch, number: FindNames(epoch, number, query))
+            return client.parse_names(await self._numbered(lambda epoch, number: FindNames(epoch, number, query)))
         except TimeoutError:
             return None
-        return client.parse_names(found)
 
-    async def _numbered(self, answers: NumberedAnswers[T], ask: Callable[[int, int], Frame]) -> T:
+    async def _numbered(self, ask: Callable[[int, int], Frame]) -> client.Json:
         """Return the answer to the frame that `ask` makes of epoch and number. Raises ConnectionLost, TimeoutError."""
         if self._connection is None:
             raise ConnectionLost("the host cannot be asked without a connection", do="Wait for the reconnect.")
         link = self._connection.link
-        return await answers.answer_to(lambda number: link.send(ask(link.epoch, number)))
+        return await self._requests.numbered(lambda number: link.send(ask(link.epoch, number)))
 
     @property
     def reading(self) -> bool:
@@ -236,13 +231,9 @@ class RemoteSession:
 
     async def read_out(self) -> None:
         """Read the model's answer to its end, and drop events: a client that took over would pay a second time."""
+        self._feed.drop()
         while (connection := self._connection) is not None and connection.reading:
-            dropped = asyncio.ensure_future(self._feed.skip())
-            done = asyncio.ensure_future(connection.read_out())
-            await asyncio.wait((dropped, done), return_when=asyncio.FIRST_COMPLETED)
-            dropped.cancel()
-            done.cancel()
-            await asyncio.gather(dropped, done, return_exceptions=True)
+            await connection.read_out()
 
     # What goes to the host.
 
@@ -283,8 +274,7 @@ class RemoteSession:
             return await waiting
         finally:
             self._outbox.withdraw(request.id)  # what its sender has given up must not happen after a reconnect
-            waiting.cancel()
-            await asyncio.gather(waiting, return_exceptions=True)
+            await cancelled(waiting)
 
     async def interrupt(self) -> None:
         await self.request(control.Request(control.INTERRUPT, None))
@@ -353,5 +343,4 @@ class RemoteSession:
             except (TimeoutError, ConnectionLost) as error:
                 log.info("the host was not told that this client leaves: %s", error)
                 connection.link.drop("the host did not answer", silent=True)
-        self._feed.end(client.LinkChangeKind.END)
-        self._requests.fail("the connection ended before the answer")
+        self._supervisor.end(client.LinkChangeKind.END)

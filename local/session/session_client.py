@@ -13,7 +13,7 @@ from ccb.tunnel.plain_text import HostText, neutralise
 from ccb.tunnel.wire.client_requests import SHELL_COMMAND
 from ccb.tunnel.wire.control_protocol import A, P, Request, RequestKind
 from ccb.tunnel.wire.dataclass import dataclass
-from ccb.tunnel.wire.journal_records import BEFORE, LATER, PRIORITY, MessageRecord, Record, parse_event
+from ccb.tunnel.wire.journal_records import BEFORE, LATER, PRIORITY, MessageRecord, Record
 from ccb.tunnel.wire.messages import ControlRequest, PublicMessage, as_blocks, parse_message
 
 Json = dict[str, Any]
@@ -36,7 +36,7 @@ class SessionEvent:
 
     @cached_property
     def record(self) -> Record:
-        return parse_event(self.seq, self.kind, self.body)
+        return Record(self.seq, 0.0, self.kind, self.body)
 
     @cached_property
     def public(self) -> PublicMessage:
@@ -223,12 +223,10 @@ def parse_snapshot(body: Json) -> SkippedState:
         questions=tuple(line for line in asks if isinstance(line, ControlRequest)),
         prompts=tuple(_prompts(prompts)) if isinstance(prompts, list) else None,
         sandbox=str(body.get("sandbox") or ""),
-        tasks=tuple(map(_task, as_blocks(tasks))) if isinstance(tasks, list) else None,
+        tasks=tuple((str(each.get("task_id")), str(each.get("description") or "")) for each in as_blocks(tasks))
+        if isinstance(tasks, list)
+        else None,
     )
-
-
-def _task(told: Json) -> tuple[str, str]:
-    return str(told.get("task_id")), str(told.get("description") or "")
 
 
 def parse_names(body: Json) -> FoundNames:

@@ -8,9 +8,10 @@ import time
 
 from ccb.tunnel import errors
 from ccb.tunnel.link.link import Greeting, Link
+from ccb.tunnel.tasks import cancelled
 
 from .dialing import FIRST_TRIES, Dial, KnownSession, WorkerConnection
-from .link_reader import ClientParts, LinkReader
+from .link_reader import LinkReader
 from .session_client import EventGap, LinkChangeKind, SessionEvent
 
 log = logging.getLogger(__name__)
@@ -21,18 +22,15 @@ _MAX_GARBLED = 3
 class Supervisor:
     """Makes the connections of a session. `ready`: after the first attach, or the error that prevented it."""
 
-    def __init__(self, dial: Dial, parts: ClientParts, reader: LinkReader) -> None:
+    def __init__(self, dial: Dial, reader: LinkReader) -> None:
         self.hello: Greeting | None = None
         self.connection: WorkerConnection | None = None
         self.ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._asked_epoch = 0  # by the newest attach
         self._dial = dial
-        self._options = parts.options
-        self._feed = parts.feed
-        self._outbox = parts.outbox
-        self._requests = parts.requests
-        self._schedule = parts.schedule
         self._reader = reader
+        self._options, self._schedule = reader.options, reader.schedule
+        self._feed, self._outbox, self._requests = reader.feed, reader.outbox, reader.requests
 
     async def run(self) -> None:
         try:
@@ -61,9 +59,9 @@ class Supervisor:
         self._requests.fail(error.what)
         self._feed.failure = error
         await self._feed.change(LinkChangeKind.GIVE_UP, error.what)
-        self._end(LinkChangeKind.GIVE_UP)
+        self.end(LinkChangeKind.GIVE_UP)
 
-    def _end(self, change: LinkChangeKind) -> None:
+    def end(self, change: LinkChangeKind) -> None:
         self._feed.end(change)
         self._requests.fail("the connection ended before the answer")
 
@@ -85,12 +83,12 @@ class Supervisor:
             if self._feed.standing.goes_on:
                 late = errors.ConnectionLost("the host did not answer in time")
                 return error if isinstance(error, errors.CcbError) else late
-            self._end(LinkChangeKind.END)
+            self.end(LinkChangeKind.END)
             return None
         finally:
             self._schedule.over()
         await self._feed.change(LinkChangeKind.END, reason)
-        self._end(LinkChangeKind.END)
+        self.end(LinkChangeKind.END)
         return None
 
     async def _attach(self, connection: WorkerConnection) -> None:
@@ -135,8 +133,7 @@ class Supervisor:
         finally:
             self.connection = None
             self._requests.connection_lost()
-            sending.cancel()
-            await asyncio.gather(sending, return_exceptions=True)
+            await cancelled(sending)
 
     async def _send(self, link: Link) -> None:
         self._outbox.rewind()

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import AliasPath, BaseModel, ConfigDict, Field
 
 from ccb.tunnel.errors import CcbError
 from ccb.tunnel.plain_text import HostText, one_line
@@ -17,9 +17,9 @@ from ccb.tunnel.wire.control_protocol import Request, RequestRefused
 from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.mcp_messages import MCP_RECONNECT, MCP_STATUS
 from ccb.tunnel.wire.messages import as_blocks
-from ccb.tunnel.wire.tool_traits import BUILT_IN, Effect, RunsOn, traits_of
+from ccb.tunnel.wire.tool_traits import BUILT_IN, Effect, RunsOn, no_such_tool, traits_of
 
-from ..command_line.option_rules import no_such_tool
+from ..files.copying import size_of
 from ..session.session_client import Json, SessionEvent
 from ..terminal.stdio import in_thread
 from ..transcript.blocks import BlockList, Level
@@ -43,8 +43,6 @@ _JOURNAL = {"volatile": "in a directory that may not outlive a restart of the ho
 async def status(api: SessionApi, _: str) -> Reply:
     hello, transcript = api.client.hello, api.transcript
     waiting = f", but no answer for {api.client.unanswered_s:.0f} s" if api.client.unanswered_s else ""
-    from ..files.copying import size_of
-
     size, sent = api.client.request_bytes
     uploads = [f"Requests    {size_of(size)} to the model, of which the host sent {size_of(sent)}"] if size else []
     mode = f"permission mode {HostText(transcript.mode).cell}"
@@ -132,17 +130,13 @@ class RuleRows(Rows):
     held: Sequence[HeldRule] = ()
 
 
-class _RuleState(_Answer):
-    rules: list[HeldRule] = []
-
-
 class _HeldRules(_Answer):
-    state: _RuleState = _RuleState()
+    rules: list[HeldRule] = Field([], validation_alias=AliasPath("state", "rules"))
 
 
 async def held_rules(api: SessionApi) -> list[HeldRule]:
     """Return the rules that hold. Raise CcbError, RequestFailed, ValidationError."""
-    return (await api.read(Request(requests.LIST_RULES, None), _HeldRules)).state.rules
+    return (await api.read(Request(requests.LIST_RULES, None), _HeldRules)).rules
 
 
 async def change_rule(api: SessionApi, held: HeldRule, *, adds: bool) -> str:
@@ -281,10 +275,11 @@ async def mcp(api: SessionApi, argument: str) -> Reply:
     if argument:
         return Text("/mcp lists the servers, /mcp reconnect NAME connects one again.", Level.WARNING)
     servers = as_blocks((await api.request(Request(MCP_STATUS, None))).get("mcpServers"))
-    own = {each.name: each for each in api.laptop.mcp.states()} if api.laptop.mcp is not None else {}
+    own = api.laptop.mcp.states() if api.laptop.mcp is not None else {}
     rows = [_server_row(each, own) for each in servers[:_MAX_SHOWN]]
-    missing = [state for name, state in own.items() if name not in {each.get("name") for each in servers}]
-    rows += [ReplyRow(each.name, f"not used by the agent, on this laptop: {each.shown}") for each in missing]
+    missing = own.keys() - {each.get("name") for each in servers}
+    unused = "not used by the agent, on this laptop: "
+    rows += [ReplyRow(name, f"{unused}{state.shown}") for name, state in own.items() if name in missing]
     broken = any(each.get("status") in ("failed", "needs-auth") for each in servers)
     none = "There is no MCP server. `ccb mcp add NAME -- COMMAND` adds one to your settings."
     return Rows(rows, none, "/mcp reconnect NAME tries again." if broken else "")
@@ -296,7 +291,7 @@ async def _reconnect(api: SessionApi, name: str) -> Text:
         try:
             await servers.restart(name)
         except RequestRefused as refused:
-            why = next((each.why for each in servers.states() if each.name == name), "")
+            why = servers.states()[name].why
             return Text(f"{refused}{f': {why}' if why else ''}", Level.ERROR)
     await api.request(Request(MCP_RECONNECT, name))
     return Text(f"{name} is being connected again. Its tools count from the next turn.")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import time
 from collections.abc import Sequence
 from contextlib import suppress
@@ -15,6 +14,7 @@ from ccb.tunnel.wire.control_protocol import SET_MODEL, SET_PERMISSION_MODE, Req
 from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.model_facts import ALIASES, may_be_model
 
+from ..command_line.arguments import nearest
 from ..transcript.blocks import Level
 from .registry import Choices, Reply, ReplyRow, Rows, Text, command, everywhere
 from .session_api import Place, SessionApi
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from ..providers.known_models import ModelOffer, OfferedModels
 
 _MAX_COMPLETED = 200
-MODES = ("default", "acceptEdits", "plan", "bypassPermissions")
 
 
 @dataclass(frozen=True)
@@ -54,7 +53,7 @@ async def _use_model(api: SessionApi, given: str) -> Text:
     models = api.laptop.models
     name = models.without_alias(given) if models is not None else given
     if not may_be_model(name):
-        near = difflib.get_close_matches(name.lower(), ALIASES, n=1)
+        near = nearest(name.lower(), ALIASES)
         meant = f" Did you mean /model {near[0]}?" if near else ""
         takes = f"/model takes {', '.join(ALIASES)}, or the full id of a model as its provider writes it."
         return Text([f"{name} is no model: the model stays.{meant}", takes], Level.WARNING)
@@ -78,7 +77,7 @@ async def _use_model(api: SessionApi, given: str) -> Text:
 @command(
     "mode [MODE]",
     "show or change the mode: default, acceptEdits, plan, bypassPermissions",
-    choices=dict.fromkeys(MODES, ""),
+    choices=dict.fromkeys(("default", "acceptEdits", "plan", "bypassPermissions"), ""),
 )
 async def mode(api: SessionApi, wanted: str) -> Reply:
     if not wanted:

@@ -17,11 +17,6 @@ if TYPE_CHECKING:
 Choices = Mapping[str, str]  # what may follow a command, with a few words about each
 
 
-EVERYWHERE = frozenset(Place)
-INTERACTIVE = frozenset((Place.SCREEN, Place.LINES))
-ON_SCREEN = frozenset((Place.SCREEN,))
-
-
 @dataclass(frozen=True)
 class Text:
     """Something to read. One that is `brief` goes to the status line of the screen, and disappears soon."""
@@ -110,7 +105,7 @@ class LaptopCommand:
     hint: str
     does: str
     run: Run
-    places: frozenset[Place] = INTERACTIVE
+    places: frozenset[Place] = frozenset((Place.SCREEN, Place.LINES))
     aliases: tuple[str, ...] = ()
     choices: Choices | Callable[[SessionApi], Choices] = field(default_factory=dict)
     asked: Callable[[SessionApi], Awaitable[Choices]] | None = None
@@ -128,7 +123,7 @@ def command(usage: str, does: str, **more: Any) -> Callable[[Run], LaptopCommand
 
 
 def everywhere(usage: str, does: str, **more: Any) -> Callable[[Run], LaptopCommand]:
-    return command(usage, does, places=EVERYWHERE, **more)
+    return command(usage, does, places=frozenset(Place), **more)
 
 
 async def _view(_api: SessionApi, _argument: str) -> Reply:
@@ -136,4 +131,4 @@ async def _view(_api: SessionApi, _argument: str) -> Reply:
 
 
 def view(usage: str, does: str, **more: Any) -> LaptopCommand:
-    return command(usage, does, places=ON_SCREEN, **more)(_view)
+    return command(usage, does, places=frozenset((Place.SCREEN,)), **more)(_view)

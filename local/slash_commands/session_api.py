@@ -104,13 +104,22 @@ class SessionApi:
         return (await self.read(Request(LIST_COMMANDS, None), WorkerCommands)).commands
 
     def left(self, *, stopped: bool, error: CcbError | None, asking: bool, answer: str = "") -> LeftSession:
-        hello, used = self.client.hello, used_text(self.transcript.totals)
-        in_memory, lost = hello.storage == "memory", error.what if error is not None else ""
-        return LeftSession(hello.session, used, in_memory, stopped, lost, asking, self.transcript.running, answer)
+        """Return how the person leaves the session. The first thing that becomes of it is told."""
+        hello, lost = self.client.hello, error.what if error is not None else ""
+        sentences = (
+            (stopped, "It was stopped on the host."),
+            (lost, f"Lost: {lost}."),
+            (asking, "The agent waits there for an answer."),
+            (self.transcript.running, "The agent keeps working there."),
+        )
+        fate, in_memory = [sentence for holds, sentence in sentences if holds][:1], hello.storage == "memory"
+        if in_memory:
+            fate.append("It was in memory only." if stopped else "It is in memory only, and gone when its worker ends.")
+        return LeftSession(hello.session, used_text(self.transcript.totals), fate, in_memory and stopped, answer)
 
     @property
     def laptop_servers(self) -> list[str]:
-        return [each.name for each in self.laptop.mcp.states()] if self.laptop.mcp is not None else []
+        return [*self.laptop.mcp.states()] if self.laptop.mcp is not None else []
 
     @property
     def only_here(self) -> str:
@@ -203,22 +212,19 @@ def laptop_of(
 
 @dataclass(frozen=True)
 class LeftSession:
-    """How the person leaves a session. Of `stopped`, `lost`, `asking` and `working` the first is shown."""
+    """A session that the person leaves. Nobody comes back to one that `is_gone`."""
 
     session_id: str
     used: str
-    in_memory: bool
-    stopped: bool
-    lost: str
-    asking: bool
-    working: bool
+    fate: Sequence[str] = ()
+    is_gone: bool = False
     answer: str = ""
 
 
 def farewell(info: ReplInfo, left: LeftSession) -> list[str]:
     used = f": {left.used}" if left.used else ""
-    lines = [*_end_of(left.answer), f"Session {left.session_id} on {info.place}{used}", *_fate(left)]
-    if info.resume and not (left.in_memory and left.stopped):
+    lines = [*_end_of(left.answer), f"Session {left.session_id} on {info.place}{used}", *left.fate]
+    if info.resume and not left.is_gone:
         lines += ["Come back with:", f"  {info.resume}"]
     return lines
 
@@ -232,18 +238,4 @@ def _end_of(answer: str) -> list[str]:
 
 def way_back(left: LeftSession) -> str:
     name = left.session_id[:_SHORT_ID]
-    return " ".join([f"Before this: session {name}.", *_fate(left), f"/resume {name} goes back to it."])
-
-
-def _fate(left: LeftSession) -> list[str]:
-    sentences = (
-        (left.stopped, "It was stopped on the host."),
-        (left.lost, f"Lost: {left.lost}."),
-        (left.asking, "The agent waits there for an answer."),
-        (left.working, "The agent keeps working there."),
-    )
-    told = [sentence for holds, sentence in sentences if holds][:1]
-    if left.in_memory:
-        gone = "It was in memory only." if left.stopped else "It is in memory only, and gone when its worker ends."
-        told.append(gone)
-    return told
+    return " ".join([f"Before this: session {name}.", *left.fate, f"/resume {name} goes back to it."])

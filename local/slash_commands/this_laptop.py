@@ -11,6 +11,10 @@ from ccb.tunnel.errors import CcbError
 from ccb.tunnel.plain_text import one_line
 from ccb.tunnel.wire.dataclass import dataclass
 
+from ..commands.config_show import setting_lines
+from ..config.log import state_dir, write_report
+from ..config.settings import settings_path
+from ..config.settings_loading import load_settings
 from ..files.copying import CopyOrder, get_order, put_order
 from ..terminal.stdio import in_thread
 from ..transcript.blocks import Level
@@ -67,10 +71,6 @@ def _finding_rows(found: list[Finding], place: Place) -> list[ReplyRow]:
     "config [edit]", "show the settings of this laptop with their origin, or open the file", choices={"edit": ""}
 )
 async def config(api: SessionApi, argument: str) -> Reply:
-    from ..commands.config_show import setting_lines
-    from ..config.settings import settings_path
-    from ..config.settings_loading import load_settings
-
     if argument == "edit" and api.place is Place.SCREEN:
         return View()
     settings = await in_thread(lambda: load_settings(api.environ))
@@ -108,7 +108,6 @@ class Hosts(Rows):
 async def recent_hosts(api: SessionApi) -> list[RecentHost]:
     from ccb.tunnel.openssh.kept_connections import all_kept
 
-    from ..config.log import state_dir
     from ..ledger.call_ledger import read_ledger
 
     none: list[tuple[str, str, float]] = []
@@ -138,8 +137,6 @@ async def hosts(api: SessionApi, sought: str) -> Reply:
 
 @everywhere("bug", "write a report of a problem to a file, without prompts and secrets")
 async def bug(api: SessionApi, _: str) -> Reply:
-    from ..config.log import write_report
-
     hello = api.client.hello
     facts = {
         "worker": f"Python {hello.python.cell} on {hello.platform.cell}, "

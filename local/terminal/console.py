@@ -6,7 +6,6 @@ import contextlib
 import errno
 import fcntl
 import os
-import select
 import signal
 import sys
 import termios
@@ -21,16 +20,12 @@ from ccb.tunnel.plain_text import as_line, neutralise
 
 from ..command_line.exit_codes import ExitCode, code_of, error_lines
 
+
+class StdoutFailed(OSError):
+    """Stdout cannot be written."""
+
+
 _NO_READER = (errno.EPIPE, errno.EBADF)
-
-
-def write_stdout(*lines: str) -> ExitCode:
-    """Write lines to stdout; return OK, or the exit code of the failure."""
-    try:
-        print_line(*lines)
-    except OSError as error:
-        return _given_up(error)
-    return ExitCode.OK
 
 
 def flush_stdout() -> ExitCode | None:
@@ -38,17 +33,13 @@ def flush_stdout() -> ExitCode | None:
     try:
         sys.stdout.flush()
     except OSError as error:
-        return _given_up(error)
+        return give_up_stdout(error)
     return None
 
 
-def reader_has_left() -> bool:
-    try:
-        polling = select.poll()
-        polling.register(sys.stdout.fileno(), 0)
-        return any(event & select.POLLERR for _, event in polling.poll(0))
-    except (OSError, ValueError):
-        return False
+def give_up_stdout(error: OSError) -> ExitCode:
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    return stdout_failure(error)
 
 
 def stdout_failure(error: OSError) -> ExitCode:
@@ -61,15 +52,6 @@ def stdout_failure(error: OSError) -> ExitCode:
     )
     say(*error_lines(shown))
     return code_of(shown)
-
-
-def _given_up(error: OSError) -> ExitCode:
-    _drop_stdout(1)
-    return stdout_failure(error)
-
-
-def _drop_stdout(fd: int) -> None:
-    os.dup2(os.open(os.devnull, os.O_WRONLY), fd)
 
 
 _LINE_START = "\r\x1b[K"
@@ -103,8 +85,12 @@ def guarded_streams() -> Iterator[None]:
 
 
 def print_line(*lines: str) -> None:
-    """Write lines to stdout at once: the next one may take a while. Each stays one line, whatever is in it."""
-    _write(sys.stdout, lines)
+    """Write lines to stdout at once: the next one may take a while. Each stays one line, whatever is in it. Raise
+    StdoutFailed."""
+    try:
+        _write(sys.stdout, lines)
+    except OSError as error:
+        raise StdoutFailed(*error.args) from None
 
 
 def say(*lines: str) -> None:

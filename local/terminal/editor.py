@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import shlex
 import shutil
 import tempfile
@@ -55,10 +54,10 @@ def _words(what: str, wanted: str, variable: str, environ: Mapping[str, str]) ->
 
 @contextmanager
 def _private_file(name: str, text: str) -> Iterator[Path]:
+    """Yield a file in a folder that only this user can enter."""
     with tempfile.TemporaryDirectory(prefix=f"ccb-{name}-") as directory:
         path = Path(directory) / f"{name}.md"
-        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
-            file.write(text)
+        path.write_text(text, encoding="utf-8")
         yield path
 
 

@@ -5,13 +5,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import signal
-import sys
 from collections.abc import Coroutine
 from types import FrameType
 from typing import Any, Self, TypeVar
 
 from ..command_line.exit_codes import ExitCode
-from .console import _drop_stdout, say
+from .console import say
 
 T = TypeVar("T")
 
@@ -78,12 +77,3 @@ async def ended_by_signals(work: Coroutine[Any, Any, T]) -> T | ExitCode:
     finally:
         for number, before in before_all.items():
             signal.signal(number, before)
-
-
-def run_command(work: Coroutine[Any, Any, ExitCode]) -> ExitCode:
-    """Run a command that prints lines; return its exit code, HANGUP when nobody reads stdout any more (`| head`)."""
-    try:
-        return asyncio.run(ended_by_signals(work))
-    except BrokenPipeError:
-        _drop_stdout(sys.stdout.fileno())
-        return ExitCode.HANGUP

@@ -9,6 +9,7 @@ import os
 import select
 import threading
 from collections.abc import AsyncIterator, Callable
+from concurrent.futures import Future
 from typing import Any, TypeVar
 
 _PIECE = 64 * 1024
@@ -19,27 +20,19 @@ T = TypeVar("T")
 
 async def in_thread(work: Callable[[], T]) -> T:
     """Run a blocking call in a new thread and return its result. Cancelling does not stop the thread."""
-    loop = asyncio.get_running_loop()
-    done: asyncio.Future[T] = loop.create_future()
+    done: Future[T] = Future()
+    done.set_running_or_notify_cancel()
 
     def run() -> None:
         try:
             value = work()
-        except BaseException as caught:  # noqa: BLE001 - it is raised where the result is awaited
-            error = caught
-            _tell(loop, lambda: None if done.done() else done.set_exception(error))
+        except BaseException as error:  # noqa: BLE001 - it is raised where the result is awaited
+            done.set_exception(error)
         else:
-            _tell(loop, lambda: None if done.done() else done.set_result(value))
+            done.set_result(value)
 
     threading.Thread(target=run, name="blocking call", daemon=True).start()
-    return await done
-
-
-async def cancelled(*tasks: asyncio.Future[Any]) -> None:
-    """Cancel tasks on leaving, and wait for their end. Their errors are not raised."""
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)
+    return await asyncio.wrap_future(done)
 
 
 async def read_pieces(fd: int) -> AsyncIterator[bytes]:
@@ -144,10 +137,3 @@ def _write_all(fd: int, data: bytes) -> None:
     view = memoryview(data)
     while view:
         view = view[write_some(fd, view) :]
-
-
-def _tell(loop: asyncio.AbstractEventLoop, what: Callable[[], None]) -> None:
-    try:
-        loop.call_soon_threadsafe(what)
-    except RuntimeError:
-        return  # the loop has ended meanwhile

@@ -111,10 +111,6 @@ def _on_stderr(sentence: str) -> None:
         say(f"ccb: {sentence}")
 
 
-async def ask_line(prompt: str) -> str:
-    return await read_line(prompt) or ""
-
-
 _PIECE = 4096
 _STDIN = 0
 
@@ -123,7 +119,7 @@ async def read_line(prompt: str, *, hidden: bool = False) -> str | None:
     """Show `prompt` and return the typed line, or None at the end of input. A thread reads."""
     stop, stopping = os.pipe()
     try:
-        with _asking(prompt, hidden=hidden, loop=asyncio.get_running_loop()) as terminal:
+        with _asking(prompt, hidden=hidden) as terminal:
             copy = os.dup(terminal)
             answer = await in_thread(lambda: _read_terminal(copy, stop))
     except EOFError:
@@ -133,18 +129,20 @@ async def read_line(prompt: str, *, hidden: bool = False) -> str | None:
     return answer if hidden else answer.strip()
 
 
-def read_secret(prompt: str) -> str:
-    """Show `prompt` and return the typed line without echo. Blocks. Raises EOFError at the end of input."""
-    with _asking(prompt, hidden=True) as terminal:
-        return _read_terminal(os.dup(terminal))
+def ask(prompt: str, *, hidden: bool = False) -> str:
+    """Show `prompt` and return the typed line. Blocks. Raises EOFError at the end of input."""
+    answer = asyncio.run(read_line(prompt, hidden=hidden))
+    if answer is None:
+        raise EOFError
+    return answer
 
 
-def _read_terminal(terminal: int, stop: int | None = None) -> str:
+def _read_terminal(terminal: int, stop: int) -> str:
     """Read a line and close both files. Raises EOFError at the end of input, and when `stop` is closed."""
     line = b""
     try:
         while not line.endswith(b"\n"):
-            if stop in select.select([terminal, *([] if stop is None else [stop])], [], [])[0]:
+            if stop in select.select([terminal, stop], [], [])[0]:
                 raise EOFError
             piece = os.read(terminal, _PIECE)
             if not piece and not line:
@@ -155,19 +153,18 @@ def _read_terminal(terminal: int, stop: int | None = None) -> str:
     except OSError:  # the window is closed
         raise EOFError from None
     finally:
-        for file in (terminal, stop):
-            if file is not None:
-                os.close(file)
+        os.close(terminal)
+        os.close(stop)
     return typed_line(line.decode(sys.stdin.encoding or "utf-8", "replace").rstrip("\r\n"))
 
 
 @contextlib.contextmanager
-def _asking(prompt: str, *, hidden: bool, loop: asyncio.AbstractEventLoop | None = None) -> Iterator[int]:
+def _asking(prompt: str, *, hidden: bool) -> Iterator[int]:
     """Show `prompt`, and yield the terminal's descriptor. After Ctrl+Z and `fg` it is shown, and hides, again."""
     with _terminal() as terminal:
         before = _modes(terminal)
 
-        def ask() -> None:
+        def show() -> None:
             if hidden and (modes := _modes(terminal)) is not None:
                 modes[3] &= ~termios.ECHO
                 _set(terminal, termios.TCSAFLUSH, modes)
@@ -176,12 +173,12 @@ def _asking(prompt: str, *, hidden: bool, loop: asyncio.AbstractEventLoop | None
         def resume(_number: int, _frame: FrameType | None) -> None:
             with contextlib.suppress(OSError):
                 if os.tcgetpgrp(terminal) == os.getpgrp():  # otherwise reading would stop us again
-                    ask()
+                    show()
 
-        with _handling(signal.SIGTSTP, signal.SIG_DFL), _handling(signal.SIGCONT, resume, loop):
+        with _handling(signal.SIGTSTP, signal.SIG_DFL), _handling(signal.SIGCONT, resume):
             answered = False
             try:
-                ask()
+                show()
                 yield terminal
                 answered = True
             finally:
@@ -233,20 +230,16 @@ def _set(terminal: int, when: int, modes: list[Any]) -> None:
 
 
 @contextlib.contextmanager
-def _handling(number: signal.Signals, handler: Any, loop: asyncio.AbstractEventLoop | None = None) -> Iterator[None]:
-    """Handle a signal, unless it is ignored or this is not the main thread. `loop` is woken."""
+def _handling(number: signal.Signals, handler: Any) -> Iterator[None]:
+    """Handle a signal, unless it is ignored or this is not the main thread."""
     before = signal.getsignal(number)
     try:
-        if before is not signal.SIG_IGN and loop is not None:
-            loop.add_signal_handler(number, handler, number, None)
-        elif before is not signal.SIG_IGN:
+        if before is not signal.SIG_IGN:
             signal.signal(number, handler)
-    except (ValueError, RuntimeError):
+    except ValueError:
         yield
         return
     try:
         yield
     finally:
-        if loop is not None:
-            loop.remove_signal_handler(number)
         signal.signal(number, before)

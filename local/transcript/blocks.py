@@ -9,8 +9,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from sys import getsizeof
-from typing import Any, Protocol
+from typing import Protocol
 
+from ccb.tunnel.wire.frames import Json
 from ccb.tunnel.wire.messages import as_blocks, as_dict
 from ccb.tunnel.wire.prompt_content import image_size, image_type
 from ccb.tunnel.wire.tool_traits import View, traits_of
@@ -67,24 +68,27 @@ def image_words(block: Json) -> str:
     return f"{kind}{shown} · {f'{size / 1e6:.1f} MB' if size >= 1e6 else f'{max(1, round(size / 1000))} KB'}"
 
 
-Json = dict[str, Any]
-
 MAX_ROWS = 200  # the newest tool calls of a sub-agent that are kept for the screen
 
 
-class RowState(Enum):
+class ToolState(Enum):
+    """The progress of a tool call. ASKS: the person is asked. UNKNOWN: its result was lost, or is not loaded."""
+
     WAITING = "waiting"
     RUNNING = "running"
     ASKS = "asks"
     DONE = "done"
     FAILED = "failed"
+    UNKNOWN = "unknown"
 
 
 @dataclass(eq=False)
 class AgentRow:
+    """One call of a sub-agent."""
+
     name: str
     tool_input: Json
-    state: RowState = RowState.WAITING
+    state: ToolState = ToolState.WAITING
 
 
 @dataclass(eq=False)
@@ -128,16 +132,6 @@ def both_ends(text: str) -> str:
         return text
     half = MAX_BLOCK_CHARS // 2
     return f"{text[:half]}\n… {left_out:,} characters in the middle not kept for the screen\n{text[-half:]}"
-
-
-class ToolState(Enum):
-    """The progress of a tool call. UNKNOWN: its result was lost, or is not loaded."""
-
-    WAITING = "waiting"
-    RUNNING = "running"
-    DONE = "done"
-    FAILED = "failed"
-    UNKNOWN = "unknown"
 
 
 @dataclass(eq=False)

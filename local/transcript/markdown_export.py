@@ -7,10 +7,11 @@ import re
 from collections.abc import Iterable, Iterator
 
 from ccb.tunnel.plain_text import neutralise, one_line
+from ccb.tunnel.wire.frames import Json
 from ccb.tunnel.wire.messages import as_blocks
 from ccb.tunnel.wire.tool_traits import View, traits_of
 
-from .blocks import Block, FileDiffBlock, Json, Level, MarkdownBlock, NoticeBlock, PromptBlock, ToolBlock, ToolState
+from .blocks import Block, FileDiffBlock, Level, MarkdownBlock, NoticeBlock, PromptBlock, ToolBlock, ToolState
 from .tool_calls import agent_label
 
 _BACKTICKS = re.compile(r"`{3,}")

@@ -10,8 +10,6 @@ from ccb.tunnel.wire.dataclass import dataclass
 
 PIECE_CHARS = 600  # a piece is at least this long, so that a text is not hundreds of blocks
 LIVE_PIECE_CHARS = 300  # the same while the text still grows: the last piece is drawn again with every frame
-_WINDOW = 16 * PIECE_CHARS  # of a text in which a cut is looked for first: the rest is not copied for each piece
-
 _LONG = 2  # times as long, code is cut also in front of an indented line
 _BULLETS = ("- ", "* ", "+ ")
 _NUMBER = re.compile(r"\d{1,9}[.)] ")
@@ -60,18 +58,11 @@ def first_cut(piece: Piece, chars: int = PIECE_CHARS) -> tuple[Piece, Piece] | N
 
 
 def pieces_of(text: str) -> list[Piece]:
-    found: list[Piece] = []
-    opening, at, size = NOTHING_OPEN, 0, _WINDOW
-    while True:
-        cut = first_cut(Piece(text[at : at + size], opening))
-        if cut is not None:
-            piece, rest = cut
-            found.append(piece)
-            opening, at, size = rest.opening, at + len(piece.text), _WINDOW
-        elif at + size >= len(text):
-            return [*found, Piece(text[at:], opening)]
-        else:
-            size *= 2
+    found, rest = [], Piece(text)
+    while (cut := first_cut(rest)) is not None:
+        piece, rest = cut
+        found.append(piece)
+    return [*found, rest]
 
 
 def _complete_lines(text: str) -> Iterator[str]:

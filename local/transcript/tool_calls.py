@@ -12,8 +12,7 @@ from ccb.tunnel.wire import messages
 from ccb.tunnel.wire.client_requests import SHELL_CALL
 from ccb.tunnel.wire.control_protocol import CAN_USE_TOOL
 from ccb.tunnel.wire.frames import Json
-from ccb.tunnel.wire.journal_records import AgentResultRecord, Record, ToolStartRecord
-from ccb.tunnel.wire.projection import Projection, on
+from ccb.tunnel.wire.journal_records import AgentResultRecord, Projection, Record, ToolStartRecord, on
 from ccb.tunnel.wire.tool_traits import BASH, DEFAULT_AGENT, TODO_WRITE, Effect, View, traits_of
 
 from ..session.newest import MAX_ID, Newest
@@ -101,13 +100,13 @@ class AgentRuns(Projection):
 
     @on(ToolStartRecord)
     def _started(self, content: ToolStartRecord, record: Record) -> None:
-        self._set(record, content.tool_use_id, blocks.RowState.RUNNING)
+        self._set(record, content.tool_use_id, blocks.ToolState.RUNNING)
 
     @on(messages.UserMessage)
     def _user(self, line: messages.UserMessage, record: Record) -> None:
         for block in line.blocks:
             if block.get("type") == "tool_result":
-                state = blocks.RowState.FAILED if block.get("is_error") else blocks.RowState.DONE
+                state = blocks.ToolState.FAILED if block.get("is_error") else blocks.ToolState.DONE
                 self._set(record, str(block.get("tool_use_id")), state)
                 self._rows.pop((record.agent_id, str(block.get("tool_use_id"))), None)
 
@@ -115,15 +114,15 @@ class AgentRuns(Projection):
     def _asks(self, line: messages.ControlRequest, record: Record) -> None:
         row = self._rows.get((record.agent_id, str(line.request.get("tool_use_id"))))
         if line.subtype == CAN_USE_TOOL.name and row is not None:
-            row.state = blocks.RowState.ASKS
+            row.state = blocks.ToolState.ASKS
             self._asked[line.request_id] = row
             self._changed(record)
 
     @on(messages.ControlCancel)
     def _withdrawn(self, line: messages.ControlCancel, record: Record) -> None:
         row = self._asked.pop(line.request_id, None)
-        if row is not None and row.state is blocks.RowState.ASKS:
-            row.state = blocks.RowState.WAITING
+        if row is not None and row.state is blocks.ToolState.ASKS:
+            row.state = blocks.ToolState.WAITING
             self._changed(record)
 
     @on(messages.SystemMessage)
@@ -145,7 +144,7 @@ class AgentRuns(Projection):
         for key in [key for key in self._rows if key[0] == agent_id]:
             self._rows.pop(key, None)
 
-    def _set(self, record: Record, tool_use_id: str, state: blocks.RowState) -> None:
+    def _set(self, record: Record, tool_use_id: str, state: blocks.ToolState) -> None:
         row = self._rows.get((record.agent_id, tool_use_id))
         if row is not None:
             row.state = state
@@ -201,7 +200,6 @@ class ToolCalls:
         self.orphans = orphans
         self.agents = AgentRuns(container)
         self._open: WeakValueDictionary[str, blocks.ToolBlock] = WeakValueDictionary()
-        self.command_line = ""  # the newest command line of the person that the host runs
         self._line_over = False
         self._pictures = blocks.KeptPictures(container)
         self.todos = Todos()
@@ -259,11 +257,11 @@ class ToolCalls:
             tool.state = blocks.ToolState.RUNNING
             self._container.update_block(tool)
 
-    def progress(self, message: messages.ToolProgressMessage) -> None:
-        """Show what a running tool has printed so far. A command line of the person is shown while it runs."""
+    def progress(self, message: messages.ToolProgressMessage, command_line: str) -> None:
+        """Show what a running tool has printed so far. The person's `command_line` is shown while it runs."""
         tool = self._open.get(message.tool_use_id)
         if tool is None and message.tool_use_id.startswith(SHELL_CALL) and not self._line_over:
-            tool_input = {"command": self.command_line.removeprefix("!").strip()}
+            tool_input = {"command": command_line.removeprefix("!").strip()}
             tool = blocks.ToolBlock(tool_id=message.tool_use_id, name=BASH.name, tool_input=tool_input)
             self._open[tool.tool_id] = tool
             self._container.add(tool)

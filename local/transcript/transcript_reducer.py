@@ -20,7 +20,6 @@ from .prompt_tracker import NO_FACTS, PromptTracker
 from .session_facts import RunningTasks, Todos, UsageTotals
 from .tool_calls import EarlyData, ToolCalls
 
-_OUTPUT = ("<local-command-stdout>", "</local-command-stdout>")  # of a slash command of the worker
 _MAX_CAGE = 300  # characters
 _PRINTED = re.compile(r"<local-command-stdout>(.*)</local-command-stdout>", re.DOTALL)  # of a worker's command
 _IN_BACKGROUND = re.compile(r"(goes on in the background with ID: (\S+))\. You are told when it ends\. [^.]* ends it\.")
@@ -236,8 +235,7 @@ class TranscriptReducer:
             case messages.UserMessage():
                 self._user(message)
             case messages.ToolProgressMessage():
-                self._tools.command_line = self.prompts.command_line
-                self._tools.progress(message)
+                self._tools.progress(message, self.prompts.command_line)
             case messages.ResultMessage():
                 self._turn_over(ToolState.FAILED)
                 self.totals.add(message)
@@ -287,8 +285,6 @@ class TranscriptReducer:
                 self.notice(_IN_BACKGROUND.sub(_HOW_TO_FOLLOW, printed[1]).split("\n"))
             elif is_note:
                 self.notice(text.split("\n"), Level.DIM)
-            elif message.is_replay and text.startswith(_OUTPUT[0]):
-                self.notice(text.removeprefix(_OUTPUT[0]).removesuffix(_OUTPUT[1]).split("\n"))
 
     def _turn_over(self, tools: ToolState) -> None:
         self.notices.model_call_over()

@@ -12,14 +12,13 @@ from itertools import chain
 from ccb.tunnel.wire.control_protocol import CAN_USE_TOOL, new_uuid
 from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.frames import Json
-from ccb.tunnel.wire.journal_records import ModelRecord
 from ccb.tunnel.wire.model_facts import ESTIMATED, sent_name
 from ccb.tunnel.wire.ndjson import dump, to_bytes
 
 from ..context.reminders import DeferredNames
 from ..model import model_request
 from ..system.deadline import within
-from ..tools.todo import TodoReminder
+from ..tools.todo import todo_reminder
 from ..tools.tool_contract import Tool
 from .agent_config import AgentConfig, AgentDeps
 from .agent_histories import AgentLog, Ledger
@@ -40,13 +39,14 @@ class Agent:
         self.ledger = ledger
         self.hooks = deps.hooks
         self.commands = deps.commands
-        model = model_request.resolve_model(conversation.model or config.models.model, config.models.names)
+        model = config.model_id(conversation.model or config.options.model)
         conversation.use(model)
         self._registered = config.tools.begin_turn()  # the registry's tools at the start of the last turn
         tools, listed = config.callable_tools(), self._listed_tools(config)
         self._state = AgentState(conversation, ledger, deps.models, model, tools, listed)
         self._turn: Turn | None = None
-        deps.reminders.follow(TodoReminder(lambda: self._config.context.todos))
+        deps.reminders.follow(deps.nested.due)
+        deps.reminders.follow(lambda occasion: todo_reminder(self._config.context.todos, occasion))
         deps.reminders.follow(DeferredNames(lambda: list(self._config.deferred_tools())))
 
     @property
@@ -61,10 +61,6 @@ class Agent:
     @property
     def model(self) -> str:
         return self._state.model
-
-    @property
-    def running(self) -> bool:
-        return self._turn is not None
 
     @property
     def online(self) -> bool:
@@ -94,13 +90,10 @@ class Agent:
 
     def set_model(self, name: str | None) -> None:
         """Use another model from the next model call on; None means the model of the configuration."""
-        model = self.model_of(name)
-        if model != self._state.model:
-            self._state.model = model
-            AgentLog(self._deps.log, self._state.conversation).record(ModelRecord(model))
+        self._state.use_model(self.model_of(name), AgentLog(self._deps.log, self._state.conversation))
 
     def model_of(self, name: str | None) -> str:
-        return model_request.resolve_model(name or self._next.models.model, self._next.models.names)
+        return self._next.model_id(name or self._next.options.model)
 
     def rewind(self, conversation: Conversation) -> None:
         self._state.conversation = conversation
@@ -117,8 +110,6 @@ class Agent:
 
     async def run_turn(self, prompts: Sequence[Prompt]) -> Json:
         """Run one turn and return its durable `result`. Raise NotKept when the journal fails."""
-        if self._turn is not None:
-            raise RuntimeError("a turn is running")
         self._take_config()
         limits = self._deps.limits.over(self._config.settings.env)
         self._turn = Turn(self._config, replace(self._deps, limits=limits), self._state)
@@ -237,14 +228,13 @@ class ContextReport:
         return "\n".join([*lines, "", f"The conversation is {compacts}."])
 
     def _cells(self) -> list[str]:
-        found: list[str] = []
-        for name, tokens in self.parts.items():
-            if name in ("Free space", "Kept free for compaction"):
-                break
-            found += [name] * max(int(tokens > 0), round(_CELLS * tokens / self.limits.window))
-        kept = round(_CELLS * self.parts["Kept free for compaction"] / self.limits.window)
-        free = max(0, _CELLS - len(found) - kept)
-        return [*found, *["Free space"] * free, *["Kept free for compaction"] * kept][:_CELLS]
+        """Return the name of the part in each cell. A part that is there has one at least; the rest is free."""
+        shares = {
+            name: max(int(tokens > 0), round(_CELLS * tokens / self.limits.window))
+            for name, tokens in self.parts.items()
+        }
+        shares["Free space"] += _CELLS - sum(shares.values())
+        return [name for name, share in shares.items() for _ in range(share)][:_CELLS]
 
 
 def context_report(

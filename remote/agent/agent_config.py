@@ -10,18 +10,18 @@ from typing import Callable
 from ccb.tunnel.wire.control_protocol import Broker
 from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.frames import Json
-from ccb.tunnel.wire.model_facts import CCB_NAMES, ModelNames, ModelTable
-from ccb.tunnel.wire.projection import Projection
+from ccb.tunnel.wire.journal_records import Projection
+from ccb.tunnel.wire.model_facts import ModelNames, ModelTable
 from ccb.tunnel.wire.session_options import SessionOptions
 from ccb.tunnel.wire.tool_traits import BUILT_IN, FINDERS
 
 from ..context.instructions import NestedInstructions
 from ..context.reminders import Reminders
-from ..context.system_prompt import SessionPrompt
+from ..context.system_prompt import SessionPrompt, instruction_sources
 from ..hooks.hook_runner import HookRunner
 from ..model import model_request
 from ..model.model_call import CallSettings, Clock
-from ..model.model_request import LONG_CONTEXT_BETA, ModelTransport, Reasoning, WindowSettings
+from ..model.model_request import LONG_CONTEXT_BETA, ModelTransport, WindowSettings
 from ..model.retry import RetrySettings
 from ..permissions.engine import PermissionEngine
 from ..session_store.session_log import SessionLog
@@ -32,78 +32,43 @@ from ..tools.tool_contract import Tool, ToolContext
 from ..tools.toolset import Toolset
 from .turn_state import Budget, Prompt, StructuredOutput
 
+Lists = Callable[[], Sequence[Json]]
 
+
+@dataclass
 class Announced:
-    """The lists that clients are told: commands and agents (`name`, `description`), skills, mcp_servers, plugins."""
+    """What gives the lists that clients are told. Commands and agents have a `name` and a `description`."""
 
-    def __init__(self) -> None:
-        self._lists: dict[str, Callable[[], Sequence[Json]]] = {}
-
-    def add(self, name: str, entries: Callable[[], Sequence[Json]]) -> None:
-        self._lists[name] = entries
-
-    def entries(self, name: str) -> list[Json]:
-        entries = self._lists.get(name)
-        return list(entries()) if entries is not None else []
+    commands: Lists = lambda: ()
+    agents: Lists = lambda: ()
+    skills: Lists = lambda: ()
+    mcp_servers: Lists = lambda: ()
+    plugins: Lists = lambda: ()
 
     def init_fields(self) -> Json:
-        fields = {"slash_commands": "commands", "agents": "agents", "skills": "skills"}
-        names = {field: [str(each.get("name", "")) for each in self.entries(name)] for field, name in fields.items()}
-        return {"mcp_servers": self.entries("mcp_servers"), **names, "plugins": self.entries("plugins")}
-
-
-@dataclass(frozen=True)
-class OfferedTools:
-    """`names`: the built-in tools, None for all; `aliases`: other names of tools; `judge`: the tool that decides where
-    nobody can be asked; `role`: the agent as which this one works."""
-
-    names: Sequence[str] | None = None
-    aliases: Json = field(default_factory=dict)
-    judge: Callable[[], Tool | None] = lambda: None
-    role: AgentDefinition | None = None
-
-    def has(self, tool: Tool) -> bool:
-        offered = self.role is None or tool.name in FINDERS or self.role.offers(tool.name)
-        return offered and (self.names is None or tool.name in self.names or tool.name not in BUILT_IN)
-
-
-@dataclass(frozen=True)
-class ModelChoice:
-    """Aliases or ids. `fallback` takes over under overload, `small` answers small questions, `compact` writes summaries
-    ("" for the agent's own); `names` are the short names; `key_source` says where the credential comes from."""
-
-    model: str | None = None
-    fallback: str | None = None
-    small: str = ""
-    compact: str = ""
-    names: ModelNames = CCB_NAMES
-    reasoning: Reasoning = Reasoning()
-    key_source: str = "none"
-
-    @staticmethod
-    def of(options: SessionOptions) -> ModelChoice:
-        choice = ModelChoice(options.model, options.fallback_model, options.small_model, options.compact_model)
-        names, reasoning = ModelNames(options.model_aliases), Reasoning.of(options)
-        return replace(choice, names=names, reasoning=reasoning, key_source=options.api_key_source)
+        lists = {"slash_commands": self.commands(), "agents": self.agents(), "skills": self.skills()}
+        names = {field: [str(each.get("name", "")) for each in listed] for field, listed in lists.items()}
+        return {"mcp_servers": list(self.mcp_servers()), **names, "plugins": list(self.plugins())}
 
 
 @dataclass(frozen=True)
 class AgentConfig:
-    """The settings of one agent. `label` names a sub-agent and its task; `max_turns` limits model calls in one turn;
-    each turn ends with the value of `structured`; `refusal` says why no turn may start."""
+    """The settings of one agent. Of `options` it uses the models and how they answer, the limit of calls in one turn,
+    and which tools are offered. `judge` is the tool that decides where nobody can be asked, `role` the agent as which
+    this one works. `label` names a sub-agent and its task; each turn ends with the value of `structured`; `refusal`
+    says why no turn may start."""
 
     prompts: SessionPrompt
     tools: Toolset
     permissions: PermissionEngine
     context: ToolContext
-    models: ModelChoice = ModelChoice()
-    max_turns: int | None = None
+    options: SessionOptions = field(default_factory=SessionOptions)
     take_queued: Callable[[str], Sequence[Prompt]] = lambda agent_id: ()
     label: str = ""
     settings: WorkerSettings = field(default_factory=WorkerSettings)
-    offer: OfferedTools = field(default_factory=OfferedTools)
+    judge: Callable[[], Tool | None] = lambda: None
+    role: AgentDefinition | None = None
     announced: Announced = field(default_factory=Announced)
-    partial_messages: bool = False  # clients want the raw events of the model's stream
     structured: StructuredOutput | None = None
     budget: Budget | None = None
     refusal: str = ""
@@ -115,27 +80,40 @@ class AgentConfig:
     @property
     def window(self) -> WindowSettings:
         found = WindowSettings.from_env({**os.environ, **self.settings.env})
-        if not found.window and LONG_CONTEXT_BETA in self.models.reasoning.betas:
+        if not found.window and LONG_CONTEXT_BETA in self.options.betas:
             found = WindowSettings(1_000_000, found.auto)
         auto = self.settings.value("autoCompactEnabled")
         return found if auto is None or auto.value is not False else WindowSettings(found.window, auto=False)
 
-    def with_options(self, options: SessionOptions) -> AgentConfig:
-        return replace(self, models=ModelChoice.of(options), max_turns=options.max_turns)
+    @property
+    def names(self) -> ModelNames:
+        return ModelNames(self.options.model_aliases)
+
+    def model_id(self, name: str | None) -> str:
+        return model_request.resolve_model(name, self.names)
+
+    def small_model(self, model: str) -> str:
+        """Return the model for small questions beside `model`."""
+        return model_request.small_model(model, self.options.small_model, self.names)
 
     def visible_tools(self, of: Iterable[Tool] | None = None) -> dict[str, Tool]:
         tools = self.tools if of is None else of
-        return {tool.name: tool for tool in tools if self.offer.has(tool) and self.permissions.visible(tool.name)}
+        return {tool.name: tool for tool in tools if self._offers(tool) and self.permissions.visible(tool.name)}
+
+    def _offers(self, tool: Tool) -> bool:
+        named = self.options.tools
+        offered = self.role is None or tool.name in FINDERS or self.role.offers(tool.name)
+        return offered and (named is None or tool.name in named or tool.name not in BUILT_IN)
 
     def callable_tools(self) -> dict[str, Tool]:
         tools = self.visible_tools()
-        aliases = {alias: tools[str(name)] for alias, name in self.offer.aliases.items() if str(name) in tools}
-        return {**tools, **aliases}
+        aliases = self.options.tool_aliases.items()
+        return {**tools, **{alias: tools[str(name)] for alias, name in aliases if str(name) in tools}}
 
     def listed_tools(self, *, can_ask: bool) -> tuple[Tool, ...]:
         """Return the visible tools that every request declares, in order."""
         visible, deferred = self.visible_tools(), self.deferred_tools()
-        named = self.offer.names or ()
+        named = self.options.tools or ()
         return tuple(
             tool
             for tool in visible.values()
@@ -169,6 +147,12 @@ class AgentDeps:
     home: str = ""
     commands: CommandRegistry = field(default_factory=CommandRegistry)
     models: ModelTable = field(default_factory=ModelTable)
+
+    def of_child(self, cwd: str, options: SessionOptions, activity: Projection) -> AgentDeps:
+        """Return what a sub-agent in `cwd` gets, whose records `activity` follows."""
+        nested = NestedInstructions(cwd, self.home, instruction_sources(options))
+        reminders, commands = Reminders(), CommandRegistry()
+        return replace(self, nested=nested, reminders=reminders, commands=commands, followers=(activity,))
 
     def call_settings(
         self, body: list[bytes], *, withdraw_truncated: bool = False, betas: Sequence[str] = (), thinks: bool = False

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, Callable
 
 from ccb.tunnel.wire import journal_records as records
 from ccb.tunnel.wire.frames import Json
-from ccb.tunnel.wire.journal_records import MAIN_AGENT, Content, MessageRecord, Record
+from ccb.tunnel.wire.journal_records import MAIN_AGENT, Content, MessageRecord, Projection, Record, on
 from ccb.tunnel.wire.messages import ResultMessage
 from ccb.tunnel.wire.model_facts import ESTIMATED, TOKENS, ModelFacts, count
-from ccb.tunnel.wire.projection import Projection, on, replay
 
 from ..session_store.session_log import SessionLog
 from .conversation import Conversation, close_open_tool_uses
@@ -46,12 +45,6 @@ class Ledger(Projection):
         self.turn = zero_usage()
         self.total_cost_usd = 0.0
         self.model_usage: dict[str, Json] = {}
-
-    @staticmethod
-    def from_records(records: Iterable[Record]) -> Ledger:
-        ledger = Ledger()
-        replay(records, ledger)
-        return ledger
 
     @on(ResultMessage, main_only=True)
     def _result(self, result: ResultMessage, _: Record) -> None:
@@ -132,14 +125,6 @@ class AgentHistories(Projection):
         else:
             self.of(record.agent_id).apply(record)
 
-    def takes(self, kind: type[Any], public: type[Any] | None, *, main: bool) -> bool:
-        parts = self.main.conversation, self.main.ledger
-        return (
-            not main
-            or kind in (records.WorktreeRecord, records.ForkedRecord, records.AgentResultRecord)
-            or any(each.takes(kind, public, main=main) for each in parts)
-        )
-
     def of(self, agent_id: str) -> AgentHistory:
         if agent_id not in self._by_id:
             self._by_id[agent_id] = AgentHistory(agent_id, self._rewound)
@@ -170,18 +155,6 @@ class AgentLog:
         self.record(MessageRecord(body))
         if body["type"] == "user":
             self.user_messages += 1
-
-    def begin(self, init: Json) -> None:
-        """Announce a turn of the main agent: clients take `init` for the start of the session's turn."""
-        if self.agent_id == MAIN_AGENT:
-            self.message(init)
-
-    def end(self, result: Json) -> None:
-        """Record the result: a public message of the main agent, an `agent_result` of any other."""
-        if self.agent_id == MAIN_AGENT:
-            self.message(result)
-        else:
-            self.record(records.AgentResultRecord(result))
 
     def record(self, content: Content) -> None:
         record = self._log.emit(content, self.agent_id)

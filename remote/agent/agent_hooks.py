@@ -13,6 +13,7 @@ from ..hooks.hook_outcome import NOTHING, HookOutcome
 from ..hooks.hook_runner import HookRunner
 from ..model.retry import ModelError
 from ..permissions.rules import Decision
+from ..system.deadline import in_thread
 from ..tools.tasks import TaskKind
 from ..tools.tool_contract import ToolResult
 from .tool_call import ParsedCall, ToolCall, TurnContext
@@ -67,7 +68,7 @@ def batched(call: ToolCall, result: ToolResult) -> Json:
 
 
 async def works_on(context: TurnContext, path: str) -> None:
-    found = await context.deps.nested.work_on(path)
+    found = await in_thread(context.deps.nested.touched, path)
     instructions_loaded(context.deps.hooks, context.log.agent_id, found, "nested_traversal")
 
 

@@ -47,15 +47,20 @@ def init_message(config: AgentConfig, tools: Sequence[str], model: str, version:
         model=model,
         permissionMode=config.permissions.mode,
         sandbox=config.permissions.cage_in_force,
-        apiKeySource=config.models.key_source,
+        apiKeySource=config.options.api_key_source,
         claude_code_version=CLAUDE_CODE_VERSION,
         ccb_version=version,
         additional_directories=list(config.context.add_dirs),
         capabilities=list(CAPABILITIES),
-        betas=list(config.models.reasoning.betas),
+        betas=list(config.options.betas),
         output_style=style_name(config.settings),
         **config.announced.init_fields(),
     )
+
+
+def task_message(subtype: str, task_id: str, **fields: object) -> Json:
+    """Return the news of a task; a field that is None is left out."""
+    return _system(subtype, task_id=task_id, **{name: value for name, value in fields.items() if value is not None})
 
 
 def status_message(value: str | None = None, **more: object) -> Json:

@@ -15,7 +15,7 @@ from ccb.tunnel.wire.tool_traits import BASH_OUTPUT, BUILT_IN, READ, Effect
 
 from ..context.reminders import Occasion, reminder_block
 from ..hooks.hook_table import POST_COMPACT, PRE_COMPACT
-from ..model.model_request import CLEARED, ContextLimits, HistoryMessage, block_tokens, resolve_model
+from ..model.model_request import CLEARED, ContextLimits, HistoryMessage, allowed, block_tokens
 from ..model.retry import ModelError
 from . import agent_messages
 from .conversation import CompactionFailed
@@ -42,9 +42,13 @@ class Compactor:
 
     async def make_room(self) -> None:
         """Compact before a request that would leave too little room. A failure is not the end: the request may fit."""
-        compactions = self._agent.conversation.compactions
+        conversation = self._agent.conversation
+        compactions = conversation.compactions
         begun = compactions.unfinished
         if begun is None:
+            answered = len(conversation.messages) > 1  # else there is nothing to sum up
+            if not (answered and self._config.window.auto and self._agent.tokens >= self.limits.auto):
+                return
             self.clear_old_results()
             if self._agent.tokens < self.limits.auto:
                 return
@@ -98,7 +102,7 @@ class Compactor:
             summary = await self._summary(hint)
         except (ModelError, CompactionFailed) as failure:
             self._log.record(CompactEndRecord("failed"))
-            self._log.message({**agent_messages.status_message(), "compact_result": "failed"})
+            self._log.message(agent_messages.status_message(compact_result="failed"))
             _log.warning("the conversation was not compacted: %s", failure)
             raise
         return await self._replace(trigger, pre, summary)
@@ -127,7 +131,7 @@ class Compactor:
 
     async def _ask(self, history: list[HistoryMessage], hint: str) -> str:
         own, config, known = self._agent.model, self._config, self._agent.models.facts
-        other = resolve_model(config.models.compact or own, config.models.names)
+        other = config.model_id(config.options.compact_model or own)
         if other != own and known(other).context_window >= known(own).context_window:
             try:
                 return await self._ask_model(other, history, hint)
@@ -141,7 +145,7 @@ class Compactor:
         assert agent.prefix is not None
         text = f"{ASK}\n\nThe user adds for this summary: {hint}" if hint else ASK
         sent = with_question(history, text)
-        length = self._config.models.reasoning.allowed(self.limits.summary)
+        length = allowed(self._config.options, self.limits.summary)
         listener, retries = TellingListener(self._log), deps.limits.max_retries
         text = await text_answer(deps, agent, agent.prefix, sent, model, length, retries, listener)
         if not text:
@@ -159,7 +163,7 @@ class Compactor:
         self._log.record(MessageRecord(body))
         if more:
             self._log.record(PromptRecord(more, []))
-        self._log.message({**agent_messages.status_message(), "compact_result": "success"})
+        self._log.message(agent_messages.status_message(compact_result="success"))
         await self._log.commit()
         payload = {"trigger": trigger, "compact_summary": summary}
         await self._deps.hooks.run(POST_COMPACT, payload, trigger, agent_id=self._log.agent_id)

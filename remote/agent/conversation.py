@@ -7,15 +7,14 @@ import logging
 from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import field
-from typing import Any, Callable
+from typing import Callable
 
 from ccb.tunnel.wire import journal_records as records
 from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.frames import Json
-from ccb.tunnel.wire.journal_records import MAIN_AGENT, MessageRecord, Record, record_of
+from ccb.tunnel.wire.journal_records import MAIN_AGENT, MessageRecord, Projection, Record, on, record_of, replay
 from ccb.tunnel.wire.messages import AssistantMessage, CompactMessage, UserMessage, as_dict
 from ccb.tunnel.wire.model_facts import SEALED, is_same_model, provider_of
-from ccb.tunnel.wire.projection import Projection, on, replay
 from ccb.tunnel.wire.tool_traits import traits_of
 
 from ..model.model_request import THINKING, ContextSize, HistoryMessage
@@ -100,7 +99,7 @@ _log = logging.getLogger(__name__)
 class _Answer:
     message_id: str
     message: HistoryMessage
-    mark: object = field(default_factory=object)  # the origin of its blocks
+    blocks: list[Json] = field(default_factory=list)
 
 
 class Conversation(Projection):
@@ -161,23 +160,15 @@ class Conversation(Projection):
         if record.agent_id != self.agent_id and not isinstance(record.content, records.ForkedRecord):
             return
         if self._rewound and any(first <= record.seq < end for first, end in self._rewound):
-            self._taken_back(record)
+            # It still says which model is used, and what the inputs are that later prompts name.
+            if isinstance(record.content, (records.ModelRecord, records.InputRecord)):
+                super().apply(record)
+            elif isinstance(record.content, records.PromptRecord):
+                for input_id in record.content.input_ids:
+                    self._inputs.pop(input_id, None)
         else:
             super().apply(record)
             self.compactions.apply(record)
-
-    def takes(self, kind: type[Any], public: type[Any] | None, *, main: bool) -> bool:
-        return self._handles(kind, public, main) or self.compactions.takes(kind, public, main=main)
-
-    def _taken_back(self, record: Record) -> None:
-        content = record.content
-        if isinstance(content, records.ModelRecord):
-            self._model(content, record)
-        elif isinstance(content, records.InputRecord):
-            self._input(content, record)
-        elif isinstance(content, records.PromptRecord):
-            for input_id in content.input_ids:
-                self._inputs.pop(input_id, None)
 
     def use(self, model: str) -> None:
         """Show the next model its own thinking only: providers refuse what others have made."""
@@ -244,7 +235,8 @@ class Conversation(Projection):
             if tool_use_id in self.used_ids:
                 continue
             answer = self._answer_of(line.message_id)
-            answer.message.put(block, answer.mark)
+            answer.message.put(block)
+            answer.blocks.append(block)
             if block.get("type") in THINKING:
                 # Older journals name only the model that answered, not the one that was asked.
                 maker = line.body.get("requested_model") or self.model or as_dict(line.body.get("message")).get("model")
@@ -334,15 +326,12 @@ class Conversation(Projection):
         answer, self._answer = self._answer, None
         if answer is None or answer.message_id != record.message_id:
             return
-        gone = {
-            str(block["id"])
-            for block, origin in zip(answer.message.blocks, answer.message.origins)
-            if origin is answer.mark and block.get("type") == "tool_use"
-        }
-        answer.message.keep(lambda _, origin: origin is not answer.mark)
+        withdrawn = {id(block) for block in answer.blocks}
+        gone = {str(block["id"]) for block in answer.blocks if block.get("type") == "tool_use"}
+        answer.message.keep(lambda block: id(block) not in withdrawn)
         for message in self.messages[-2:]:
             if message.role == "user":
-                message.keep(lambda block, _: block.get("tool_use_id") not in gone)
+                message.keep(lambda block: block.get("tool_use_id") not in gone)
         for tool_use_id in gone & set(self._open):
             del self._open[tool_use_id]
         self._drop_empty()

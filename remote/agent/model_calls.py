@@ -10,7 +10,7 @@ from typing import Callable
 
 from ccb.tunnel.wire.control_protocol import new_uuid
 from ccb.tunnel.wire.frames import Json
-from ccb.tunnel.wire.journal_records import ModelEndRecord, ModelRecord, WithdrawnRecord
+from ccb.tunnel.wire.journal_records import ModelEndRecord, WithdrawnRecord
 from ccb.tunnel.wire.tool_traits import own_name
 
 from ..context.system_prompt import style_text
@@ -57,7 +57,7 @@ class AnswerListener(TellingListener):
         self._clock = clock = context.deps.clock
         self._tools = context.agent.tools
         self._submit = submit
-        self._partial_messages = context.config.partial_messages
+        self._partial_messages = context.config.options.partial_messages
         self._asked = ""  # the model
         self._asked_at = clock.now()
 
@@ -138,22 +138,22 @@ class ModelCalls:
     def on_model(self, name: str | None) -> Iterator[None]:
         before = self._agent.model
         if name:
-            self._lend(model_request.resolve_model(name, self._config.models.names))
+            self._lend(self._config.model_id(name))
         try:
             yield
         finally:
             if self._lent and self._agent.model == self._lent:  # else the person has chosen another one meanwhile
                 with suppress(NotKept):
-                    self._use_model(before)
+                    self._agent.use_model(before, self._log)
 
     async def call(self, state: LoopState) -> MessageEnd:
         agent, clock = self._agent, self._deps.clock
         settings = self._call_settings(state)
-        if self._config.partial_messages:
+        if self._config.options.partial_messages:
             self._log.progress("", agent_messages.status_message("requesting"))
         self._listener.begin(agent.model, continues=state.recoveries > 0)
-        fallback = self._config.models.fallback
-        other = model_request.resolve_model(fallback, self._config.models.names) if fallback else ""
+        fallback = self._config.options.fallback_model
+        other = self._config.model_id(fallback) if fallback else ""
         other = other if other != agent.model else ""
         policy = RetryPolicy(self._deps.limits.max_retries, max_overloads=MAX_OVERLOADS if other else None)
         self._call = ModelCall(settings, self._listener, policy)
@@ -231,11 +231,12 @@ class ModelCalls:
         agent, deps = self._agent, self._deps
         assert agent.prefix is not None
         model, known = agent.model, agent.facts
-        conversation, reasoning = agent.conversation, self._config.models.reasoning
-        limit = reasoning.allowed(model_request.max_tokens(known, escalated=state.escalated))
-        higher = reasoning.allowed(model_request.max_tokens(known, escalated=True))
+        conversation, options = agent.conversation, self._config.options
+        limit = model_request.allowed(options, model_request.max_tokens(known, escalated=state.escalated))
+        higher = model_request.allowed(options, model_request.max_tokens(known, escalated=True))
         conversation.seal()
-        more, most, betas = reasoning.fields(model, known, limit, may_think=conversation.may_think)
+        may_think = conversation.may_think
+        more, most, betas = model_request.reasoning_fields(options, model, known, limit, may_think=may_think)
         sent, session = conversation.messages, deps.log.session_id
         body = model_request.body(agent.prefix, sent, model=model, max_tokens=most, session_id=session, **more)
         betas = (*betas, *model_request.betas_of(model))
@@ -245,12 +246,7 @@ class ModelCalls:
 
     def _lend(self, model: str) -> None:
         self._lent = model
-        self._use_model(model)
-
-    def _use_model(self, model: str) -> None:
-        if model != self._agent.model:
-            self._agent.model = model
-            self._log.record(ModelRecord(model))
+        self._agent.use_model(model, self._log)
 
     def _tell_api_error(self, text: str, kind: str, failure: ModelError | None = None) -> None:
         self._log.message(agent_messages.api_error(text, failure, kind, self._deps.clock.wall()))
@@ -278,8 +274,7 @@ async def side_answer(deps: AgentDeps, agent: AgentState, question: str) -> str 
 
 
 async def judged(config: AgentConfig, deps: AgentDeps, agent: AgentState, system: str, text: str, model: str) -> str:
-    small = model_request.small_model(agent.model, config.models.small, config.models.names)
-    chosen = small if model == model_request.SMALL else model_request.resolve_model(model, config.models.names)
+    chosen = config.small_model(agent.model) if model == model_request.SMALL else config.model_id(model)
     prefix = model_request.RequestPrefix([{"type": "text", "text": system}], [])
     return await text_answer(deps, agent, prefix, with_question([], text), chosen)
 

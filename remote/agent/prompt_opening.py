@@ -21,11 +21,12 @@ from ccb.tunnel.wire.spelling import spelled, unspelled
 from ccb.tunnel.wire.tool_traits import BASH, LS, READ, READ_MCP_RESOURCE, TASK
 
 from ..context.reminders import reminder_block
+from ..hooks.hook_outcome import HookOutcome
 from ..hooks.hook_runner import HookTurn
 from ..hooks.hook_table import USER_PROMPT_EXPANSION, USER_PROMPT_SUBMIT
 from ..permissions.engine import PermissionEngine
 from ..permissions.rules import Behavior, parse_rules
-from ..slash_commands.command_registry import CommandCall, CommandRefused, Expanded, Printed, SlashCommand
+from ..slash_commands.command_registry import CommandCall, CommandRefused, Expanded, SlashCommand
 from ..tools.tool_contract import ToolResult
 from . import agent_messages
 from .agent_hooks import agent_starts, remind
@@ -66,17 +67,16 @@ class PromptOpening:
             await agent_starts(self._context)
             return Opened(prompts)
         judge = partial(judged, config, self._context.deps, self._context.agent)
-        turn = HookTurn(config.models.names, judge, new_uuid(), config.models.reasoning.effort or "")
+        turn = HookTurn(config.names, judge, new_uuid(), config.options.effort or "")
         for problem in self._hooks.begin_turn(turn, config.settings.hooks):
             self._warn(f"This hook is not used: {problem}")
-        commands.refresh()
         if len(prompts) == 1 and prompts[0].shell:
             return await self._run_shell(prompts[0])
         found = commands.find(prompts[0].blocks if len(prompts) == 1 and not prompts[0].verbatim else ())
         if config.refusal and (found is None or not found[0].local):
             await self._take(prompts)
             return Opened(ending=TurnEnding(EndReason.SETUP_FAILED, errors=(config.refusal,)))
-        self._name((await self._hooks.begin_session(config.models.model or "")).own.get("sessionTitle"))
+        self._name((await self._hooks.begin_session(config.options.model or "")).own.get("sessionTitle"))
         opened = await self.admit(prompts) if found is None else await self._command(*found, prompts[0])
         said = self._hooks.take_initial() if opened.ending is None else ""
         if said:
@@ -108,21 +108,19 @@ class PromptOpening:
         try:
             done = await command.run(replace(call, shell=self._shell, read=self._read, delegate=self._delegate))
         except CommandRefused as refused:
-            done = Printed(f"/{command.name} was not run. {refused}")
+            done = f"/{command.name} was not run. {refused}"
         if isinstance(done, Expanded):
             return Opened([prompt], done.blocks, allowed=done.allowed, model=done.model)
-        self._log.message(agent_messages.command_output(done.text))
-        return Opened(ending=TurnEnding(EndReason.COMPLETED, text=done.text))
+        self._log.message(agent_messages.command_output(done))
+        return Opened(ending=TurnEnding(EndReason.COMPLETED, text=done))
 
     async def _refused(self, prompt: Prompt) -> str:
         """Run the hooks of a prompt. Return what the person is told if they refuse it."""
         text = _text(prompt)
         outcome = await self._hooks.run(USER_PROMPT_SUBMIT, {"prompt": text}, about=prompt.input_id)
         self._name(outcome.own.get("sessionTitle"))
-        if outcome.refuses:
-            return self._warn(f"{BLOCKED_PROMPT}\n{outcome.why}\n\nOriginal prompt: {text}")
-        remind(self._context, f"prompt:{prompt.input_id}", USER_PROMPT_SUBMIT, outcome)
-        return ""
+        refusal = f"{BLOCKED_PROMPT}\n{outcome.why}\n\nOriginal prompt: {text}"
+        return self._told(outcome, refusal, USER_PROMPT_SUBMIT, f"prompt:{prompt.input_id}")
 
     async def _refused_command(self, command: SlashCommand, call: CommandCall, prompt: Prompt) -> str:
         payload = {
@@ -133,9 +131,14 @@ class PromptOpening:
             "prompt": _text(prompt),
         }
         outcome = await self._hooks.run(USER_PROMPT_EXPANSION, payload, command.name)
+        refusal = f"A hook refused /{command.name}: {outcome.why}"
+        return self._told(outcome, refusal, USER_PROMPT_EXPANSION, f"expansion:{prompt.input_id}")
+
+    def _told(self, outcome: HookOutcome, refusal: str, event: str, key: str) -> str:
+        """Return the refusal, of which the person is told, if hooks refuse; else tell the model what they say."""
         if outcome.refuses:
-            return self._warn(f"A hook refused /{command.name}: {outcome.why}")
-        remind(self._context, f"expansion:{prompt.input_id}", USER_PROMPT_EXPANSION, outcome)
+            return self._warn(refusal)
+        remind(self._context, key, event, outcome)
         return ""
 
     def _warn(self, text: str) -> str:
@@ -170,17 +173,16 @@ class PromptOpening:
     # What a command may do. The results go into its text, not into the conversation.
 
     async def _shell(self, allowed: Sequence[str], command: str) -> str:
-        with granted(self._context.config.permissions, allowed):
-            result = await self._call(BASH.name, {"command": command})
-        if result.is_error:
-            raise CommandRefused(f"`{command[:500]}`: {result.content}")
-        return str(result.content)
+        return await self._granted(allowed, BASH.name, {"command": command}, f"`{command[:500]}`: ")
 
     async def _delegate(self, allowed: Sequence[str], task: Json) -> str:
+        return await self._granted(allowed, TASK.name, task, "")
+
+    async def _granted(self, allowed: Sequence[str], name: str, given: Json, about: str) -> str:
         with granted(self._context.config.permissions, allowed):
-            result = await self._call(TASK.name, task)
+            result = await self._call(name, given)
         if result.is_error:
-            raise CommandRefused(str(result.content))
+            raise CommandRefused(f"{about}{result.content}")
         return str(result.content)
 
     async def _read(self, path: str) -> str | None:
@@ -209,20 +211,20 @@ def _text(prompt: Prompt) -> str:
 @contextmanager
 def granted(permissions: PermissionEngine, rules: Sequence[str]) -> Iterator[None]:
     """Let the rules of a command hold during its turn."""
-    known: list[str] = []
-    for rule in rules:
-        try:
-            parse_rules([rule])
-        except ValueError as error:
-            _log.warning("a rule of a command is left out: %s", error)
-        else:
-            known.append(rule)
-    if known:
-        permissions.grant_for_turn(known)
+    permissions.grant_for_turn(list(filter(_is_rule, rules)))
     try:
         yield
     finally:
         permissions.grant_for_turn(())
+
+
+def _is_rule(text: str) -> bool:
+    try:
+        parse_rules([text])
+    except ValueError as error:
+        _log.warning("a rule of a command is left out: %s", error)
+        return False
+    return True
 
 
 _MENTION = re.compile(r'(?:^|(?<=[\s(\[]))@(?:"([^"\n]+)"|([^\s"]+))')

@@ -6,114 +6,99 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from dataclasses import field, replace
-from typing import TYPE_CHECKING, Callable
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Callable
 
 from ccb.tunnel.wire.control_protocol import CAN_USE_TOOL, Request, RequestFailed, Success, ToolPermission
-from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.frames import Json
 from ccb.tunnel.wire.journal_records import FileChangeRecord, ToolStartRecord
+from ccb.tunnel.wire.ndjson import dump, to_bytes
 from ccb.tunnel.wire.spelling import spelled, unspelled
+from ccb.tunnel.wire.web_fetch import WEB_FETCH, FetchedText
 
 from ..hooks.hook_outcome import NOTHING
 from ..hooks.hook_table import DIRECTORY_ADDED, PERMISSION_DENIED, PRE_TOOL_USE
-from ..model.model_request import SMALL, small_model
+from ..mcp.mcp_tools import replaced_result
+from ..model.model_call import ModelCall, ModelQuestion, ReplyListener
+from ..model.model_request import SMALL
+from ..model.retry import RetryPolicy
 from ..permissions.rules import Behavior, Decision, headless_denial
 from ..session_store.journal import NotKept
 from ..system.deadline import in_thread
 from ..tools.input_schema import issues
 from ..tools.output import limited
 from ..tools.todo import TodoWrite
-from ..tools.tool_contract import FileVersion, Preview, Tool, ToolContext, ToolResult, UpcomingChange, WebAccess
+from ..tools.tool_contract import FileVersion, Preview, Tool, ToolContext, ToolRefused, UpcomingChange, WebAccess
 from . import agent_hooks, agent_messages
 from . import tool_call as calls
 from .agent_config import AgentConfig
 from .conversation import tool_result_message
 from .tool_call import CallOutcome, CallRefused, DecidedBy, ParsedCall, ToolCall, TurnContext
 
-if TYPE_CHECKING:
-    from ccb.tunnel.wire.web_fetch import FetchedText
-
-    from ..model.model_call import ModelQuestion, ModelReply
-
-
 _log = logging.getLogger(__name__)
 
 
 MAX_AT_ONCE = 10  # read-only calls
+_ASIDE_TOKENS = 4_000  # in the answer to a question that a tool asks
 _CANCEL_GRACE = 5.0  # seconds a cancelled tool has to clean up before the turn goes on without it
 
 
-@dataclass(eq=False)
-class _Entry:
-    call: ToolCall
-    parallel: bool
-    task: asyncio.Task[None] | None = field(default=None)
-
-
 class ToolExecutor:
-    """Starts calls in the model's order: read-only ones beside each other, any other one alone."""
+    """Runs calls in the model's order: read-only ones beside each other, any other one alone."""
 
     def __init__(self, context: TurnContext, ended: Callable[[ToolCall, CallOutcome], None]) -> None:
         self._context = context
         self._ended = ended
-        self._entries: list[_Entry] = []  # not finished, in the order of the model
-        self._error: BaseException | None = None
+        self._tasks: list[asyncio.Task[None]] = []  # of the calls since the last drain
+        self._barrier: list[asyncio.Task[None]] = []  # the last call that runs alone
+        self._slots = asyncio.Semaphore(MAX_AT_ONCE)
         self._stopped = False
-        self._changed = asyncio.Event()
 
     def submit(self, call: ToolCall) -> None:
         refused = call.tool is None or call.broken or issues(call.input, call.tool.checked_schema)
         parallel = bool(refused) or (call.tool is not None and call.tool.is_read_only(call.input))
-        self._entries.append(_Entry(call, parallel))
-        self._pump()
+        task = asyncio.ensure_future(self._call(call, self._barrier if parallel else [*self._tasks]))
+        self._tasks.append(task)
+        if not parallel:
+            self._barrier = [task]
 
     async def drain(self) -> None:
         """Return when all calls are done. Raise what a call raised: that is a fault of the worker."""
-        while self._entries and self._error is None:
-            self._changed.clear()
-            await self._changed.wait()
-        if self._error is not None:
-            raise self._error
+        if self._tasks:
+            done, _ = await asyncio.wait(self._tasks, return_when=asyncio.FIRST_EXCEPTION)
+            for task in done:
+                task.result()
+        self._tasks, self._barrier = [], []
 
     def halt(self) -> None:
         self._stopped = True
 
     async def cancel(self) -> None:
         self.halt()
-        tasks = {entry.task for entry in self._entries if entry.task is not None}
-        self._entries = [entry for entry in self._entries if entry.task is not None]
+        tasks, self._tasks = self._tasks, []
         for task in tasks:
             task.cancel()
         if tasks:
-            _, stubborn = await asyncio.wait(tasks, timeout=_CANCEL_GRACE)
+            done, stubborn = await asyncio.wait(tasks, timeout=_CANCEL_GRACE)
             if stubborn:
                 _log.error("%d cancelled tool calls have not ended in %s s", len(stubborn), _CANCEL_GRACE)
+            for task in done:
+                if not task.cancelled():
+                    task.exception()
 
-    def _pump(self) -> None:
-        if self._stopped or self._error is not None:
-            return
-        running = sum(1 for entry in self._entries if entry.task is not None)
-        for position, entry in enumerate(self._entries):
-            if entry.task is None:
-                if running >= MAX_AT_ONCE or (position and not entry.parallel):
-                    return
-                entry.task = asyncio.ensure_future(self._call(entry))
-                running += 1
-            if not entry.parallel:
+    async def _call(self, call: ToolCall, before: Sequence[asyncio.Task[None]]) -> None:
+        if before:
+            await asyncio.wait(before)
+        async with self._slots:
+            if self._stopped:
                 return
-
-    async def _call(self, entry: _Entry) -> None:
-        try:
-            self._ended(entry.call, await run_call(self._context, entry.call))
-            await self._context.log.commit()
-        except Exception as error:  # noqa: BLE001 - top of the task: the turn gets it from drain()
-            self._error = error
-        finally:
-            if entry in self._entries:
-                self._entries.remove(entry)
-            self._changed.set()
-            self._pump()
+            try:
+                self._ended(call, await run_call(self._context, call))
+                await self._context.log.commit()
+            except Exception:
+                self.halt()
+                raise
 
 
 async def run_call(context: TurnContext, call: ToolCall) -> CallOutcome:
@@ -185,8 +170,6 @@ async def post_tool_use(context: TurnContext, call: ParsedCall, outcome: CallOut
     if output is None and call.name.startswith("mcp__"):
         output = hooked.own.get("updatedMCPToolOutput")
     if output is not None:
-        from ..mcp.mcp_tools import replaced_result
-
         outcome = replace(outcome, result=replaced_result(output, calls.call_context(context).spill))
     if not hooked.stops:
         return outcome
@@ -210,9 +193,7 @@ async def run_tool(context: TurnContext, call: ParsedCall) -> CallOutcome:
             log.progress(call.id + ":heartbeat", alive)
 
     async def fetch_on_laptop(url: str) -> FetchedText:
-        from ccb.tunnel.wire.web_fetch import WEB_FETCH, LaptopFetch
-
-        request = Request(WEB_FETCH, LaptopFetch(url), about=url[:100], agent_id=log.agent_id)
+        request = Request(WEB_FETCH, url, about=url[:100], agent_id=log.agent_id)
         return await context.deps.broker.request(request)
 
     mine = replace(
@@ -231,7 +212,7 @@ async def run_tool(context: TurnContext, call: ParsedCall) -> CallOutcome:
     )
     heartbeat = asyncio.ensure_future(beat())
     try:
-        result = await call.tool.run(call.input, context.config.context.for_call(mine))
+        result = await call.tool.call(call.input, context.config.context.for_call(mine))
         path = call.tool.traits.file_in(call.input)
         if path:
             await agent_hooks.works_on(context, unspelled(path))
@@ -243,14 +224,16 @@ async def run_tool(context: TurnContext, call: ParsedCall) -> CallOutcome:
         heartbeat.cancel()
 
 
-async def _ask_beside(context: TurnContext, question: ModelQuestion) -> ModelReply:
-    from ..model.model_call import ask
-
+async def _ask_beside(context: TurnContext, question: ModelQuestion) -> ReplyListener:
     deps, agent = context.deps, context.agent
-    small = small_model(agent.model, context.config.models.small, context.config.models.names)
-    question = replace(question, model=small if question.model == SMALL else question.model or agent.model)
-    reply = await ask(deps.call_settings, deps.limits.max_retries, question)
-    agent.count(reply.model, reply.usage, question.model)
+    model = context.config.small_model(agent.model) if question.model == SMALL else question.model or agent.model
+    body: Json = {"model": model, "max_tokens": _ASIDE_TOKENS, "system": question.system, "stream": True}
+    body["messages"] = [{"role": "user", "content": question.text}]
+    if question.tools:
+        body["tools"] = list(question.tools)
+    reply, policy = ReplyListener(), RetryPolicy(deps.limits.max_retries)
+    end = await ModelCall(deps.call_settings([to_bytes(dump(body))]), reply, policy).run()
+    agent.count(end.head.model, end.usage, model)
     return reply
 
 
@@ -269,7 +252,7 @@ async def _keep_version(context: TurnContext, tool_use_id: str, change: Upcoming
 async def permission(context: TurnContext, call: ParsedCall) -> ParsedCall:
     """Return the call with its cage and the granted input. Raise CallRefused."""
     can_ask = context.deps.broker.can_ask(CAN_USE_TOOL)
-    judge = None if can_ask or call.tool.traits.asks else context.config.offer.judge()
+    judge = None if can_ask or call.tool.traits.asks else context.config.judge()
     decision = decide(context.config, call, can_ask=can_ask or judge is not None)
     if call.hooked.decision == "ask" and decision.behavior is Behavior.ALLOW:
         reason = call.hooked.reason or "A hook wants a question before this."
@@ -285,10 +268,10 @@ async def permission(context: TurnContext, call: ParsedCall) -> ParsedCall:
         return await _answered(context, replace(call, allowed_by=DecidedBy.HOOK), decision, answer)
     preview: Preview | None = None
     if can_ask:
-        shown = await call.tool.preview(call.input, context.config.context)
-        if isinstance(shown, ToolResult):  # it would fail anyway
-            raise CallRefused(CallOutcome(shown))
-        preview = shown
+        try:
+            preview = await call.tool.preview(call.input, context.config.context)
+        except ToolRefused as refused:  # it would fail anyway
+            raise CallRefused(CallOutcome(refused.result)) from None
         answer = await _ask(context, call, decision, preview)
     elif judge is not None:
         answer = await ask_tool(judge, call.name, call.input, call.id, calls.call_context(context))
@@ -356,7 +339,7 @@ async def ask_tool(tool: Tool, name: str, tool_input: Json, tool_use_id: str, co
     """Return what `tool` answers about a call. Anything that is not a clear yes is a no."""
     question = {"tool_name": name, "input": tool_input, "tool_use_id": tool_use_id}
     mine = replace(context.call, tool_use_id=tool_use_id, for_person=True)
-    result = await tool.run(question, context.for_call(mine))
+    result = await tool.call(question, context.for_call(mine))
     text = result.content
     if not isinstance(text, str) or result.is_error:
         return ToolPermission(False, f"{tool.name} did not decide: {text}"[:2000])

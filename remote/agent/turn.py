@@ -5,29 +5,25 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Callable
+from typing import Callable
 
 from ccb.tunnel.wire.frames import Json
-from ccb.tunnel.wire.journal_records import CompactEndRecord, MessageRecord, PromptItem, PromptRecord
+from ccb.tunnel.wire.journal_records import AgentResultRecord, CompactEndRecord, MessageRecord, PromptItem, PromptRecord
 
 from ..context.reminders import Occasion
-from ..model.model_request import ContextLimits
 from ..model.retry import ModelError
 from ..session_store.journal import NotKept
 from . import agent_messages, turn_state
 from .agent_config import AgentConfig, AgentDeps
 from .agent_histories import AgentLog
 from .agent_hooks import MAX_STOP_BLOCKS, after_batch, batched, before_stop, instructions_loaded, model_failed
+from .compaction import Compactor
 from .conversation import CompactionFailed, close_open_tool_uses
 from .model_calls import AnswerListener, ModelCalls, new_prefix
 from .prompt_opening import Opened, PromptOpening, granted, mentioned_blocks
 from .tool_call import NOT_RUN, STOPPED, CallOutcome, ToolCall, TurnContext
 from .tool_pipeline import ToolExecutor
 from .turn_state import EndReason, Prompt, TurnEnding
-
-if TYPE_CHECKING:
-    from .compaction import Compactor
-
 
 _log = logging.getLogger(__name__)
 
@@ -72,7 +68,10 @@ class Turn:
             finally:
                 await self._executor.cancel()
             result = self._result(ending, prompts)
-            self._log.end(result)
+            if self._log.agent_id:
+                self._log.record(AgentResultRecord(result))
+            else:
+                self._log.message(result)
             await self._log.commit()
             return result
         except NotKept as error:
@@ -99,8 +98,10 @@ class Turn:
         """Run the turn to its end, and leave a valid history however it ends."""
         try:
             agent, config = self._agent, self._context.config
-            tools = [*(tool.name for tool in agent.listed), *config.deferred_tools()]
-            self._log.begin(agent_messages.init_message(config, tools, agent.model, self._context.deps.version))
+            if not self._log.agent_id:  # clients take it for the start of the session's turn
+                tools = [*(tool.name for tool in agent.listed), *config.deferred_tools()]
+                init = agent_messages.init_message(config, tools, agent.model, self._context.deps.version)
+                self._log.message(init)
             self._close_open(_BROKEN_OFF)
             opened = await self._stop.unless_set(self._opening.open(prompts))
             if opened.ending is not None:
@@ -135,7 +136,7 @@ class Turn:
         prompts = list(opened.prompts)
         if not self._agent.conversation.messages:
             context = await self._stop.unless_set(config.prompts.first_user_blocks())
-            role = config.offer.role
+            role = config.role
             if role is not None and role.initial_prompt and not self._log.agent_id:
                 self._tell(f"First, {role.name} is told: {role.initial_prompt}")
                 prompts.insert(0, Prompt([{"type": "text", "text": role.initial_prompt}]))
@@ -169,7 +170,7 @@ class Turn:
         state = turn_state.LoopState()
         while True:
             self._calls = state.calls
-            await self._make_room()
+            await self._stop.unless_set(self._compactor.make_room())
             try:
                 end = await self._model.call(state)
             except ModelError as failure:
@@ -221,7 +222,7 @@ class Turn:
         return answered
 
     def _is_last(self, state: turn_state.LoopState) -> bool:
-        limit = self._context.config.max_turns
+        limit = self._context.config.options.max_turns
         return limit is not None and state.calls >= limit
 
     async def _after_tools(self, state: turn_state.LoopState) -> TurnEnding | None:
@@ -239,7 +240,7 @@ class Turn:
             text = "".join(self._listener.texts)
             return TurnEnding(EndReason.COMPLETED, text=text, structured=structured.value)
         if self._is_last(state):
-            limit = self._context.config.max_turns
+            limit = self._context.config.options.max_turns
             return TurnEnding(EndReason.MAX_TURNS, errors=(f"Reached maximum number of turns ({limit})",))
         if self._stopped_by_hook is not None:
             return self._hook_stopped(self._stopped_by_hook, EndReason.HOOK_STOPPED)
@@ -285,27 +286,19 @@ class Turn:
             return "There is nothing to compact yet."
         await self._make_prefix()
         try:
-            pre, post = await self._compactor().compact("manual", hint)
+            pre, post = await self._compactor.compact("manual", hint)
         except CompactionFailed as failure:
             return f"The conversation was not compacted: {failure}."
         return f"Compacted: about {pre:,} tokens became {post:,}."
 
     async def clear(self) -> None:
-        await self._compactor().clear()
+        await self._compactor.clear()
 
     async def _rescued(self, state: turn_state.LoopState) -> bool:
-        return state.can_rescue and await self._stop.unless_set(self._compactor().rescue())
+        return state.can_rescue and await self._stop.unless_set(self._compactor.rescue())
 
-    async def _make_room(self) -> None:
-        agent, window = self._agent, self._context.config.window
-        answered = len(agent.conversation.messages) > 1  # else there is nothing to sum up
-        full = answered and window.auto and agent.tokens >= ContextLimits.of(agent.facts, window).auto
-        if full or agent.conversation.compactions.unfinished is not None:
-            await self._stop.unless_set(self._compactor().make_room())
-
+    @property
     def _compactor(self) -> Compactor:
-        from .compaction import Compactor  # few sessions need it
-
         return Compactor(self._context)
 
     def _call_ended(self, call: ToolCall, outcome: CallOutcome) -> None:
@@ -341,7 +334,7 @@ class Turn:
         self._close_open(self._why_stopped)
         if self._agent.conversation.compactions.unfinished is not None:
             self._log.record(CompactEndRecord("interrupted"))
-            self._log.message({**agent_messages.status_message(), "compact_result": "failed"})
+            self._log.message(agent_messages.status_message(compact_result="failed"))
         in_tools = self._refused or bool(not answering and self._listener.submitted)
         note = agent_messages.INTERRUPTED_FOR_TOOL if in_tools else agent_messages.INTERRUPTED
         self._log.message(agent_messages.user_text(note))

@@ -11,13 +11,14 @@ from typing import Any, TypeVar
 from ccb.tunnel.wire.client_requests import SHELL_COMMAND
 from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.frames import Json
+from ccb.tunnel.wire.journal_records import ModelRecord
 from ccb.tunnel.wire.messages import UserMessage
 from ccb.tunnel.wire.model_facts import ModelFacts, ModelTable
 from ccb.tunnel.wire.tool_traits import Effect, ToolTraits
 
 from ..model.model_request import RequestPrefix, text_tokens
 from ..tools.tool_contract import Tool, ToolContext, ToolResult, declared
-from .agent_histories import Ledger
+from .agent_histories import AgentLog, Ledger
 from .conversation import Conversation
 
 _MAX_IN_A_ROW = 3
@@ -51,6 +52,11 @@ class AgentState:
         if self.denied_in_a_row >= _MAX_IN_A_ROW or self.denied_in_all >= _MAX_IN_ALL:
             self.denied_in_a_row = self.denied_in_all = 0
             self.feedback_due = True
+
+    def use_model(self, model: str, log: AgentLog) -> None:
+        if model != self.model:
+            self.model = model
+            log.record(ModelRecord(model))
 
     @property
     def prefix_tokens(self) -> int:

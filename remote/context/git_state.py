@@ -8,9 +8,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ccb.tunnel.wire.dataclass import dataclass
-
 from ..permissions.modes import Cages
+from ..sandbox.outliving import read_regular
 from ..system.deadline import in_thread
 from ..system.host import Host
 from ..system.owners import repository_top
@@ -36,8 +35,7 @@ def current_branch(cwd: str) -> str:
 
 def _first_line(path: str) -> str:
     try:
-        with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
-            return file.read(_MAX_BYTES).decode("utf-8", "replace").partition("\n")[0].strip()
+        return read_regular(path, _MAX_BYTES).decode("utf-8", "replace").partition("\n")[0].strip()
     except OSError:
         return ""
 
@@ -120,38 +118,30 @@ _GIT_STARTS_NOTHING = ("rev-parse", "for-each-ref", "config")
 """Commands that start no program, whatever the repository's configuration names."""
 
 
-@dataclass(frozen=True)
-class GitState:
-    """The state of a repository, as texts from git; "" where git printed none."""
-
-    branch: str = ""
-    main_branch: str = ""
-    status: str = ""
-    recent_commits: str = ""
-    user: str = ""
-
-
-async def git_state(cwd: str, host: Host, cages: Cages) -> GitState | None:
-    """Return the state of the repository, None without one or without git. The commands run at the same time."""
+async def git_text(cwd: str, host: Host, cages: Cages) -> str:
+    """Return what a model is told of the repository, "" without one or without git. The commands run at the same
+    time."""
     git = Git(host, cages, cwd)
     if not git.available:
-        return None
+        return ""
     why = await git.why_unsafe()
     asked = [command for command in _GIT_COMMANDS if not why or command[0] in _GIT_STARTS_NOTHING]
     outputs = await asyncio.gather(*(git.run(*command) for command in asked))
     found = {command[0]: output for command, output in zip(asked, outputs) if output is not None}
-    branch, refs, status, commits, user = (found.get(command[0], "") for command in _GIT_COMMANDS)
+    if "status" not in found:
+        found["status"] = f"\n(git status was not asked: {why})" if why else "\n(git status did not answer)"
+    return _told(*(found.get(command[0], "") for command in _GIT_COMMANDS))
+
+
+def _told(branch: str, refs: str, status: str, commits: str, user: str) -> str:
     first, _, changes = status.partition("\n")  # the first line is about the branch
     unborn = first[len(_NO_COMMITS) :] if first.startswith(_NO_COMMITS) else ""
-    if "status" not in found:
-        changes = f"(git status was not asked: {why})" if why else "(git status did not answer)"
-    return GitState(
-        branch=(branch or unborn).strip(),
-        main_branch=_main_branch(refs),
-        status=_cut(changes.rstrip("\n")),
-        recent_commits=commits.strip()[:_MAX_STATUS_CHARS],
-        user=user.strip()[:200],
-    )
+    named = (("Branch", branch or unborn), ("Main branch", _main_branch(refs)), ("User", user.strip()[:200]))
+    lines = ["Git at the start of the session; it is not kept up to date:"]
+    lines += [f"{name}: {value.strip()}" for name, value in named if value.strip()]
+    lines += ["Status:", _cut(changes.rstrip("\n")) or "(clean)"]
+    recent = commits.strip()[:_MAX_STATUS_CHARS]
+    return "\n".join([*lines, *(["Recent commits:", recent] if recent else [])])
 
 
 def _main_branch(refs: str) -> str:

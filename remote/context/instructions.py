@@ -11,7 +11,6 @@ from pathlib import PurePath
 
 from ccb.tunnel.wire.dataclass import dataclass
 
-from ..system.deadline import in_thread
 from ..system.host import is_under
 from ..system.owners import is_ours, only_we_write
 from .reminders import Occasion
@@ -115,22 +114,17 @@ class NestedInstructions:
         self._sources = sources
         self._reader = InstructionReader(self._cwd, home)
         self._looked: set[str] = {self._cwd}  # real paths of directories
-        self._known: set[str] = set()  # directories as they were named
         self._said = 0
 
-    async def work_on(self, path: str) -> list[InstructionFile]:
-        """Note that the model works with a file. Return the instruction files that are new."""
-        if len(self._known) >= _MAX_DIRECTORIES or os.path.dirname(path) in self._known:
-            return []
-        return await in_thread(self.touched, path)
-
     def touched(self, path: str) -> list[InstructionFile]:
-        """Read the files in the directories between the session's and `path`. Return those that are new."""
+        """Note that the model works with a file: read the instruction files between the session's directory and it.
+        Return those that are new."""
         before = len(self._reader.found)
-        self._known.add(os.path.dirname(path))
         directory = os.path.dirname(os.path.realpath(os.path.join(self._cwd, path)))
-        between = []
+        between: list[str] = []
         while directory.startswith(self._cwd + os.sep) and directory not in self._looked:
+            if len(self._looked) + len(between) >= _MAX_DIRECTORIES:
+                return []
             between.append(directory)
             directory = os.path.dirname(directory)
         self._looked.update(between)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from enum import Enum
 from typing import Any, Callable
@@ -32,7 +31,7 @@ class Reminders:
     """The reminders of one agent."""
 
     def __init__(self) -> None:
-        self._waiting: OrderedDict[str, str] = OrderedDict()
+        self._waiting: dict[str, str] = {}
         self._sources: list[Source] = []
 
     def add(self, key: str, text: str) -> None:
@@ -40,7 +39,7 @@ class Reminders:
         self._waiting.pop(key, None)
         self._waiting[key] = text
         while len(self._waiting) > _MAX_WAITING:
-            self._waiting.popitem(last=False)
+            del self._waiting[next(iter(self._waiting))]
 
     def follow(self, source: Source) -> None:
         """Ask `source` for texts at every occasion. It must return quickly, and none is the usual answer."""

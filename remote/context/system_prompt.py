@@ -10,7 +10,6 @@ import re
 import sys
 from collections.abc import Collection, Coroutine, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from typing import Any, Callable
 
 from ccb.tunnel.wire.dataclass import dataclass
@@ -22,53 +21,44 @@ from ..settings.worker_settings import WorkerSettings, read_text
 from ..system.deadline import in_thread
 from ..system.host import Host
 from ..system.owners import repository_top
-from .git_state import GitState, git_state
+from .git_state import git_text
 from .instructions import SCOPES, InstructionFile, find_instructions, instruction_text
 from .reminders import Json, reminder_block
 
 
 @dataclass(frozen=True)
 class Context:
-    """The facts that the model is told. `date` is the host's; `git` is None outside of a repository or without git."""
+    """What the model is told once. `surroundings` is the text about the host below the directory `cwd`, and `date` the
+    host's."""
 
     cwd: str
-    add_dirs: tuple[str, ...] = ()
-    platform: str = ""
-    os_version: str = ""
-    shell: str = ""
-    python: str = ""
-    date: str = ""
-    account: str = ""
-    host: str = ""
-    has_rg: bool = False
-    is_repository: bool = False
-    git: GitState | None = None
+    surroundings: str
+    date: str
     instructions: tuple[InstructionFile, ...] = ()
 
+    def environment(self, cwd: str = "") -> str:
+        """Return the text about the surroundings of an agent in `cwd` ("": the session's directory)."""
+        return f"# Environment\nWorking directory: {spelled(cwd or self.cwd)}\n{self.surroundings}"
 
-async def gather(
-    cwd: str, add_dirs: Sequence[str], host: Host, cages: Cages, sources: Collection[str] = SCOPES
-) -> Context:
-    """Return the context of a session, within seconds even if a command hangs. `sources`: scopes that count."""
+
+async def gather(options: SessionOptions, cwd: str, host: Host, cages: Cages) -> Context:
+    """Return the context of a session, within seconds even if a command hangs."""
     await in_thread(cages.probe)  # the first call takes a while
-    reading = in_thread(find_instructions, cwd, cages.home, sources)
-    files, git = await asyncio.gather(reading, git_state(cwd, host, cages))
-    uname = os.uname()
-    return Context(
-        cwd=cwd,
-        add_dirs=tuple(add_dirs),
-        platform=sys.platform,
-        os_version=_os_version(uname),
-        shell=os.path.basename(cages.environ.get("SHELL", "")) or "sh",
-        python=sys.version.split()[0],
-        date=datetime.date.today().isoformat(),
-        account=_account(),
-        host=uname.nodename,
-        has_rg=host.which("rg") is not None,
-        is_repository=git is not None or repository_top(cwd) != "",
-        git=git,
-        instructions=tuple(files),
-    )
+    reading = in_thread(find_instructions, cwd, cages.home, instruction_sources(options))
+    files, git = await asyncio.gather(reading, git_text(cwd, host, cages))
+    uname, date = os.uname(), datetime.date.today().isoformat()
+    named = f"{options.host} ({uname.nodename})" if options.host not in ("", uname.nodename) else uname.nodename
+    shell, has_rg = os.path.basename(cages.environ.get("SHELL", "")) or "sh", host.which("rg") is not None
+    lines = [
+        *(f"Additional working directory: {spelled(directory)}" for directory in options.add_dirs),
+        f"Host: {named}, account: {_account()}",
+        f"Platform: {sys.platform}; {_os_version(uname)}",
+        f"Login shell: {shell}; Python: {sys.version.split()[0]}; ripgrep: {'yes' if has_rg else 'no'}",
+        f"Date at the start of the session: {date}",
+        f"Git repository: {'yes' if repository_top(cwd) else 'no'}",
+        *(["", git] if git else []),
+    ]
+    return Context(cwd, "\n".join(lines), date, tuple(files))
 
 
 def _os_version(uname: os.uname_result) -> str:
@@ -157,11 +147,11 @@ _ABOUT_FILES = (
 
 
 class SessionPrompt:
-    """The prompt of one session. It returns the same bytes at every call; the first one gathers the context, unless
-    `gathered` is the context. `role` is the system prompt of the agent as which the main agent works."""
+    """The prompt of one session. It returns the same bytes at every call: `gathered` is called once. `role` is the
+    system prompt of the agent as which the main agent works."""
 
     def __init__(
-        self, options: SessionOptions, gathered: Context | Callable[[], Coroutine[Any, Any, Context]], role: str = ""
+        self, options: SessionOptions, gathered: Callable[[], Coroutine[Any, Any, Context]], role: str = ""
     ) -> None:
         self._options, self._role, self._gathered = options, role, gathered
         self._gathering: asyncio.Future[Context] | None = None
@@ -170,7 +160,7 @@ class SessionPrompt:
         """Return the static block, the environment and the user's addition. The first and the last have cache marks."""
         options, context = self._options, await self._known()
         own = (options.system_prompt or None) if self._role else options.system_prompt
-        surroundings = [] if options.static_prompt else [environment_text(context, options.host)]
+        surroundings = [] if options.static_prompt else [context.environment()]
         texts = [self._role or STATIC, *surroundings] if own is None else [own]
         texts.append(options.append_system_prompt or "")
         blocks: list[Json] = [{"type": "text", "text": text} for text in texts if text.strip()]
@@ -179,16 +169,11 @@ class SessionPrompt:
             blocks[-1]["cache_control"] = dict(_EPHEMERAL)
         return blocks
 
-    @property
-    def for_sub_agents(self) -> str:
-        """What the system prompt of every sub-agent ends with."""
-        return self._options.append_agent_prompt or ""
-
     async def first_user_blocks(self) -> list[Json]:
         """Return the blocks that go before the first prompt: instruction files and the date."""
         options, context = self._options, await self._known()
         here = options.static_prompt and options.system_prompt is None
-        texts = [environment_text(context, options.host)] if here else []
+        texts = [context.environment()] if here else []
         if context.instructions:
             texts.append("\n\n".join([_ABOUT_FILES, *map(instruction_text, context.instructions)]))
         texts.append(f"Today is {context.date}.")
@@ -197,22 +182,18 @@ class SessionPrompt:
     async def instructions(self) -> Sequence[InstructionFile]:
         return (await self._known()).instructions
 
-    async def environment(self, cwd: str = "") -> str:
-        """Return the text about the surroundings, for a sub-agent in `cwd` ("": the session's directory)."""
-        context = await self._known()
-        return environment_text(replace(context, cwd=cwd) if cwd else context, self._options.host)
+    async def for_sub_agent(self, cwd: str) -> list[str]:
+        """Return the texts with which the system prompt of a sub-agent in `cwd` ends."""
+        return [(await self._known()).environment(cwd), self._options.append_agent_prompt or ""]
 
     async def _known(self) -> Context:
-        if not isinstance(self._gathered, Context):
-            if self._gathering is None:
-                self._gathering = asyncio.ensure_future(self._gathered())
-            self._gathered = await asyncio.shield(self._gathering)
-        return self._gathered
+        if self._gathering is None:
+            self._gathering = asyncio.ensure_future(self._gathered())
+        return await asyncio.shield(self._gathering)
 
 
 def session_prompt(options: SessionOptions, cwd: str, host: Host, cages: Cages, role: str = "") -> SessionPrompt:
-    sources = instruction_sources(options)
-    return SessionPrompt(options, lambda: gather(cwd, options.add_dirs, host, cages, sources), role)
+    return SessionPrompt(options, lambda: gather(options, cwd, host, cages), role)
 
 
 def instruction_sources(options: SessionOptions) -> Collection[str]:
@@ -221,29 +202,6 @@ def instruction_sources(options: SessionOptions) -> Collection[str]:
         return ()
     chosen = SettingsOption.from_json(options.settings).sources
     return SCOPES if chosen is None else chosen
-
-
-def environment_text(context: Context, called: str = "") -> str:
-    """Return the text about the session's surroundings for the model. `called` is the user's name for the host."""
-    host = context.host if not called or called == context.host else f"{called} ({context.host})"
-    lines = [
-        "# Environment",
-        f"Working directory: {spelled(context.cwd)}",
-        *(f"Additional working directory: {spelled(directory)}" for directory in context.add_dirs),
-        f"Host: {host}, account: {context.account}",
-        f"Platform: {context.platform}; {context.os_version}",
-        f"Login shell: {context.shell}; Python: {context.python}; ripgrep: {'yes' if context.has_rg else 'no'}",
-        f"Date at the start of the session: {context.date}",
-        f"Git repository: {'yes' if context.is_repository else 'no'}",
-    ]
-    git = context.git
-    if git is not None:
-        lines += ["", "Git at the start of the session; it is not kept up to date:"]
-        named = (("Branch", git.branch), ("Main branch", git.main_branch), ("User", git.user))
-        lines += [f"{name}: {value}" for name, value in named if value]
-        lines += ["Status:", git.status or "(clean)"]
-        lines += ["Recent commits:", git.recent_commits] if git.recent_commits else []
-    return "\n".join(lines)
 
 
 DEFAULT = "default"

@@ -5,18 +5,16 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Collection
-from dataclasses import field, replace
-from typing import Callable
+from dataclasses import replace
 
+from ccb import __version__
 from ccb.tunnel.wire.control_protocol import AnsweredBy
-from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.frames import Json
 from ccb.tunnel.wire.journal_records import MAIN_AGENT, OptionsRecord
-from ccb.tunnel.wire.projection import Projection
 from ccb.tunnel.wire.session_options import SessionOptions
 
 from ..agent.agent import Agent
-from ..agent.agent_config import AgentConfig, AgentDeps, OfferedTools
+from ..agent.agent_config import AgentConfig, AgentDeps
 from ..agent.agent_histories import AgentHistories, AgentHistory
 from ..agent.agent_messages import informational
 from ..agent.conversation import Conversation
@@ -27,26 +25,24 @@ from ..hooks.hook_runner import HookContext, HookRunner
 from ..model.retry import RetrySettings
 from ..permissions.engine import LaunchRules, PermissionEngine
 from ..permissions.modes import Sandbox
-from ..session.client_setup import ClientLaunches, ClientSetup, added_directories, check_sandbox, with_own_files
-from ..session.recovery import restore, take_up
+from ..session.client_setup import ClientLaunches, ClientSetup, added_directories, check_sandbox
+from ..session.recovery import Recovered, take_up
 from ..session.request_broker import OpenRequests
 from ..session.request_handlers import (
-    agents_command,
     register_client_requests,
     register_context_commands,
     register_session_commands,
 )
 from ..session.rewind import register_rewinds
+from ..session.sdk_handlers import register_sdk_requests
 from ..session.session import Session, SessionParts
 from ..session.turns import InputQueue
-from ..session_store.client_outbox import ClientOutbox
-from ..session_store.journal import Journal
 from ..session_store.session_directory import resumed_elsewhere
 from ..session_store.session_log import SessionLog
 from ..session_store.session_paths import home_directory
-from ..slash_commands.command_registry import CommandRegistry
+from ..slash_commands.command_files import written
 from ..subagents.sub_agents import SubAgents, after_a_cut, end_cut_agents, left_behind
-from ..tools.plan_mode import PlanReminders
+from ..tools.asking import PlanReminders
 from ..tools.tool_contract import ToolContext
 from ..tools.toolset import default_tools
 from .model_streams import ModelStreams
@@ -65,56 +61,38 @@ COPIED_UNSTARTED = (
 )
 
 
-@dataclass(frozen=True)
-class SessionHost:
-    """What the session uses of its daemon."""
-
-    session_id: str
-    journal: Journal
-    outboxes: Collection[ClientOutbox]
-    changed: Callable[[], None]
-    calls: ModelStreams
-    context: ToolContext
-    version: str
-
-    def log(self) -> SessionLog:
-        return SessionLog(self.session_id, self.journal, self.outboxes, self.changed)
-
-
-def begin_session(host: SessionHost, options: SessionOptions, facts: Json) -> Session:
-    """Start a session; its first record has `facts`. Raise JournalError, HostRefusal, or ValueError for its options."""
-    log = host.log()
-    options = with_own_files(options, os.path.dirname(host.context.spill.directory))
+def begin_session(
+    log: SessionLog, calls: ModelStreams, context: ToolContext, options: SessionOptions, facts: Json
+) -> Session:
+    """Start a session; its first record has `facts`. Raise NotKept, HostRefusal, or ValueError for its options."""
+    options = written(options, os.path.dirname(context.spill.directory))
     parts = SessionParts(log, ClientLaunches(options), InputQueue(), OpenRequests())
-    cwd = host.context.cwd
-    directories = [cwd, *added_directories(cwd, options)]
-    check_sandbox(Sandbox(host.context.cages, options.sandbox, options.allow_net), directories)
-    agent, clients = _main_agent(host, parts, AgentHistory(MAIN_AGENT), setup=options.setup)
-    log.emit(OptionsRecord(options.to_json(), host.session_id, round(time.time(), 3), **facts))
+    directories = [context.cwd, *added_directories(context.cwd, options)]
+    check_sandbox(Sandbox(context.cages, options.sandbox, options.allow_net), directories)
+    lent = _main_agent(calls, context, parts, AgentHistory(MAIN_AGENT), setup=options.setup)
+    log.emit(OptionsRecord(options.to_json(), log.session_id, round(time.time(), 3), **facts))
     parts.launches.use(options)
-    host.journal.flush_soon()
-    session = Session(parts, agent, clients, sdk_requests)
+    log.journal.flush_soon()
+    session = Session(parts, *lent)
     session.notices.begin()
     return _answering(session)
 
 
-def resume_session(host: SessionHost) -> tuple[Session, str]:
-    """Return the session of a journal, and the mark of what its last worker may have left. Raise JournalError."""
-    restored = restore(host.log())
-    histories, log = restored.histories, restored.parts.log
+def resume_session(log: SessionLog, calls: ModelStreams, context: ToolContext) -> tuple[Session, str]:
+    """Return the session of a journal, and the mark of what its last worker may have left. Raise NotKept."""
+    recovered = Recovered(log.journal.rewound)
+    log.read(*recovered.parts)
+    parts = SessionParts(log, recovered.launches, recovered.inputs, recovered.requests)
+    parts.broker.withdraw_abandoned()
+    histories, told_in = recovered.histories, recovered.worker.told_in
     close_open_tools(log, histories)
-    end_cut_agents(histories, log, restored.tasks.open)
-    ran, told_in = restored.recovered.hooks_run, restored.worker.told_in
-    agent, clients = _main_agent(host, restored.parts, histories.main, source="resume", ran=ran)
-    if told_in not in ("", host.context.cwd):
-        agent.reminders.add("root", resumed_elsewhere(told_in, host.context.cwd))
-    return _answering(take_up(restored, agent, clients, sdk_requests)), restored.worker.mark
-
-
-def sdk_requests(session: Session) -> None:
-    from ..session.sdk_handlers import register_sdk_requests  # most sessions never load it
-
-    register_sdk_requests(session)
+    end_cut_agents(histories, log, recovered.tasks.open)
+    lent = _main_agent(calls, context, parts, histories.main, source="resume", ran=recovered.hooks_run)
+    session = Session(parts, *lent)
+    if told_in not in ("", context.cwd):
+        session.agent.reminders.add("root", resumed_elsewhere(told_in, context.cwd))
+    take_up(recovered, session)
+    return _answering(session), recovered.worker.mark
 
 
 def _answering(session: Session) -> Session:
@@ -122,20 +100,22 @@ def _answering(session: Session) -> Session:
     register_context_commands(session)
     register_session_commands(session)
     register_rewinds(session)
+    register_sdk_requests(session)
     return session
 
 
 def _main_agent(
-    host: SessionHost,
+    calls: ModelStreams,
+    context: ToolContext,
     parts: SessionParts,
     history: AgentHistory,
     *,
     setup: str = "",
     source: str = "startup",
     ran: Collection[str] = (),
-) -> tuple[Agent, ClientSetup]:
-    """Return the main agent with its history and its MCP servers. Raise ValueError for options that cannot be here."""
-    context, launches, log = host.context, parts.launches, parts.log
+) -> tuple[Agent, ClientSetup, SubAgents]:
+    """Return the main agent with its history, its MCP servers and its sub-agents. Raise ValueError for options."""
+    launches, log = parts.launches, parts.log
     options, reminders, tools = launches.options, Reminders(), default_tools()
     context.add_dirs[:] = added_directories(context.cwd, options)
     context.web.use(options.web, options.web_allow_private)
@@ -148,7 +128,7 @@ def _main_agent(
         log,
         engine,
         reminders.add,
-        connected=lambda: host.calls.link_up_since() is not None,
+        connected=lambda: calls.link_up_since() is not None,
         allow_private=lambda: context.web.allow_private,
         reports=lambda: launches.options.include_hook_events,
         directory=os.path.dirname(context.spill.directory),
@@ -156,19 +136,29 @@ def _main_agent(
     )
     if options.defer_above is not None:
         tools.defer_above = options.defer_above
-    factory = AgentFactory(parts, host.calls, host.version, HookRunner(lent, setup, source, ran))
-    calls = factory.commands.calls
-    offer = OfferedTools(options.tools, options.tool_aliases, lambda: tools.named(launches.options.permission_prompts))
+    deps = AgentDeps(
+        log=log,
+        transport=calls,
+        broker=parts.broker,
+        version=__version__,
+        hooks=HookRunner(lent, setup, source, ran),
+        nested=NestedInstructions(context.cwd, context.cages.home, instruction_sources(options)),
+        link_up_since=calls.link_up_since,
+        limits=RetrySettings().over(os.environ),
+        reminders=reminders,
+        home=context.cages.home,
+        models=launches.models,
+    )
     config = AgentConfig(
         prompts=session_prompt(options, context.cwd, context.host, context.cages),
         tools=tools,
         permissions=engine,
         context=context,
-        partial_messages=options.partial_messages,
-        take_queued=lambda agent_id: parts.inputs.take_all(agent_id, calls),
-        offer=offer,
-    ).with_options(options)
-    agent = factory.agent(config, history, reminders=reminders)
+        options=options,
+        take_queued=lambda agent_id: parts.inputs.take_all(agent_id, deps.commands.calls),
+        judge=lambda: tools.named(launches.options.permission_prompts),
+    )
+    agent = Agent(config, deps, history.conversation, history.ledger)
     plan = PlanReminders(
         context.plan,
         lambda: engine.mode,
@@ -177,46 +167,9 @@ def _main_agent(
     )
     reminders.follow(plan)
     clients = ClientSetup(agent, parts.broker, lambda text: log.say(informational(text, "warning")))
-    untrusted = lambda: not launches.options.project_mcp  # noqa: E731
-    sub_agents = SubAgents(agent, factory.agent, log, parts.broker, lambda: clients.running, untrusted)
-    factory.commands.register(agents_command(sub_agents))
+    sub_agents = SubAgents(agent, deps, clients.servers)
     agent.configure(replace(config, context=replace(context, sub_agents=sub_agents)))
-    return agent, clients
-
-
-@dataclass(frozen=True)
-class AgentFactory:
-    """Creates agents that record in the log of a session and call the model over `calls`, each with its own history."""
-
-    parts: SessionParts
-    calls: ModelStreams
-    version: str
-    hooks: HookRunner
-    commands: CommandRegistry = field(default_factory=CommandRegistry)
-
-    def agent(
-        self, config: AgentConfig, history: AgentHistory, *followers: Projection, reminders: Reminders | None = None
-    ) -> Agent:
-        """Return the agent that goes on with `history`. `followers` get its records."""
-        sources = instruction_sources(self.parts.launches.options)
-        home = config.context.cages.home
-        deps = AgentDeps(
-            log=self.parts.log,
-            transport=self.calls,
-            broker=self.parts.broker,
-            version=self.version,
-            hooks=self.hooks,
-            nested=NestedInstructions(config.context.cwd, home, sources),
-            link_up_since=self.calls.link_up_since,
-            limits=RetrySettings().over(os.environ),
-            reminders=reminders or Reminders(),
-            followers=followers,
-            home=home,
-            commands=CommandRegistry() if history.conversation.agent_id else self.commands,
-            models=self.parts.launches.models,
-        )
-        deps.reminders.follow(deps.nested.due)
-        return Agent(config, deps, history.conversation, history.ledger)
+    return agent, clients, sub_agents
 
 
 def close_open_tools(log: SessionLog, histories: AgentHistories) -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import enum
 import logging
+import math
 import os
 import time
 from collections.abc import Awaitable, Callable
@@ -21,7 +21,7 @@ from ccb.tunnel.wire.session_options import SessionOptions
 from ..permissions.modes import WORKSPACE
 from ..session.session import Session
 from ..session_store.client_outbox import ClientOutbox
-from ..session_store.journal import Journal, JournalError
+from ..session_store.journal import Journal, NotKept
 from ..session_store.refusal import HostRefusal
 from ..session_store.session_files import DriverLease
 from ..system.deadline import first_of, in_thread, within
@@ -30,7 +30,6 @@ from .model_streams import ModelStreams, StreamLink
 
 if TYPE_CHECKING:
     from ..tools.search_process import NameFinder
-
 
 log = logging.getLogger(__name__)
 
@@ -67,17 +66,11 @@ class AttachedClient:
 
     async def run(self, take: Callable[[AttachedClient, frames.Frame], Awaitable[None]]) -> None:
         """Serve until the client leaves, falls silent or is closed."""
-        loop = asyncio.get_running_loop()
-        work = (self._read(take), self._write(), self._watch(), self._send_pages())
-        tasks = [loop.create_task(each) for each in work]
         try:
-            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            for error in await first_of(self._read(take), self._write(), self._watch(), self._send_pages()):
+                if not isinstance(error, ConnectionError):
+                    log.error("client %s: %r", self.name, error)
         finally:
-            for task in tasks:
-                task.cancel()
-            for result in await asyncio.gather(*tasks, return_exceptions=True):
-                if isinstance(result, Exception) and not isinstance(result, (ConnectionError, BrokenPipeError)):
-                    log.error("client %s: %r", self.name, result)
             self.outbox.close()
             self._writer.transport.abort()  # free the unsent bytes of a peer that reads nothing
 
@@ -180,7 +173,7 @@ class AttachedClient:
 
 class AttachedClients:
     """Accepts clients, grants epochs, fences older drivers, and gives the session what the driver sends. `begin` makes
-    the session of the first driver, and raises ValueError or JournalError."""
+    the session of the first driver, and raises ValueError or NotKept."""
 
     def __init__(
         self,
@@ -202,10 +195,6 @@ class AttachedClients:
         self._clients: dict[AttachedClient, asyncio.Task[None]] = {}
         self._finisher: AttachedClient | None = None  # the driver that asked the session to end after its turns
         self.ending = False  # the daemon is: attaches and inputs are refused
-
-    @property
-    def viewers(self) -> int:
-        return sum(1 for outbox in self.outboxes if outbox.role == "viewer")
 
     def add(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, greeting: Json | None) -> None:
         """Serve a new connection. Send `greeting` as its hello; with None the client has it already."""
@@ -301,10 +290,9 @@ class AttachedClients:
         except (frames.FrameError, ValueError) as error:
             client.outbox.close(frames.Refused("bad_attach", str(error)))
             return False
-        except (JournalError, OSError) as error:
-            client.outbox.close(
-                frames.Refused("no_storage", str(error), {"tried": [os.path.dirname(self._journal.path)]})
-            )
+        except (NotKept, OSError) as error:
+            tried = [os.path.dirname(self._journal.path)]
+            client.outbox.close(frames.Refused("no_storage", str(error), {"tried": tried}))
             return False
         if session is not None and self._finisher is not None:  # an earlier driver; if it comes back it asks again
             self._finisher = None
@@ -313,7 +301,7 @@ class AttachedClients:
         client.name = options.client
         self._lifetime.released = False
         if session is not None:
-            with contextlib.suppress(JournalError):  # the next turn reports that nothing can be written
+            with contextlib.suppress(NotKept):  # the next turn reports that nothing can be written
                 session.log.emit(DriverRecord(client.name, frame.epoch))
                 self._journal.flush_soon()
         if self.driver is not None:
@@ -374,7 +362,7 @@ class AttachedClients:
             return False
         try:
             client.outbox.applied_after(session.take_input(frame.id, frame.body), frame.id)
-        except JournalError as error:
+        except NotKept as error:
             if not session.refuse_input(frame.body, error):
                 return False
             client.outbox.control(frames.Applied(self._lease.epoch, frame.id))
@@ -433,25 +421,18 @@ class AttachedClients:
 
 GRACE_S = 24 * 3600.0  # seconds that a session may work, or wait for an answer, without any client
 IDLE_S = 30 * 60.0  # seconds that the daemon of an idle session stays without any client
-_UNPROMPTED_S = 20.0  # the same, for a session that never had a prompt
+UNPROMPTED_S = 20.0  # the same, for a session that never had a prompt
 _LOOK_S = 5.0
 
 
-class Activity(enum.Enum):
-    NOT_BEGUN = "not begun"  # no client has driven it yet
-    UNPROMPTED = "unprompted"  # the session never had a prompt
-    IDLE = "idle"
-    BUSY = "busy"  # a turn runs, a request is open, or a command runs in the background
-
-
 class Lifetime:
-    """Ends a daemon without clients: an idle one after `idle_s` or when `released`, any after `grace_s`."""
+    """Ends a daemon without clients: when `stays` has passed, at once when `released`, and after `grace_s` in any case.
+    `stays` returns how many seconds an idle daemon may stay without any, infinity while the session works."""
 
-    def __init__(self, grace_s: float, idle_s: float, activity: Callable[[], Activity]) -> None:
+    def __init__(self, grace_s: float, stays: Callable[[], float]) -> None:
         self.released = True
         self._grace_s = grace_s
-        self._idle_s = min(idle_s, grace_s)
-        self._activity = activity
+        self._stays = stays
         self._clients = 0
         self._changed = asyncio.Event()
         self._alone_since = self._busy_until = time.monotonic()
@@ -467,10 +448,7 @@ class Lifetime:
         """Return when the daemon should end because no client needs the session any more."""
         while True:
             self._changed.clear()
-            if self._clients:
-                await self._changed.wait()
-                continue
-            left = self._due() - time.monotonic()
+            left = _LOOK_S if self._clients else self._due() - time.monotonic()
             if left <= 0:
                 log.info("no client for %.0f s: the worker ends", time.monotonic() - self._alone_since)
                 return
@@ -479,11 +457,9 @@ class Lifetime:
                 await within(min(left, _LOOK_S), self._changed.wait())
 
     def _due(self) -> float:
-        alone, activity = self._alone_since, self._activity()
-        if activity is Activity.BUSY:
+        latest, stays = self._alone_since + self._grace_s, self._stays()
+        if stays == math.inf:
             self._busy_until = time.monotonic()
-            return alone + self._grace_s
-        if self.released or activity is Activity.NOT_BEGUN:
-            return alone
-        idle_s = min(_UNPROMPTED_S, self._idle_s) if activity is Activity.UNPROMPTED else self._idle_s
-        return min(max(alone, self._busy_until) + idle_s, alone + self._grace_s)
+            return latest
+        idle_since = max(self._alone_since, self._busy_until)
+        return self._alone_since if self.released else min(idle_since + stays, latest)

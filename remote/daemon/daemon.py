@@ -5,43 +5,42 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import math
 import os
 import signal
 import socket
 import time
 from collections.abc import Awaitable
+from functools import partial
 from typing import TYPE_CHECKING, Callable
 
-from ccb import __version__
-from ccb.tunnel.wire.frames import Json, Refused
+from ccb.tunnel.wire.frames import Json
 from ccb.tunnel.wire.journal_records import WorkerRecord, WorktreeRecord
-from ccb.tunnel.wire.ndjson import encode_frame
 from ccb.tunnel.wire.session_options import SessionOptions
 
-from ..sandbox.cage_directories import remove_left
-from ..sandbox.cage_server import CageMechanism
+from ..sandbox.cage_directories import places_in, remove_unneeded
 from ..session.rewind import finish_rewind
 from ..session.session import Session
 from ..session_store import sockets
-from ..session_store.journal import Journal, JournalError
+from ..session_store.journal import Journal, NotKept
 from ..session_store.journal_summary import JournalSummary
-from ..session_store.process_identity import own_identity
+from ..session_store.locks import own_identity
 from ..session_store.session_files import DriverLease, log_to
+from ..session_store.session_log import SessionLog
 from ..session_store.session_paths import SessionPaths, private_directory
 from ..session_store.session_registry import SummaryFile, created_at, earlier_directories
 from ..session_store.sockets import stranger
 from ..system.deadline import Threads, within
 from ..system.process import stop_marked
 from ..tools.toolset import close_context, make_context
-from .assembly import SessionHost, begin_session, resume_session
-from .clients import GRACE_S, IDLE_S, Activity, AttachedClients, Lifetime
+from .assembly import begin_session, resume_session
+from .clients import GRACE_S, IDLE_S, UNPROMPTED_S, AttachedClients, Lifetime
 from .copy_writer import CopyWriter
-from .hello import ENDING, WORKTREES, hello_frame, read_lease
+from .hello import ENDING, WORKTREES, hello_frame, read_lease, send_last
 from .model_streams import ModelStreams
 
 if TYPE_CHECKING:
     from .hello import DaemonLaunch
-
 
 log = logging.getLogger(__name__)
 
@@ -59,27 +58,19 @@ def run_daemon(launch: DaemonLaunch, first: socket.socket) -> int:
         if "start new thread" not in str(error):
             raise
         log.error("%s: the host allows no more processes", error)  # raised when the event loop is closed, or before
-        _refuse(first, Refused("no_processes", str(error), {}))
+        send_last(first, {"t": "refused", "code": "no_processes", "message": str(error), "data": {}})
         return 1
-    except JournalError as error:  # before any client was attached
+    except NotKept as error:  # before any client was attached
         log.error("the session cannot be resumed: %s", error)
-        _refuse(first, Refused("no_storage", str(error), {"tried": [where.state]}))
+        data = {"tried": [where.state]}
+        send_last(first, {"t": "refused", "code": "no_storage", "message": str(error), "data": data})
         return 1
-
-
-def _refuse(client: socket.socket, frame: Refused) -> None:
-    with contextlib.suppress(OSError):
-        client.settimeout(1)
-        client.sendall(b"".join(encode_frame(frame)))
 
 
 async def _serve(launch: DaemonLaunch, first: socket.socket) -> int:
     loop = asyncio.get_running_loop()
     loop.set_default_executor(Threads())
-    copy = CopyWriter(launch.text("bundle_path"), str(launch.facts["bundle"]), launch.text("no_copy"))
-    grace_s, idle_s = launch.seconds("grace_s", GRACE_S), launch.seconds("idle_s", IDLE_S)
-    daemon = Daemon(launch.where, launch.facts, copy, grace_s, idle_s)
-    daemon.tree = launch.tree if isinstance(launch.tree, WorktreeRecord) else None
+    daemon = Daemon(launch)
     loop.add_signal_handler(signal.SIGINT, daemon.stop)  # sent by `ccb stop`
     loop.add_signal_handler(signal.SIGTERM, daemon.leave)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDING)  # before the first thread, which hands its mask to its commands
@@ -99,21 +90,14 @@ class Daemon:
     """Owns the session, its journal, its clients and what its tools started. `facts` go into every hello. A session in
     memory is lost with its daemon, which stays for `grace_s` also when it is idle."""
 
-    def __init__(
-        self,
-        where: SessionPaths,
-        facts: dict[str, object],
-        copy: CopyWriter,
-        grace_s: float = GRACE_S,
-        idle_s: float = IDLE_S,
-    ) -> None:
+    def __init__(self, launch: DaemonLaunch) -> None:
+        where, facts = self._where, self._facts = launch.where, launch.facts
         self.journal = Journal(where.file("journal.jsonl"), fresh=True)
-        self.tree: WorktreeRecord | None = None  # the worktree that was made for the session
-        self._where = where
-        self._facts = facts
+        self._tree = launch.tree  # the worktree that was made for the session
         self._lease = DriverLease(where.file("epoch"), *read_lease(where.state))
-        self._lifetime = Lifetime(grace_s, idle_s if where.state else grace_s, self._activity)
-        self._copy = copy
+        grace_s, idle_s = launch.seconds("grace_s", GRACE_S), launch.seconds("idle_s", IDLE_S)
+        self._lifetime = Lifetime(grace_s, partial(self._stays, idle_s if where.state else grace_s))
+        self._copy = CopyWriter(launch.text("bundle_path"), str(facts["bundle"]), launch.text("no_copy"))
         self._calls = ModelStreams()
         self._begun = asyncio.Event()
         self._stopping = asyncio.Event()
@@ -124,7 +108,21 @@ class Daemon:
         self.clients = AttachedClients(
             self.journal, self.context, self._lease, self._lifetime, self._calls, self._begin, self.changed, self.stop
         )
-        self._summary = self._new_summary()
+        cwd = os.path.realpath(self.context.cwd)
+        fields = {
+            "session": facts["session"],
+            "cwd": cwd,
+            "directory": self.context.cwd,
+            "root": self.context.directory.identity(),
+            "earlier": earlier_directories(where.state, cwd),
+            "created": created_at(where.state),
+            "socket": where.socket,
+            **own_identity(),
+            **self._worker(),
+        }
+        self._summary = SummaryFile(where.state, fields)
+        if not where.state:
+            facts["summary"] = self._summary.fields  # for `ccb ps`, which finds no file
         self._left_behind = ""  # the mark of processes that a killed worker may have left running
         if self.journal.seq:
             self._resume()
@@ -133,34 +131,15 @@ class Daemon:
     def session(self) -> Session | None:
         return self.clients.session
 
-    def _new_summary(self) -> SummaryFile:
-        cwd = os.path.realpath(self.context.cwd)
-        fields = {
-            "session": self._facts["session"],
-            "cwd": cwd,
-            "directory": self.context.cwd,
-            "root": self.context.directory.identity(),
-            "earlier": earlier_directories(self._where.state, cwd),
-            "created": created_at(self._where.state),
-            "socket": self._where.socket,
-            **own_identity(),
-            **self._worker(),
-        }
-        summary = SummaryFile(self._where.state, fields)
-        if not self._where.state:
-            self._facts["summary"] = summary.fields  # for `ccb ps`, which finds no file
-        return summary
-
     def _worker(self) -> Json:
         """Return the facts about this worker for the journal: its identity, and the mark of the processes it starts."""
         return {"pid": os.getpid(), "bundle": self._facts["bundle"], "mark": self.context.host.session}
 
-    def _session_host(self) -> SessionHost:
-        session, outboxes = str(self._facts["session"]), self.clients.outboxes
-        return SessionHost(session, self.journal, outboxes, self.changed, self._calls, self.context, __version__)
+    def _new_log(self) -> SessionLog:
+        return SessionLog(str(self._facts["session"]), self.journal, self.clients.outboxes, self.changed)
 
     def _resume(self) -> None:
-        session, self._left_behind = resume_session(self._session_host())
+        session, self._left_behind = resume_session(self._new_log(), self._calls, self.context)
         session.log.emit(WorkerRecord(**self._worker(), cwd=self.context.cwd))
         self._summary.update(created=session.log.summary.created or self._summary.fields["created"])
         self.clients.session = session
@@ -168,9 +147,10 @@ class Daemon:
         self.changed()
 
     def _begin(self, options: SessionOptions) -> Session:
-        session = begin_session(self._session_host(), options, {"cwd": self._facts["cwd"], **self._worker()})
-        if self.tree is not None:
-            session.log.emit(self.tree)
+        facts = {"cwd": self._facts["cwd"], **self._worker()}
+        session = begin_session(self._new_log(), self._calls, self.context, options, facts)
+        if isinstance(self._tree, WorktreeRecord):
+            session.log.emit(self._tree)
         self._begun.set()
         return session
 
@@ -178,12 +158,13 @@ class Daemon:
     def _state(self) -> str:
         return self.session.state if self.session is not None else "idle"
 
-    def _activity(self) -> Activity:
+    def _stays(self, idle_s: float) -> float:
+        """Return for how many seconds this worker stays without a client if nothing changes. See Lifetime."""
         if self.session is None:
-            return Activity.NOT_BEGUN
-        if self.session.state != "idle" or self.context.shells.busy or self.context.tasks.running:
-            return Activity.BUSY
-        return Activity.IDLE if self.session.inputs.any_prompt else Activity.UNPROMPTED
+            return 0.0
+        if self.session.state != "idle" or self.context.tasks.running:
+            return math.inf
+        return idle_s if self.session.inputs.any_prompt else min(UNPROMPTED_S, idle_s)
 
     def changed(self) -> None:
         """The session's state or its clients have changed: bring the summary up to date."""
@@ -196,7 +177,7 @@ class Daemon:
             prompts=known.prompts,
             driver=self._lease.driver,
             away=self.clients.driver is None,
-            viewers=self.clients.viewers,
+            viewers=sum(outbox.role == "viewer" for outbox in self.clients.outboxes),
             **({} if self._where.state else {"bytes": self.journal.size}),
         )
         if not self._stopping.is_set():
@@ -219,7 +200,7 @@ class Daemon:
         directories = [self.context.cwd, *self.context.add_dirs]
         changed = list(self.session.log.points.latest) if self.session is not None else []
         self.context.host.cages()
-        remove_left(directories)
+        remove_unneeded(places_in(directories))
         remove_left_files([*directories, *map(os.path.dirname, reversed(changed))])
 
     async def run(self, listener: socket.socket, first: socket.socket) -> None:
@@ -273,8 +254,9 @@ class Daemon:
             await self.session.end("prompt_input_exit" if self._session_over else "other")
         root = await self.context.directory.soon(self.context.directory.identity)
         await close_context(self.context)
-        await self.journal.close()
+        await self.journal.end()
         await self.clients.close(session_over=self._session_over)
+        await self.journal.close()
         await self._copy.close()
         if WORKTREES in self.context.cwd and self.journal.path:
             from ..subagents.worktrees import give_back
@@ -301,7 +283,7 @@ class Daemon:
             return
         cages = self.context.host.known_cages()  # known from the first turn on: asking the kernel takes 50 ms
         facts = self._facts
-        if cages is not None and cages.mechanism is CageMechanism.NONE:
+        if cages is not None and not cages.mechanism:
             notes = facts["notes"]
             assert isinstance(notes, list)
             facts = {**facts, "notes": [*notes, f"commands run without a cage: {cages.why}"]}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import gc
 import importlib
-import json
 import os
 import signal
 import socket
@@ -13,11 +12,20 @@ import sys
 import time
 from collections.abc import Callable
 
-from ..session_store import process_identity, session_paths, sockets
-from ..session_store.locks import check_host, check_owner, in_use, lock_journal, owner_of, reserve_owner, write_owner
+from ..session_store import session_paths, sockets
+from ..session_store.locks import (
+    check_host,
+    check_owner,
+    in_use,
+    is_alive,
+    lock_journal,
+    own_identity,
+    reserve_owner,
+    write_owner,
+)
 from ..session_store.refusal import HostRefusal
 from ..session_store.session_paths import resolve_directory
-from .hello import ENDING, WORKTREES, DaemonLaunch, send_hello
+from .hello import ENDING, WORKTREES, DaemonLaunch, send_hello, send_last
 
 Params = dict[str, object]
 
@@ -35,16 +43,16 @@ def start_daemon(
     """Start the daemon of a session whose lock file was free; it takes over `lock`. Return None, or the owner of the
     journal when another daemon holds that. Raise HostRefusal or OSError, and leave nothing of a session that never
     began."""
-    fails = True
     try:
-        session_paths.restore_state_directory(where)
-        owner = _start(params, bundle, where, lock, users_umask)
-        fails = False
-        return owner
+        if where.state:  # an unused daemon may have just removed it
+            top = session_paths.durable_directory("")[1] if where.durable else where.runtime
+            session_paths.private_directory(where.state, top)
+        return _start(params, bundle, where, lock, users_umask)
+    except BaseException:
+        remove_unused(where)
+        _remove(where.lock)
+        raise
     finally:
-        if fails:
-            remove_unused(where)
-            _remove(where.lock)
         os.close(lock)
 
 
@@ -57,7 +65,7 @@ def _start(
     journal_lock, held = lock_journal(journal) if journal else (-1, False)
     try:
         if held:
-            owner = owner_of(where.state)
+            owner = _owner_of(where.state)
             check_owner(owner)
             return owner
         notes = list(dict.fromkeys(_texts(params.get("notes")) + where.notes))
@@ -97,7 +105,7 @@ def _check(params: Params, session: str, where: session_paths.SessionPaths, jour
     if not exists and not params.get("create", True):
         raise HostRefusal("no_session", "there is no session %s on this host" % session, {})
     if exists:
-        check_host(where.state)
+        check_host(_owner_of(where.state))
     mark = where.file(session_paths.STOPPED)
     if params.get("again") and os.path.exists(mark):
         raise HostRefusal("stopped", "the session was stopped with `ccb stop`", {})
@@ -136,16 +144,16 @@ def _is_one(directory: str, other: str) -> bool:
 
 def end_where_it_was(params: Params, state: str) -> None:
     """End the worker of a session that goes on in another directory, unless it has a client or works."""
-    named, owner = str(params["cwd"]), owner_of(state)
+    named, owner = str(params["cwd"]), _owner_of(state)
     recorded, pid = str(owner.get("directory") or ""), owner.get("pid")
     idle = owner.get("state") == "idle" and owner.get("away") is True and not owner.get("viewers")
-    if not (recorded and idle and isinstance(pid, int) and process_identity.is_alive(owner)):
+    if not (recorded and idle and isinstance(pid, int) and is_alive(owner)):
         return
     if _wanted_directory(recorded, named, chosen=bool(params.get("named"))) == recorded:
         return
     os.kill(pid, signal.SIGTERM)
     deadline = time.monotonic() + _LEAVE_S
-    while process_identity.is_alive(owner) and time.monotonic() < deadline:
+    while is_alive(owner) and time.monotonic() < deadline:
         time.sleep(0.01)
 
 
@@ -153,9 +161,15 @@ def _begun(journal: str) -> bool:
     return os.path.exists(journal) and os.path.getsize(journal) > 0
 
 
+def _owner_of(state: str) -> dict[str, object]:
+    from ..session_store.session_registry import read_summary
+
+    return read_summary(state)
+
+
 def _recorded_directory(state: str, journal: str, named: str) -> str:
     """Return the last directory of a session, `named` if nothing tells it. Raise OSError, HostRefusal."""
-    owner = owner_of(state)
+    owner = _owner_of(state)
     last = owner.get("directory")
     if last and isinstance(last, str):
         return last
@@ -193,7 +207,7 @@ def _run(launch: DaemonLaunch, log: int) -> None:
         for number in ENDING:  # the daemon sets its own handlers once it is imported
             signal.signal(number, lambda number, _: sys.exit(128 + number))
         _detach(launch, log)
-        owner = {**process_identity.own_identity(), "bundle": launch.facts["bundle"]}
+        owner = {**own_identity(), "bundle": launch.facts["bundle"]}
         if launch.where.lock:
             write_owner(launch.locks[0], owner)
         if not launch.where.state:
@@ -210,14 +224,14 @@ def _run(launch: DaemonLaunch, log: int) -> None:
     except SystemExit as end:
         status = int(str(end.code))
         if first is not None and status == 128 + signal.SIGINT:
-            _send_last(first, {"t": "bye", "reason": "the session has ended"})
+            send_last(first, {"t": "bye", "reason": "the session has ended"})
     except BaseException as error:  # noqa: BLE001 - the top of a process: log it, then clean up
         import traceback
 
         traceback.print_exc()
         if first is not None:
             what = "the worker failed: %s: %s" % (type(error).__name__, error)
-            _send_last(first, {"t": "refused", "code": "internal", "message": what, "data": {}})
+            send_last(first, {"t": "refused", "code": "internal", "message": what, "data": {}})
     finally:
         _remove(launch.where.socket)
         if status == 0:
@@ -234,10 +248,7 @@ def import_ahead(enough: Callable[[], object]) -> None:
         for name in _AHEAD:
             if enough():
                 break
-            if name == "asyncio":
-                _import_asyncio()
-            else:
-                importlib.import_module(name)
+            _import(name)
     finally:
         gc.enable()
 
@@ -246,19 +257,19 @@ def _import_what_the_daemon_needs() -> None:
     """Import the modules of the daemon without the garbage collector, which would look through code that stays."""
     gc.disable()
     try:
-        _import_asyncio()
+        _import("asyncio")
         from . import daemon  # noqa: F401
     finally:
         gc.freeze()
         gc.enable()
 
 
-def _import_asyncio() -> None:
-    """Import asyncio without TLS, which it would load (5 ms) and the worker never speaks."""
+def _import(name: str) -> None:
+    """Import a module without TLS, which asyncio would load (5 ms) and the worker never speaks."""
     if "ssl" not in sys.modules:
         sys.modules["ssl"] = None  # type: ignore[assignment] # how Python is told that there is no such module
         try:
-            import asyncio  # noqa: F401
+            importlib.import_module(name)
         finally:
             del sys.modules["ssl"]
 
@@ -315,15 +326,6 @@ def _greet_first(launch: DaemonLaunch) -> socket.socket | None:
         except OSError:
             pass
         client.close()
-
-
-def _send_last(client: socket.socket, frame: dict[str, object]) -> None:
-    try:
-        client.setblocking(True)
-        client.settimeout(1)
-        client.sendall(json.dumps(frame).encode() + b"\n")
-    except OSError:
-        pass
 
 
 def _remove(path: str) -> None:

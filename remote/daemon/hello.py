@@ -15,7 +15,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-
 PROTOCOL = 1  # the same as in ccb.tunnel.wire.frames, which takes long to import; a test compares the two
 CAPABILITIES = [
     *("replay", "viewers", "inband_calls", "interrupt_receipt_v1", "snapshot", "sandbox", "names", "shell_command"),
@@ -54,6 +53,15 @@ def send_hello(client: socket.socket, facts: dict[str, object], state_directory:
     if last[0]["seq"]:
         frame["last"] = {"records": _shown(last)}
     client.sendall(json.dumps(frame).encode() + b"\n")
+
+
+def send_last(client: socket.socket, frame: dict[str, object]) -> None:
+    """Tell the first client why the daemon ends before it serves it."""
+    try:
+        client.settimeout(1)
+        client.sendall(json.dumps(frame).encode() + b"\n")
+    except OSError:
+        pass
 
 
 def read_lease(state_directory: str) -> tuple[int, str]:

@@ -9,14 +9,13 @@ import time
 
 from ..session_store.session_paths import in_login_scope, lingers, user_name
 
-BOUND = (
+_BOUND = (
     "this system ends background processes at logout (KillUserProcesses), so the session is bound to this connection:"
-    " when the connection is lost, running tools are ended, and a reconnect goes on from the journal. "
 )
-BOUND_IN_MEMORY = (
-    "this system ends background processes at logout (KillUserProcesses), so the session is bound to this connection:"
-    " it is in memory only and ends with the connection. "
-)
+_ENDS = {
+    False: "when the connection is lost, running tools are ended, and a reconnect goes on from the journal.",
+    True: "it is in memory only and ends with the connection.",
+}
 _DO = {
     False: "To let sessions go on, run once on the host: loginctl enable-linger",
     True: "It could not be moved under your service manager; an administrator can exclude you: "
@@ -29,7 +28,7 @@ _BUS_S = 2.0
 
 def bound_note(root: str = "/", *, in_memory: bool = False) -> str:
     """Return the note for a session that ends with its connection. It says why, and what the person can do."""
-    return (BOUND_IN_MEMORY if in_memory else BOUND) + _DO[lingers(root)]
+    return " ".join((_BOUND, _ENDS[in_memory], _DO[lingers(root)]))
 
 
 def kills(user: str = "") -> bool:

@@ -13,6 +13,7 @@ import zlib
 from collections import deque
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from itertools import count
 from typing import Any, Callable, Union
 
 from ccb.tunnel.wire.body_deltas import OutgoingBody, SentBodies, chunks, unpack
@@ -54,12 +55,13 @@ class StreamLink:
             await self.bulk(frame)
 
 
-class _Arriving:
-    """What has arrived of a response. `window`: bytes the laptop may send; `ungranted`: read since the last credit."""
+class Response:
+    """What has arrived for a call. `window`: bytes the laptop may send; `ungranted`: read since the last credit."""
 
-    def __init__(self) -> None:
+    def __init__(self, call: _Call) -> None:
+        self._call = call
         self.status = 0
-        self.headers: dict[str, str] = {}
+        self.headers: Mapping[str, str] = {}
         self.has_head = asyncio.Event()
         self.chunks: deque[bytes] = deque()
         self.received = 0
@@ -106,6 +108,25 @@ class _Arriving:
         self.chunks.append(chunk)
         self.news.set()
 
+    async def body(self) -> AsyncIterator[bytes]:
+        """Yield the chunks of the body as they arrive. Raise ModelLinkError when the response breaks off."""
+        while True:
+            while self.chunks:
+                chunk = self.chunks.popleft()
+                self.ungranted += len(chunk)
+                link = self._call.link
+                if self.ungranted >= _GRANT_AT and link is not None:
+                    link.urgent(Credit(link.epoch, self._call.stream, self.ungranted))
+                    self.window += self.ungranted
+                    self.ungranted = 0
+                yield chunk
+            if self.complete:
+                if self.error:
+                    raise ModelLinkError(self.error)
+                return
+            self.news.clear()
+            await self.news.wait()
+
 
 class _Call:
     """A model call, and the stream that carries it now. The laptop resumes the response to one with the same `id`."""
@@ -114,12 +135,11 @@ class _Call:
         self.id = call_id
         self.request = method, path, headers
         self.body = body
-        self.response = _Arriving()
+        self.response = Response(self)
         self.link: StreamLink | None = None
         self.stream = 0
         self.client = ""  # the name of the client that reads it; "" when none does, or it will not come back
         self.lost_at = 0.0  # monotonic
-        self.timer: asyncio.TimerHandle | None = None
         self.pump: asyncio.Task[None] | None = None  # sends the body of the request
         self.outgoing: OutgoingBody | None = None  # how it is sent to a laptop that takes deltas
         self.whole = False  # the laptop cannot make the body of parts
@@ -128,40 +148,13 @@ class _Call:
         self.credit_news = asyncio.Event()
 
 
-class Response:
-    def __init__(self, call: _Call) -> None:
-        self._call = call
-        self.status = call.response.status
-        self.headers: Mapping[str, str] = call.response.headers
-
-    async def body(self) -> AsyncIterator[bytes]:
-        """Yield the chunks of the body as they arrive. Raise ModelLinkError when the response breaks off."""
-        response = self._call.response
-        while True:
-            while response.chunks:
-                chunk = response.chunks.popleft()
-                response.ungranted += len(chunk)
-                link = self._call.link
-                if response.ungranted >= _GRANT_AT and link is not None:
-                    link.urgent(Credit(link.epoch, self._call.stream, response.ungranted))
-                    response.window += response.ungranted
-                    response.ungranted = 0
-                yield chunk
-            if response.complete:
-                if response.error:
-                    raise ModelLinkError(response.error)
-                return
-            response.news.clear()
-            await response.news.wait()
-
-
 class ModelStreams:
     def __init__(self) -> None:
         self._driver_link: StreamLink | None = None
         self._up_since: float | None = None
         self._open: dict[str, _Call] = {}
         self._by_stream: dict[int, _Call] = {}
-        self._next_stream = 0
+        self._streams = count(1)
         self._sent = SentBodies()
 
     @asynccontextmanager
@@ -177,7 +170,7 @@ class ModelStreams:
             await call.response.has_head.wait()
             if not call.response.status:
                 raise ModelLinkError(call.response.error)
-            yield Response(call)
+            yield call.response
         finally:
             await self._end(call)
 
@@ -228,8 +221,6 @@ class ModelStreams:
     async def _end(self, call: _Call) -> None:
         self._open.pop(call.id, None)
         self._by_stream.pop(call.stream, None)
-        if call.timer is not None:
-            call.timer.cancel()
         if call.link is not None:
             response = call.response
             if not response.complete or response.error:
@@ -272,9 +263,7 @@ class ModelStreams:
         if call.client in ("", link.client) or left <= 0:
             self._start(call, link)
         else:
-            if call.timer is not None:
-                call.timer.cancel()
-            call.timer = asyncio.get_running_loop().call_later(left, self._resume, call)
+            asyncio.get_running_loop().call_later(left, self._resume, call)
 
     def _leave_link(self, call: _Call) -> None:
         self._by_stream.pop(call.stream, None)
@@ -285,12 +274,9 @@ class ModelStreams:
 
     def _start(self, call: _Call, link: StreamLink) -> None:
         self._leave_link(call)
-        self._next_stream += 1
-        call.stream = self._next_stream
+        call.stream = next(self._streams)
         call.link = link
         call.client = link.client
-        if call.timer is not None:
-            call.timer.cancel()
         call.credit = INITIAL_CREDIT
         call.response.open_window()
         self._by_stream[call.stream] = call

@@ -19,7 +19,7 @@ from ..model.model_request import SMALL
 from ..system.deadline import in_stoppable_thread, within
 from ..system.host import Host
 from .hook_outcome import NOTHING, HookOutcome
-from .hook_table import Hook, HttpTarget, Json, PromptTarget
+from .hook_table import Hook, Json
 
 _MAX_STDOUT, _MAX_STDERR = 1 << 20, 1 << 16
 _GRACE_S = 1.0  # until the rest of stderr has come
@@ -129,21 +129,20 @@ _MAX_ANSWER = 1 << 20
 _PLACE = re.compile(r"\$(?:\{(\w+)\}|(\w+))")
 
 
-async def send(target: HttpTarget, payload: Json, timeout_s: float, *, allow_private: bool) -> str:
-    """Post `payload` to the target, and return the body of the answer. Raise WebRefused without one of the status
-    2xx."""
+async def send(hook: Hook, payload: Json, *, allow_private: bool) -> str:
+    """Post `payload` to the address of a hook. Return the body of the answer. Raise WebRefused without a status 2xx."""
     fetcher = WebFetcher(allow_private=allow_private, max_body=_MAX_ANSWER)
 
     def value(found: re.Match[str]) -> str:
         name = found[1] or found[2]
-        return os.environ.get(name, "") if name in target.variables else ""
+        return os.environ.get(name, "") if name in hook.variables else ""
 
-    headers = {name: _PLACE.sub(value, text) for name, text in target.headers.items()}
+    headers = {name: _PLACE.sub(value, text) for name, text in hook.headers.items()}
     body = json.dumps(payload).encode()
     try:
-        page = await in_stoppable_thread(timeout_s, fetcher.stop, fetcher.post, target.url, body, headers)
+        page = await in_stoppable_thread(hook.timeout_s, fetcher.stop, fetcher.post, hook.what, body, headers)
     except asyncio.TimeoutError:
-        raise WebRefused(f"no answer within {timeout_s:g} s") from None
+        raise WebRefused(f"no answer within {hook.timeout_s:g} s") from None
     if not 200 <= page.status < 300:
         raise WebRefused(f"HTTP {page.status}")
     return page.body.decode("utf-8", "replace")
@@ -165,10 +164,8 @@ async def decide(hook: Hook, payload: Json, judge: Judge) -> HookOutcome:
     event = json.dumps(payload, ensure_ascii=False)
     if len(event) > _MAX_EVENT:
         event = f"{event[:_MAX_EVENT]}… (cut)"
-    assert isinstance(hook.target, PromptTarget)
-    prompt = hook.target.prompt
-    text = prompt.replace(_PROMPT_PLACE, event) if _PROMPT_PLACE in prompt else f"{prompt}\n\n{event}"
-    said = await judge(_SYSTEM, text, hook.target.model or SMALL)
+    text = hook.what.replace(_PROMPT_PLACE, event) if _PROMPT_PLACE in hook.what else f"{hook.what}\n\n{event}"
+    said = await judge(_SYSTEM, text, hook.model or SMALL)
     try:  # the object may have a fence or words around it
         answer = as_dict(json.loads(said[said.index("{") : said.rindex("}") + 1]))
     except (ValueError, RecursionError):

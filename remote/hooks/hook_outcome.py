@@ -44,17 +44,12 @@ def _text(value: object) -> str:
     return text if len(text) <= _MAX_TEXT else f"{text[:_MAX_TEXT]}… (cut)"
 
 
-def _as_it_is(value: object) -> object:
-    return value
-
-
 def _text_if_any(value: object) -> str | None:
     return _text(value) or None
 
 
 _OWN: dict[str, tuple[Callable[[Any], Any], tuple[str, ...]]] = {
-    "updatedToolOutput": (_as_it_is, (events.POST_TOOL_USE,)),
-    "updatedMCPToolOutput": (_as_it_is, (events.POST_TOOL_USE,)),
+    **dict.fromkeys(("updatedToolOutput", "updatedMCPToolOutput"), (lambda value: value, (events.POST_TOOL_USE,))),
     "initialUserMessage": (_text_if_any, (events.SESSION_START,)),
     "sessionTitle": (_text_if_any, ()),
     "worktreePath": (_text_if_any, ()),
@@ -103,8 +98,7 @@ class HookOutcome:
         return self.reason or self.stop_reason or "no reason given"
 
 
-NOTHING = HookOutcome()
-"""The outcome of an event without hooks."""
+NOTHING = HookOutcome()  # of an event without hooks
 
 
 def failed(event: str, why: str) -> HookOutcome:
@@ -173,6 +167,7 @@ def read_answer(event: str, answer: Json) -> HookOutcome:
     own = as_dict(answer.get("hookSpecificOutput"))
     nested = as_dict(own.get("decision"))  # of PermissionRequest
     words = [own.get("permissionDecision"), nested.get("behavior"), answer.get("decision")]
+
     why = _misread(event, answer, own, words)
     if why:
         return failed(event, why)

@@ -11,7 +11,7 @@ import os
 from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from dataclasses import field, replace
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Callable, Optional
+from typing import Any, Callable, Optional
 
 from ccb.tunnel.wire.control_protocol import HOOK_CALLBACK, Broker, HookCallback, Request, RequestFailed, new_uuid
 from ccb.tunnel.wire.dataclass import dataclass
@@ -25,11 +25,9 @@ from ..settings.worker_settings import Sourced
 from ..system.deadline import in_thread, within, within_while
 from ..system.host import Host, nearest_directory
 from . import hook_table as events
+from .hook_kinds import Judge, decide, make_env_file, run_command, send, take_env_file
 from .hook_outcome import NOTHING, HookOutcome, failed, merged, read_answer, read_output
-from .hook_table import Hook, HttpTarget, Json, read_hooks
-
-if TYPE_CHECKING:
-    from .hook_kinds import Judge
+from .hook_table import Hook, Json, read_hooks
 
 
 @dataclass(frozen=True)
@@ -82,8 +80,7 @@ _MAX_TOLD = 100  # warnings about hooks and their answers
 _EVERY_S = 1.0  # between two looks at the files that are watched
 _MAX_FILES = 100
 
-State = Optional[tuple[int, int, int]]
-"""The time, size and inode of a file, None without one."""
+State = Optional[tuple[int, int, int]]  # the time, size and inode of a file
 
 
 class HookRunner:
@@ -92,10 +89,8 @@ class HookRunner:
     else `resume`. `ran` are the keys of the hooks that have run and run only once."""
 
     def __init__(self, session: HookContext, setup: str = "", source: str = "startup", ran: Iterable[str] = ()) -> None:
-        self.variables: dict[str, str] = {}
-        """What SessionStart hooks have set for the commands of the session."""
-        self.problems: list[str] = []
-        """What is wrong with the configured hooks, in words."""
+        self.variables: dict[str, str] = {}  # what hooks have set for the commands of the session
+        self.problems: list[str] = []  # what is wrong with the configured hooks
         self._session = session
         self._due: tuple[str, str] | None = setup, source  # until the SessionStart hooks of this worker run
         self._ran = set(ran)
@@ -121,7 +116,8 @@ class HookRunner:
         self._turn = turn
         self.problems = []
         hooks = read_hooks(sources, self.problems.append, turn.names)
-        self._configured = tuple(each for each in hooks if (each.event, each.source) != (events.NOTIFICATION, "user"))
+        left_out = events.NOTIFICATION, "user"
+        self._configured = tuple(each for each in hooks if (each.event, each.layer.source) != left_out)
         self._look_at_files()
         return [text for text in self.problems if self._is_news(text)]
 
@@ -161,8 +157,7 @@ class HookRunner:
             self._session.remind(key, f"{name} hook additional context: {said}")
 
     def use_callbacks(self, hooks: Sequence[Hook]) -> Sequence[str]:
-        """Use the callbacks of the driving program (`client_hooks`). Return those of its events that ccb does not
-        have."""
+        """Use the callbacks of the driving program (`client_hooks`). Return its events that ccb does not have."""
         self._callbacks = tuple(hooks)
         self._look_at_files()
         return sorted({hook.event for hook in hooks} - {*events.EVENTS})
@@ -189,8 +184,7 @@ class HookRunner:
     async def run(
         self, event: str, payload: Json, match: str = "", *, about: str = "", agent_id: str = MAIN_AGENT
     ) -> HookOutcome:
-        """Run the hooks of an event. `match` is what matchers are compared with, `about` the id of the tool call. Raise
-        NotKept."""
+        """Run the hooks of an event. `match` is for matchers, `about` the id of the tool call. Raise NotKept."""
         session = self._session
         hooks = [each for each in self.matching(event, match, agent_id) if self._is_due(each, match, payload)]
         if not hooks:
@@ -207,7 +201,7 @@ class HookRunner:
         waited = [hook for hook in hooks if not hook.beside]
         if not waited:
             return NOTHING
-        env_file = self._env_file(event, hooks)
+        env_file = self._env_file(event, waited)
         running = {asyncio.ensure_future(self._one(hook, match, whole, about, env_file)): hook for hook in waited}
         outcome = await self._together(running, env_file, agent_id)
         if "watchPaths" in outcome.own:
@@ -224,11 +218,8 @@ class HookRunner:
 
     def _env_file(self, event: str, hooks: Iterable[Hook]) -> str:
         """Return a new file for the variables that commands set, "" where none may be set."""
-        if event not in events.SETS_VARIABLES or not self._session.directory or not any(hook.command for hook in hooks):
-            return ""
-        from .hook_kinds import make_env_file
-
-        return make_env_file(self._session.directory)
+        wanted = event in events.SETS_VARIABLES and any(hook.kind == "command" for hook in hooks)
+        return make_env_file(self._session.directory) if wanted and self._session.directory else ""
 
     async def _together(self, tasks: Mapping[asyncio.Task[HookOutcome], Hook], file: str, agent_id: str) -> HookOutcome:
         try:
@@ -293,8 +284,6 @@ class HookRunner:
             await self.run(events.CWD_CHANGED, {"old_cwd": old, "new_cwd": directory}, agent_id=agent_id)
 
     async def _take_variables(self, env_file: str) -> None:
-        from .hook_kinds import take_env_file
-
         try:
             self.variables.update(await take_env_file(self._session.host, env_file, self._session.cwd))
         except OSError as error:
@@ -343,8 +332,7 @@ class HookRunner:
             _log.warning("the SessionEnd hooks were stopped: no end within %g s", _END_S)
 
     async def end(self, reason: str) -> None:
-        """Run the SessionEnd hooks if a turn ever began in this worker, and stop those beside the turns. Does not
-        raise."""
+        """Run the SessionEnd hooks if a turn ever began here, and stop those beside the turns. Does not raise."""
         if self._due is None:
             self._callbacks = ()
             try:
@@ -362,7 +350,8 @@ class HookRunner:
         except NotKept:
             raise
         except RequestFailed as error:  # a callback or a model has answered, with an error
-            outcome = HookOutcome(errors=(str(error),)) if hook.callback else failed(hook.event, str(error))
+            is_callback = hook.kind == "callback"
+            outcome = HookOutcome(errors=(str(error),)) if is_callback else failed(hook.event, str(error))
         except Exception as error:  # noqa: BLE001 - a hook that cannot run does not open its gate
             _log.warning("a hook of %s failed: %s", hook.event, error)
             outcome = failed(hook.event, str(error) or type(error).__name__)
@@ -376,42 +365,36 @@ class HookRunner:
         session = self._session
         if hook.broken:
             return failed(hook.event, hook.broken)
-        if hook.command:
+        if hook.kind == "command":
             return await self._command(hook, match, payload, env_file)
-        if isinstance(hook.target, HttpTarget):
-            from .hook_kinds import send
-
-            answer = await send(hook.target, payload, hook.timeout_s, allow_private=session.allow_private())
+        if hook.kind == "http":
+            answer = await send(hook, payload, allow_private=session.allow_private())
             return read_output(hook.event, 0, answer, "")
         try:  # time without a connection does not count: the client and the model are asked through it
-            if hook.callback:
-                request = Request(HOOK_CALLBACK, HookCallback(hook.callback, payload, about or new_uuid()), hook.event)
+            if hook.kind == "callback":
+                request = Request(HOOK_CALLBACK, HookCallback(hook.what, payload, about or new_uuid()), hook.event)
                 asking = session.broker.request(request)
                 return read_answer(hook.event, await within_while(hook.timeout_s, session.connected, asking))
-            from .hook_kinds import decide
-
             if self._turn.judge is None:
                 raise RequestFailed("no model can be asked here")
             deciding = decide(hook, payload, self._turn.judge)
             return await within_while(hook.timeout_s, session.connected, deciding)
         except asyncio.TimeoutError:
-            if not hook.callback:
+            if hook.kind == "prompt":
                 raise RequestFailed(f"the model has not answered within {hook.timeout_s:g} s") from None
             text = f"no answer within {hook.timeout_s:g} s"
             outcome = failed(hook.event, text)
             return replace(outcome, reason=f"The hook gave {text}.") if outcome.blocked else outcome
 
     async def _command(self, hook: Hook, match: str, payload: Json, env_file: str) -> HookOutcome:
-        from .hook_kinds import run_command
-
         session = self._session
         facts = {"hook_id": new_uuid(), "hook_name": f"{hook.event}:{match}", "hook_event": hook.event}
         self._report("hook_started", facts)
         data = json.dumps(payload).encode() + b"\n"
         env = {**session.variables, **({"CLAUDE_ENV_FILE": env_file} if env_file else {})}
-        end = await run_command(session.host, hook.command, str(payload["cwd"]), data, hook.timeout_s, env, session.cwd)
+        end = await run_command(session.host, hook.what, str(payload["cwd"]), data, hook.timeout_s, env, session.cwd)
         if end.code is None:
-            outcome = failed(hook.event, f"stopped after {hook.timeout_s:g} s: {hook.command[:200]}")
+            outcome = failed(hook.event, f"stopped after {hook.timeout_s:g} s: {hook.what[:200]}")
         else:
             outcome = read_output(hook.event, end.code, end.stdout, end.stderr, whole=end.whole)
             if end.code not in (0, 2) and await in_thread(nearest_directory, session.cwd) != session.cwd:

@@ -45,10 +45,8 @@ WITHOUT_MATCHER = (
     *(USER_PROMPT_SUBMIT, STOP, POST_TOOL_BATCH, CWD_CHANGED, TASK_CREATED, TASK_COMPLETED),
     *(WORKTREE_CREATE, WORKTREE_REMOVE),
 )
-WATCHES = (SESSION_START, CWD_CHANGED, FILE_CHANGED)
-"""The events whose hooks may name files to watch."""
-SETS_VARIABLES = (*WATCHES, SETUP)
-"""The events whose hooks may set variables for commands."""
+WATCHES = (SESSION_START, CWD_CHANGED, FILE_CHANGED)  # their hooks may name files to watch
+SETS_VARIABLES = (*WATCHES, SETUP)  # their hooks may set variables for commands
 TELLS_ONLY = (
     *(NOTIFICATION, SUBAGENT_START, POST_COMPACT, SESSION_START, SESSION_END, STOP_FAILURE),
     *(PERMISSION_DENIED, ELICITATION_RESULT, CWD_CHANGED, FILE_CHANGED, INSTRUCTIONS_LOADED, SETUP),
@@ -71,38 +69,27 @@ _GOES_ON = (None, "continue")
 _SHAPE = 'an entry is {"matcher": "…", "hooks": [{"type": "command", "command": "…", "timeout": seconds}]}'
 
 
-@dataclass(frozen=True)
-class HttpTarget:
-    """The `url` that gets an event. `headers` go with it, with the values of the variables in `variables`."""
-
-    url: str
-    headers: Mapping[str, str] = field(default_factory=dict)
-    variables: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class PromptTarget:
-    """What a model is asked about an event. `model` is "" for a small one."""
-
-    prompt: str
-    model: str = ""
+CLIENT = Layer("client", "", {})
 
 
 @dataclass(frozen=True)
 class Hook:
-    """One hook of an event: the shell `command`, the `target` that gets it, or the `callback` id of the program that
-    drives (source `client`). `must_decide`: its failure blocks. `condition` is a permission rule for the calls it runs
-    for. `beside`: nothing waits for it. `broken` says why its settings cannot be used: at a gate it then refuses."""
+    """One hook of an event. `what` is the command of the shell, the address that gets the event (`kind` is `http`) with
+    these `headers` and the values of these `variables` in them, what a `model` is asked (`prompt`; "" is a small one),
+    or an id of the program that drives (`callback`). `must_decide`: its failure blocks. `condition` is a permission
+    rule for the calls it runs for. `beside`: nothing waits for it. `broken` says why its settings cannot be used: at a
+    gate it then refuses."""
 
     event: str
     matcher: str
-    command: str = ""
-    callback: str = ""
+    kind: str = "command"
+    what: str = ""
     timeout_s: float = COMMAND_TIMEOUT_S
-    source: str = ""
-    path: str = ""
+    layer: Layer = CLIENT
     must_decide: bool = False
-    target: HttpTarget | PromptTarget | None = None
+    headers: Mapping[str, str] = field(default_factory=dict)
+    variables: tuple[str, ...] = ()
+    model: str = ""
     condition: str = ""
     beside: bool = False
     once: bool = False
@@ -112,15 +99,7 @@ class Hook:
     @property
     def does(self) -> str:
         """What the hook runs or asks: a command, an address, a question or a callback."""
-        target = self.target.url if isinstance(self.target, HttpTarget) else self.target and self.target.prompt
-        return self.broken or self.command or target or f"callback {self.callback}"
-
-    @property
-    def kind(self) -> str:
-        """`command`, `http`, `prompt` or `callback`."""
-        if self.target is not None:
-            return "http" if isinstance(self.target, HttpTarget) else "prompt"
-        return "callback" if self.callback else "command"
+        return self.broken or (f"callback {self.what}" if self.kind == "callback" else self.what)
 
     @property
     def key(self) -> str:
@@ -163,7 +142,7 @@ def read_hooks(
             report(f"{where}: {read}" + ("; until that is corrected, it refuses" if gates else ""))
             if gates:
                 known = "" if _matcher_problem(matcher, event) else str(matcher or "")
-                found.append(Hook(event, known, source=layer.source, path=layer.path, broken=f"{where}: {read}"))
+                found.append(Hook(event, known, layer=layer, broken=f"{where}: {read}"))
             if full:
                 return tuple(found)
     return tuple(found)
@@ -181,8 +160,9 @@ def client_hooks(value: object) -> tuple[Hook, ...]:
             if wrong:
                 raise ValueError(f"hooks.{event}: {wrong}")
             seconds = float(str(timeout)) if _is_positive(timeout) else CALLBACK_TIMEOUT_S
-            hook = Hook(event, matcher or "", "", "", seconds, "client", "", entry.get("onFailure") not in _GOES_ON)
-            found += [replace(hook, callback=str(each)) for each in ids]
+            must_decide = entry.get("onFailure") not in _GOES_ON
+            hook = Hook(event, matcher or "", "callback", "", seconds, must_decide=must_decide)
+            found += [replace(hook, what=str(each)) for each in ids]
     return tuple(found[:_MAX_HOOKS])
 
 
@@ -219,26 +199,22 @@ def _read(event: str, matcher: object, hook: Json, layer: Layer, names: ModelNam
     """Return the hook, or what is wrong with it."""
     kind, condition = hook.get("type", "command"), hook.get("if")
     timeout = hook.get("timeout", PROMPT_TIMEOUT_S if kind == "prompt" else COMMAND_TIMEOUT_S)
+    what: Any = hook.get(_TARGETS.get(str(kind), ""))
     wrong = _matcher_problem(matcher, event) or (condition and _condition_problem(event, condition))
+    wrong = wrong or _problem_of_kind(kind, what, timeout, hook, names)
     if wrong:
         return str(wrong)
-    if kind == "agent":
-        return "hooks of the type agent do not run in ccb: use a prompt or a command"
-    key = _TARGETS.get(str(kind), "")
-    what = hook.get(key)
-    if not key or not isinstance(what, str) or not what or not _is_positive(timeout):
-        return _SHAPE
-    target = _target(kind, what, hook, names)
-    if isinstance(target, str):
-        return target
+    headers, variables = (hook.get("headers", {}), hook.get("allowedEnvVars", [])) if kind == "http" else ({}, [])
     return Hook(
         event,
         str(matcher or ""),
-        what if kind == "command" else "",
-        timeout_s=float(timeout),
-        source=layer.source,
-        path=layer.path,
-        target=target,
+        str(kind),
+        what,
+        float(timeout),
+        layer,
+        headers=dict(zip(map(str, headers), map(str, headers.values()))),
+        variables=tuple(map(str, variables)),
+        model=str(hook.get("model") or ""),
         condition=str(condition or ""),
         beside=hook.get("async") is True,
         once=hook.get("once") is True,
@@ -246,26 +222,26 @@ def _read(event: str, matcher: object, hook: Json, layer: Layer, names: ModelNam
     )
 
 
-def _target(kind: object, what: str, hook: Json, names: ModelNames) -> HttpTarget | PromptTarget | str | None:
-    """Return what a hook sends its event to, None for a command, or what is wrong with it, as a text."""
-    headers, variables, model = hook.get("headers", {}), hook.get("allowedEnvVars", []), str(hook.get("model") or "")
-    if kind == "command":
-        return None
-    if kind == "prompt":
-        return PromptTarget(what, model) if not model or names.may_be(model) else "`model` is no name of a model"
-    if not isinstance(headers, dict) or not isinstance(variables, list):
+def _problem_of_kind(kind: object, what: object, timeout: object, hook: Json, names: ModelNames) -> str:
+    if kind == "agent":
+        return "hooks of the type agent do not run in ccb: use a prompt or a command"
+    if str(kind) not in _TARGETS or not isinstance(what, str) or not what or not _is_positive(timeout):
+        return _SHAPE
+    are_read = isinstance(hook.get("headers", {}), dict) and isinstance(hook.get("allowedEnvVars", []), list)
+    if kind == "http" and not are_read:
         return "`headers` is an object and `allowedEnvVars` a list"
-    return HttpTarget(what, dict(zip(map(str, headers), map(str, headers.values()))), tuple(map(str, variables)))
+    model = str(hook.get("model") or "")
+    return "`model` is no name of a model" if kind == "prompt" and model and not names.may_be(model) else ""
 
 
 def _condition_problem(event: str, condition: object) -> str:
-    from ..permissions.rules import RuleError, parse_rule
+    from ..permissions.rules import parse_rule
 
     if event not in ABOUT_TOOLS:
         return f"`if` is for the events about tools, not for {event}"
     try:
         parse_rule(condition if isinstance(condition, str) else "")
-    except RuleError as error:
+    except ValueError as error:
         return f"`if`: {error}"
     return ""
 

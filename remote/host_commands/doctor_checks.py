@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import errno
 import json
@@ -14,7 +15,6 @@ import re
 import resource
 import select
 import shutil
-import signal
 import stat
 import struct
 import sys
@@ -24,10 +24,11 @@ from typing import NamedTuple
 
 from ..daemon import logout as logind
 from ..sandbox.cage_rules import read_only_rules
-from ..sandbox.cage_server import CageMechanism, CageServer
+from ..sandbox.cage_server import CageServer
 from ..session_store import session_paths
 from ..session_store.session_paths import home_directory
 from ..session_store.session_registry import is_ours, runtime_directories, sessions, worker_directories
+from ..system.host import Host
 from ..system.process import LIMITED
 from .reports import BLOCK, INFO, OK, WARN, HostFinding, Reports, size_text, text_of
 from .stopping import own_processes
@@ -98,11 +99,11 @@ def _answer(line: bytes, reports: Reports) -> bool:
 def sandbox() -> list[HostFinding]:
     with contextlib.closing(CageServer()) as server:
         available = server.availability()
-    if available.mechanism is CageMechanism.NONE:
+    if not available.mechanism:
         found = "no cage: %s; only lines of plain words run without a question" % available.why
         fix = "Use a kernel with Landlock (Linux 5.13 or newer), or let this user make user namespaces."
         return [HostFinding("sandbox", WARN, found, fix)]
-    how = "Landlock ABI %d" % available.abi if available.mechanism is CageMechanism.LANDLOCK else "namespaces"
+    how = "Landlock ABI %d" % available.abi if available.abi else available.mechanism
     if available.workspace:
         return [HostFinding("sandbox", OK, "read-only and workspace cage (%s)" % how)]
     return [HostFinding("sandbox", INFO, "read-only cage (%s); no workspace cage: %s" % (how, available.why))]
@@ -223,27 +224,14 @@ def _number(limit: int) -> str:
 def said_by(argv: list[str], seconds: float = 5.0) -> str:
     """Return the first line that a program prints, read-only in a cage; "" when it fails or takes too long."""
     whole = [shutil.which("sh") or "/bin/sh", "-c", LIMITED + 'exec "$@" 2>/dev/null', "sh", *argv]
-    environ, kept, code = dict(os.environ), b"", -1
-    with contextlib.closing(CageServer()) as server:
-        caged = server.availability().mechanism is not CageMechanism.NONE
-        rules = read_only_rules((), environ, home_directory()) if caged else None
+    with contextlib.closing(Host()) as host:
+        caged = host.cages().mechanism
+        rules = read_only_rules((), os.environ, home_directory()) if caged else None
         try:
-            process = server.start(whole, "/", environ, rules)
-        except OSError:
+            code, printed = asyncio.run(host.output(whole, seconds, _MAX_BYTES, cage=rules))
+        except (OSError, RuntimeError):  # the latter where the host allows no more threads
             return ""
-        output, deadline = process.stdout.fileno(), time.monotonic() + seconds
-        try:
-            while select.select([output], [], [], max(0.0, deadline - time.monotonic()))[0]:
-                data = os.read(output, 65536)
-                if not data:
-                    code = 0
-                    break
-                kept = (kept + data)[:_MAX_BYTES]
-        finally:
-            process.send(signal.SIGKILL)
-            code = process.wait() or code
-            process.close()
-    return kept.decode("utf-8", "replace").strip().partition("\n")[0].strip() if code == 0 else ""
+    return printed.decode("utf-8", "replace").strip().partition("\n")[0].strip() if code == 0 else ""
 
 
 _GET_QUOTA = 0x800007 << 8  # QCMD(Q_GETQUOTA, USRQUOTA)
@@ -372,12 +360,9 @@ def _directory(name: str, path: str) -> HostFinding:
     if name == "home" and there != path:
         fix = "Let the administrator make it (mkhomedir_helper), or set HOME."
         return HostFinding(name, WARN, "%s does not exist" % path, fix)
+    problem, fix = _problem(path)
     if not os.path.isdir(there):
-        fix = "Move it away: the next place is used meanwhile."
-        return HostFinding(name, WARN, "%s is not a directory" % there, fix)
-    problem, fix = _foreign(there, path), "Move it away, or give it to this user: the next place is used meanwhile."
-    if not problem:
-        problem, fix = _write_problem(there)
+        return HostFinding(name, WARN, problem, fix)
     known = path if name == "home" else shown(path)
     facts = [known if there == path else "%s (not there yet)" % known]
     facts += [] if problem else ["writable"]
@@ -417,15 +402,6 @@ def _room(path: str, device: str) -> tuple[list[str], list[str]]:
     return facts, short
 
 
-def _foreign(there: str, path: str) -> str:
-    if there != path or path in ("/tmp", session_paths.home_directory()):  # noqa: S108
-        return ""
-    info = os.lstat(there)
-    if stat.S_ISLNK(info.st_mode):
-        return "it is a link"
-    return "it belongs to another user" if info.st_uid != os.getuid() else ""
-
-
 _WAYS_OUT = {
     errno.EROFS: "Mount it for writing",
     errno.ENOSPC: "Remove some files: its disk is full, or has no inodes left",
@@ -434,17 +410,19 @@ _WAYS_OUT = {
 }
 
 
-def _write_problem(path: str, size: int = 4096) -> tuple[str, str]:
-    """Return why a file cannot be written there, and what to do about it; ("", "") when it can."""
-    probe = os.path.join(path, ".ccb-doctor-%d" % os.getpid())
+def _problem(path: str, size: int = 4096) -> tuple[str, str]:
+    """Return why nothing can be kept at `path`, and what to do about it; ("", "") when it can."""
+    there = nearest(path)
+    if not os.path.isdir(there):
+        return "%s is not a directory" % there, "Move it away: the next place is used meanwhile."
+    info = os.lstat(there)
+    if there == path and path not in ("/tmp", session_paths.home_directory()):  # noqa: S108
+        foreign = "belongs to another user" if info.st_uid != os.getuid() else ""
+        foreign = "is a link" if stat.S_ISLNK(info.st_mode) else foreign
+        if foreign:
+            return "it " + foreign, "Move it away, or give it to this user: the next place is used meanwhile."
     try:
-        fd = os.open(probe, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
-        try:
-            if os.write(fd, b"x" * size) < size:
-                os.write(fd, b"x" * size)  # the second write raises the reason
-        finally:
-            os.close(fd)
-            os.unlink(probe)
+        session_paths.try_to_write(there, size)
     except OSError as error:
         way_out = _WAYS_OUT.get(error.errno or 0, "Make it writable for this user")
         text = "not writable: %s" % (error.strerror or error)
@@ -468,25 +446,17 @@ def _file_system(path: str) -> tuple[str, str]:
 def bundle_cache(bundle: str) -> list[HostFinding]:
     ours = filter(is_ours, worker_directories())
     kept = [os.path.join(top, name) for top in ours for name in os.listdir(top) if _BUNDLE.fullmatch(name)]
-    problems = [(top, _store_problem(top)) for top in _stores()]
+    tops = _stores()
+    problems = [_problem(os.path.dirname(top), _BUNDLE_SIZE)[0] or _problem(top, _BUNDLE_SIZE)[0] for top in tops]
     own = next((path for path in kept if os.path.basename(path) == bundle + ".bundle"), "")
-    place = os.path.dirname(own) or next((top for top, problem in problems if not problem), "")
+    place = os.path.dirname(own) or next((top for top, problem in zip(tops, problems) if not problem), "")
     if not place:
         text = "nothing can be stored: the worker runs from memory and is sent again with every connection"
-        refused = ["%s: %s" % (shown(top), problem) for top, problem in problems]
+        refused = ["%s: %s" % (shown(top), problem) for top, problem in zip(tops, problems)]
         return [HostFinding("bundle cache", WARN, "; ".join([text, *refused]), "Repair one of these places.")]
     size = sum(os.lstat(path).st_size for path in kept)
     count = "%d kept, %s" % (len(kept), size_text(size)) if kept else "none kept yet"
     return [HostFinding("bundle cache", OK, "%s; %s" % (shown(place), count))]
-
-
-def _store_problem(top: str) -> str:
-    there = nearest(top)
-    if not os.path.isdir(there):
-        return "%s is not a directory" % there
-    steps = (path for path in (os.path.dirname(top), top) if os.path.lexists(path))
-    foreign = next(filter(None, (_foreign(step, step) for step in steps)), "")
-    return foreign or _write_problem(there, _BUNDLE_SIZE)[0]
 
 
 def _stores() -> list[str]:

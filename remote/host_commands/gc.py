@@ -12,9 +12,10 @@ import stat
 import time
 from collections.abc import Iterable, Sequence
 
-from ..sandbox.cage_directories import left_directories, left_in, open_up
-from ..session_store import process_identity
+from ..sandbox.cage_directories import left_directories, open_up, places_in, unneeded
+from ..sandbox.running import name_of
 from ..session_store import session_registry as registry
+from ..session_store.locks import elsewhere, exists, is_alive
 from ..session_store.session_paths import MADE
 from ..system.process import stop_marked
 from . import stopping
@@ -44,12 +45,12 @@ def collect(reports: Reports, bundles: Sequence[str], *, dry_run: bool, older_th
             if not entry.alive:
                 _old_session(remover, entry, older_than_s)
     _unused_sessions(remover)
-    for top, names in _listed(registry.runtime_directories()):
+    for top, names in registry.ours_in(registry.runtime_directories()):
         _dead_sockets(remover, top, names)
         _temporary(remover, top)
     _left_directories(remover, places)
     keep = {*bundles, *stopping.bundles_in_use()}
-    for top, names in _listed(registry.worker_directories()):
+    for top, names in registry.ours_in(registry.worker_directories()):
         for name in filter(_BUNDLE.fullmatch, names):
             path = os.path.join(top, name)
             if name[:64] not in keep:
@@ -61,7 +62,7 @@ def collect(reports: Reports, bundles: Sequence[str], *, dry_run: bool, older_th
 
 def clean_host(reports: Reports, bundles: Sequence[str], *, dry_run: bool) -> None:
     """Remove everything; the `bundles` that this process runs from last."""
-    targets, places = stopping.all_targets(), session_places()
+    targets, places = [each for each in stopping.all_sessions() if each.alive], session_places()
     if dry_run:
         for target in targets:
             reports.stopped(target.session, target.pid, "")
@@ -88,7 +89,7 @@ def clean_host(reports: Reports, bundles: Sequence[str], *, dry_run: bool) -> No
 
 
 def _runtime_files(remover: stopping.Remover, alive: set[str]) -> None:
-    for top, names in _listed(registry.runtime_directories()):
+    for top, names in registry.ours_in(registry.runtime_directories()):
         for name in filter(_RUNTIME.fullmatch, names):
             session, ending = os.path.splitext(name)
             if session in alive:
@@ -98,20 +99,13 @@ def _runtime_files(remover: stopping.Remover, alive: set[str]) -> None:
                 remover.file(os.path.join(top, name), what, "")
 
 
-def _listed(tops: Iterable[str]) -> Iterable[tuple[str, list[str]]]:
-    """Yield those of our directories that are there, with the names in them."""
-    for top in tops:
-        if registry.is_ours(top):
-            yield top, sorted(os.listdir(top))
-
-
 def session_places() -> list[str]:
     return sorted({entry.cwd for entry in registry.sessions() if entry.cwd})
 
 
 def _left_directories(remover: stopping.Remover, places: Iterable[str]) -> None:
     """Remove what the cages of dead workers have left."""
-    with left_in(places) as paths:
+    with unneeded(places_in(places)) as paths:
         for path in paths:
             remover.directory(path, _LEFT, empty_only=True)
     for path in left_directories():
@@ -125,7 +119,7 @@ def _stop_lost_daemons(reports: Reports, dry_run: bool) -> None:
     tops = registry.state_directories()
     for pid in stopping.own_processes():
         with contextlib.suppress(OSError):
-            if not _is_daemon(pid):
+            if name_of(pid) != "ccb":
                 continue
             for fd in os.listdir("/proc/%d/fd" % pid):
                 folder, _, name = os.readlink("/proc/%d/fd/%s" % (pid, fd)).rpartition("/")
@@ -145,7 +139,7 @@ def end_leftovers(reports: Reports, dry_run: bool) -> None:
     for entry in registry.sessions():
         if "state" in entry.summary and "pid" not in entry.summary:
             continue  # its daemon ended normally and left no process
-        mark = stopping.mark_of(entry.directory, entry.summary)
+        mark = stopping.mark_of(entry)
         if entry.alive:
             alive.add(mark)
         elif mark in marked and not entry.elsewhere:
@@ -154,7 +148,7 @@ def end_leftovers(reports: Reports, dry_run: bool) -> None:
     for mark, session in dead.items():
         if mark in alive:
             continue
-        names = [(pid, stopping.name_of(pid)) for pid in marked[mark]]  # read the names before the processes end
+        names = [(pid, name_of(pid)) for pid in marked[mark]]  # read the names before the processes end
         if not dry_run:
             asyncio.run(stop_marked(mark))
         for pid, name in names:
@@ -166,12 +160,8 @@ def _marks_of_memory_sessions(marked: Iterable[str]) -> dict[str, str]:
     """Return the marks of ended sessions in memory, their ids; none while a daemon in another network may have them."""
     owners = registry.live_sessions()
     asked = {owner.get("pid") for owner in owners.values()}
-    known = all(pid in asked for pid in stopping.own_processes() if _is_daemon(pid))
+    known = all(pid in asked for pid in stopping.own_processes() if name_of(pid) == "ccb")
     return {mark: mark for mark in marked if known and len(mark) == 36 and mark not in owners}
-
-
-def _is_daemon(pid: int) -> bool:
-    return stopping.name_of(pid) == "ccb" and bool(process_identity.start_time(pid))  # a zombie has no start time
 
 
 def _old_session(remover: stopping.Remover, entry: registry.SessionEntry, older_than_s: float) -> None:
@@ -214,8 +204,8 @@ def _dead_sockets(remover: stopping.Remover, top: str, names: Sequence[str]) -> 
         path = os.path.join(top, name)
         if ending == ".lock":
             owner = registry.read_object(path)
-            host = process_identity.elsewhere(owner)
-            if process_identity.is_alive(owner):
+            host = elsewhere(owner)
+            if is_alive(owner):
                 continue
             if host:
                 remover.reports.kept(path, _MAY_RUN % host)
@@ -244,19 +234,19 @@ def _is_dead(path: str) -> bool:
 
 def _temporary(remover: stopping.Remover, directory: str) -> None:
     """Remove temporary files whose process has ended, and old ones whose name has no process id."""
-    for top, names in _listed([directory]):
+    for top, names in registry.ours_in([directory]):
         for match in filter(None, map(_TEMPORARY.fullmatch, names)):
             path = os.path.join(top, match[0])
             pid = next(filter(None, match.groups()), "")
             with contextlib.suppress(FileNotFoundError):
-                if not process_identity.exists(int(pid)) if pid else stopping.age(path) >= stopping.YOUNG_S:
+                if not exists(int(pid)) if pid else stopping.age(path) >= stopping.YOUNG_S:
                     remover.file(path, "temp", _LEFT)
 
 
 def _bundles(remover: stopping.Remover, in_use: set[str], last: Sequence[str]) -> None:
     tops = registry.worker_directories()
     own = [os.path.join(top, each + ".bundle") for top in tops for each in last]
-    for top, names in _listed(tops):
+    for top, names in registry.ours_in(tops):
         for name in names:
             path = os.path.join(top, name)
             if path in own or not (_BUNDLE.fullmatch(name) or _LOGINS.fullmatch(name)):

@@ -11,12 +11,11 @@ from dataclasses import asdict
 from ccb.tunnel.wire.frames import Json
 
 from ..session.session_settings import MANAGED_FILE
-from ..session_store import session_paths
-from ..session_store.refusal import HostRefusal, bug_refusal, no_session, unusable
+from ..session_store.refusal import HostRefusal, bug_refusal, unusable
 from ..session_store.session_paths import home_directory, resolve_directory
-from ..session_store.session_registry import by_prefix, described, sessions
+from ..session_store.session_registry import described, sessions, the_one
 from ..settings.project_switches import Switch, read_project, switches_of
-from ..settings.worker_settings import LOCAL, MANAGED, PROJECT, USER, Layer, read_settings, read_text
+from ..settings.worker_settings import LOCAL, MANAGED, PROJECT, USER, read_settings, read_text
 from .reports import Reports
 
 OLD_S = 30 * 86400.0
@@ -28,18 +27,18 @@ def run_command(params: Json, bundle: str, out: int = 1) -> int:
     reports = Reports(out)
     try:
         _run(params, bundle, reports)
-    except HostRefusal as refusal:
-        reports.refused(refusal)
-        return 1
-    except OSError as error:
-        reason = "%s: %s" % (error.filename, error.strerror) if error.filename else str(error)
-        reports.refused(HostRefusal("internal", "the command failed on the host: %s" % reason, {}))
-        return 1
     except Exception as error:  # noqa: BLE001 - the person would be shown the traceback
-        reports.refused(bug_refusal("the command failed on the host", error))
+        reports.refused(_refusal_of(error))
         return 1
     reports.bye()
     return 0
+
+
+def _refusal_of(error: Exception) -> HostRefusal:
+    if isinstance(error, OSError):
+        reason = "%s: %s" % (error.filename, error.strerror) if error.filename else str(error)
+        return HostRefusal("internal", "the command failed on the host: %s" % reason, {})
+    return error if isinstance(error, HostRefusal) else bug_refusal("the command failed on the host", error)
 
 
 def _run(params: Json, bundle: str, reports: Reports) -> None:
@@ -85,43 +84,37 @@ def _run(params: Json, bundle: str, reports: Reports) -> None:
 def _show_logs(params: Json, reports: Reports) -> None:
     from .logs import last_lines
 
-    wanted = str(params.get("session") or "")
-    found = by_prefix(wanted) if session_paths.is_session_id(wanted) else []
-    if len(found) != 1:
-        raise no_session(wanted, [each.session for each in found])
+    entry = the_one(str(params.get("session") or ""), sessions())
     lines = params.get("lines")
-    if not found[0].directory:
+    if not entry.directory:
         text = "the session is in memory only: there is no log; attach to see what it does"
         reports.report("log", {"source": "worker", "when": "", "text": text})
         return
     try:
-        last = last_lines(found[0].directory, lines if isinstance(lines, int) and lines > 0 else _DEFAULT_LINES)
+        last = last_lines(entry.directory, lines if isinstance(lines, int) and lines > 0 else _DEFAULT_LINES)
     except OSError as error:
         raise unusable("the journal of the session cannot be read", error) from error
     for source, when, text in last:
         reports.report("log", {"source": source, "when": when, "text": text})
 
 
-_BELOW = {"mcp": "mcpServers", "allow": "permissions", "ask": "permissions", "deny": "permissions"}
-
-
-_SOURCES = frozenset((USER, PROJECT, LOCAL))  # those of a session that chooses none
+_BELOW = {"mcp": ("mcpServers",), **{kind: ("permissions", kind) for kind in ("allow", "ask", "deny")}}
 
 
 def _describe_project(path: str, reports: Reports) -> None:
     """Report what a project and the host's policy switch on, and problems with their files."""
     directory = resolve_directory(path)
-    project = read_project(directory, home_directory() or os.path.expanduser("~"), _SOURCES)
+    sources = frozenset((USER, PROJECT, LOCAL))  # those of a session that chooses none
+    project = read_project(directory, home_directory() or os.path.expanduser("~"), sources)
     reports.report("project", {"directory": project.directories[0], "fingerprint": project.fingerprint})
     problems = list(project.problems)
-    values = read_settings(MANAGED_FILE, problems.append)
+    policy = read_settings(MANAGED_FILE, problems.append, MANAGED)
     for text in problems:
         reports.report("problem", {"text": text})
     local = {layer.path for layer in project.layers if layer.source == LOCAL}
     for switch in _with_lines(project.switches):
         reports.report("switch", {**switch, "source": LOCAL if switch["path"] in local else PROJECT})
-    policy = [] if values is None else switches_of(Layer(MANAGED, MANAGED_FILE, values, on_host=True))
-    for switch in _with_lines(policy):
+    for switch in _with_lines(switches_of(policy) if policy is not None and not policy.broken else ()):
         reports.report("policy", {**switch, "source": MANAGED})
 
 
@@ -143,8 +136,7 @@ def _keys(switch: Switch) -> list[str]:
         return switch.name.split(".")
     if switch.kind == "hook":
         return ["hooks", switch.name.partition(" ")[0], switch.detail]
-    below = [switch.kind] if switch.kind in ("allow", "ask", "deny") else []
-    return [*([_BELOW[switch.kind]] if switch.kind in _BELOW else []), *below, switch.name]
+    return [*_BELOW.get(switch.kind, ()), switch.name]
 
 
 def _line(text: str, keys: Sequence[str]) -> int:

@@ -9,8 +9,7 @@ from typing import Callable
 
 from ccb.tunnel.wire import journal_records as records
 from ccb.tunnel.wire import messages
-from ccb.tunnel.wire.journal_records import MAIN_AGENT, Record, parse_line
-from ccb.tunnel.wire.projection import Projection, on
+from ccb.tunnel.wire.journal_records import MAIN_AGENT, Projection, Record, on, parse_line
 
 LogLine = tuple[float, str, str]  # time in seconds of the host's clock, source, text
 _BLOCK = 512 * 1024
@@ -67,7 +66,8 @@ def _of_journal(parts: list[bytes]) -> list[LogLine]:
     for part in filter(None, parts):
         record = parse_line(part)
         if record is None:
-            log.add(log.lines[-1][0] if log.lines else 0.0, "damaged record: " + part[:80].decode("utf-8", "replace"))
+            when = log.lines[-1][0] if log.lines else 0.0
+            log.lines.append((when, "session", _short("damaged record: " + part[:80].decode("utf-8", "replace"))))
         else:
             log.apply(record)
     return log.lines
@@ -88,17 +88,17 @@ class _JournalLog(Projection):
     def __init__(self) -> None:
         self.lines: list[LogLine] = []
 
-    def add(self, when: float, text: str, agent_id: str = MAIN_AGENT) -> None:
-        who = "" if agent_id == MAIN_AGENT else "sub-agent %s: " % agent_id
-        self.lines.append((when, "session", _short(who + text)))
+    def add(self, record: Record, text: str) -> None:
+        who = "" if record.agent_id == MAIN_AGENT else "sub-agent %s: " % record.agent_id
+        self.lines.append((record.time, "session", _short(who + text)))
 
     @on(messages.AssistantMessage)
     def _assistant(self, line: messages.AssistantMessage, record: Record) -> None:
         for block in line.blocks:
             if block.get("type") == "text":
-                self.add(record.time, "agent: %s" % block.get("text"), record.agent_id)
+                self.add(record, "agent: %s" % block.get("text"))
             elif block.get("type") == "tool_use":
-                self.add(record.time, "call %s %s" % (block.get("name"), _compact(block.get("input"))), record.agent_id)
+                self.add(record, "call %s %s" % (block.get("name"), _compact(block.get("input"))))
 
     @on(messages.UserMessage)
     def _user(self, line: messages.UserMessage, record: Record) -> None:
@@ -109,12 +109,12 @@ class _JournalLog(Projection):
                 if isinstance(content, list):
                     parts = [each for each in content if isinstance(each, dict)]
                     content = " ".join(str(each.get("text", "(%s)" % each.get("type"))) for each in parts)
-                self.add(record.time, "%s: %s" % (what, content), record.agent_id)
+                self.add(record, "%s: %s" % (what, content))
 
     @on(messages.ResultMessage)
     def _result(self, line: messages.ResultMessage, record: Record) -> None:
         end = "turn failed: " + ("; ".join(line.errors) or line.subtype) if line.is_error else "turn done"
-        self.add(record.time, end, record.agent_id)
+        self.add(record, end)
 
     @on(records.AgentResultRecord)
     def _agent_result(self, content: records.AgentResultRecord, record: Record) -> None:
@@ -123,36 +123,35 @@ class _JournalLog(Projection):
 
     @on(messages.ControlRequest)
     def _asked(self, line: messages.ControlRequest, record: Record) -> None:
-        text = "asks to use %s %s" % (line.tool_name, _compact(line.request.get("input")))
-        self.add(record.time, text, record.agent_id)
+        self.add(record, "asks to use %s %s" % (line.tool_name, _compact(line.request.get("input"))))
 
     @on(messages.SystemMessage)
     def _system(self, line: messages.SystemMessage, record: Record) -> None:
         if line.subtype == "init":
-            self.add(record.time, "model %s, permission mode %s" % (line.model, line.permission_mode), record.agent_id)
+            self.add(record, "model %s, permission mode %s" % (line.model, line.permission_mode))
 
     @on(records.InputRecord)
     def _input(self, content: records.InputRecord, record: Record) -> None:
         line = content.public
         if isinstance(line, messages.UserMessage):
             texts = [str(block.get("text", "(%s)" % block.get("type"))) for block in line.blocks]
-            self.add(record.time, "prompt: " + " ".join(texts))
+            self.add(record, "prompt: " + " ".join(texts))
         elif isinstance(line, messages.ControlRequest):
-            self.add(record.time, "client: %s" % line.subtype)
+            self.add(record, "client: %s" % line.subtype)
         elif isinstance(line, messages.ControlResponse):
-            self.add(record.time, "client answers: %s" % ((line.payload or {}).get("behavior") or line.subtype))
+            self.add(record, "client answers: %s" % ((line.payload or {}).get("behavior") or line.subtype))
 
     @on(*_TEXTS)
     def _other(self, content: object, record: Record) -> None:
-        self.add(record.time, _TEXTS[type(content)].format(content), record.agent_id)
+        self.add(record, _TEXTS[type(content)].format(content))
 
     @on(records.OptionsRecord)
     def _options(self, content: records.OptionsRecord, record: Record) -> None:
-        self.add(record.time, "session in %s" % content.cwd if content.cwd else "new options")
+        self.add(record, "session in %s" % content.cwd if content.cwd else "new options")
 
     @on(records.UnknownRecord)
     def _unknown(self, content: records.UnknownRecord, record: Record) -> None:
-        self.add(record.time, "%s %s" % (content.kind, _compact(content.body)), record.agent_id)
+        self.add(record, "%s %s" % (content.kind, _compact(content.body)))
 
 
 def _short(text: str) -> str:

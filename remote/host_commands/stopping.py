@@ -17,15 +17,16 @@ from collections.abc import Callable, Iterable, Iterator
 
 from ccb.tunnel.wire.frames import Json
 
-from ..session_store import process_identity, session_paths, sockets
+from ..session_store import session_paths, sockets
 from ..session_store import session_registry as registry
 from ..session_store.journal_summary import last_mark, worktrees
-from ..session_store.process_identity import elsewhere, is_alive
-from ..session_store.refusal import HostRefusal, no_session
+from ..session_store.locks import elsewhere, is_alive
+from ..session_store.refusal import HostRefusal
 from ..session_store.session_files import private_file, replace_private
+from ..session_store.session_registry import SessionEntry
 from ..subagents.worktrees import remove_untouched
-from ..system.process import MARK, stop_marked
-from .reports import Reports
+from ..system.process import mark_in, stop_marked
+from .reports import Reports, text_of
 
 log = logging.getLogger(__name__)
 
@@ -35,56 +36,34 @@ _FREE_S = 1.0
 _MAX_TITLE = 200
 
 
-class StopTarget:
-    """`owner` has the fields of the daemon; `directory` is "" when the session never began."""
-
-    def __init__(self, session: str, owner: Json, directory: str) -> None:
-        self.session, self.owner, self.directory = session, owner, directory
-
-    @property
-    def pid(self) -> int:
-        pid = self.owner.get("pid")
-        return pid if isinstance(pid, int) and process_identity.is_alive(self.owner) else 0
+def all_sessions() -> list[SessionEntry]:
+    """Return all sessions, also those that never began and have a worker."""
+    known, owners = registry.sessions(), registry.live_sessions()
+    for entry in known:
+        owners.pop(entry.session, None)
+    return known + [SessionEntry(session, "", owner) for session, owner in owners.items()]
 
 
-def all_targets(*, alive: bool = True) -> list[StopTarget]:
-    owners = registry.live_sessions()
-    found = []
-    for entry in registry.sessions():
-        owner = owners.pop(entry.session, entry.summary)
-        if not alive or process_identity.is_alive(owner):
-            found.append(StopTarget(entry.session, owner, entry.directory))
-    return found + [StopTarget(session, owner, "") for session, owner in owners.items()]
-
-
-def chosen(params: Json) -> list[StopTarget]:
+def chosen(params: Json) -> list[SessionEntry]:
     if params.get("all"):
-        return all_targets()
-    wanted = str(params.get("session") or "")
-    if not session_paths.is_session_id(wanted):
-        raise no_session(wanted, [])
-    found = all_targets(alive=False)
-    exact = [each for each in found if each.session == wanted]
-    near = exact or [each for each in found if len(wanted) >= 4 and each.session.startswith(wanted)]
-    if len(near) != 1:
-        raise no_session(wanted, [each.session for each in near])
-    host = process_identity.elsewhere(near[0].owner)
-    if host:
-        text = "the worker of this session runs on %s, which shares this home" % host
-        raise HostRefusal("in_use", text, {"host": host, "do": "Stop it there."})
-    return near
+        return [each for each in all_sessions() if each.alive]
+    found = registry.the_one(str(params.get("session") or ""), all_sessions())
+    if found.elsewhere:
+        text = "the worker of this session runs on %s, which shares this home" % found.elsewhere
+        raise HostRefusal("in_use", text, {"host": found.elsewhere, "do": "Stop it there."})
+    return [found]
 
 
-def stop_all(targets: Iterable[StopTarget], reports: Reports) -> None:
+def stop_all(targets: Iterable[SessionEntry], reports: Reports) -> None:
     async def all_of_them() -> None:
         await asyncio.gather(*[_stop(target, reports) for target in targets])
 
     asyncio.run(all_of_them())
 
 
-async def _stop(target: StopTarget, reports: Reports) -> None:
+async def _stop(target: SessionEntry, reports: Reports) -> None:
     pid = target.pid
-    mark = mark_of(target.directory, target.owner)
+    mark = mark_of(target)
     how = "was not running"
     if target.directory:  # or a client that reconnects by itself would start the session again
         try:
@@ -94,7 +73,7 @@ async def _stop(target: StopTarget, reports: Reports) -> None:
             log.warning("a client that comes back by itself may start the session again: %s", error)
     if pid:
         how = await _end(target)
-        if sockets.in_memory(str(target.owner.get("socket") or "")) and not target.directory:
+        if sockets.in_memory(str(target.summary.get("socket") or "")) and not target.directory:
             how += "; it was in memory only and is gone"
     if mark:
         await stop_marked(mark)
@@ -105,7 +84,7 @@ async def _stop(target: StopTarget, reports: Reports) -> None:
     reports.stopped(target.session, pid, how)
 
 
-async def _end(target: StopTarget) -> str:
+async def _end(target: SessionEntry) -> str:
     pid = target.pid
     for number, seconds, how in (
         (signal.SIGINT, ASK_S, "ended when asked"),
@@ -127,7 +106,7 @@ async def _until(condition: Callable[[], bool], seconds: float) -> bool:
     return True
 
 
-def _remove_sockets(target: StopTarget) -> bool:
+def _remove_sockets(target: SessionEntry) -> bool:
     """Remove a killed daemon's socket and lock. False while it may still hold them: its last thread ends late."""
     with locks_of(target.session, target.directory) as free:
         for top in registry.runtime_directories() if free else ():
@@ -137,15 +116,15 @@ def _remove_sockets(target: StopTarget) -> bool:
     return free
 
 
-def mark_of(directory: str, owner: Json) -> str:
+def mark_of(entry: SessionEntry) -> str:
     """Return the mark of the processes that the last worker's tools have started, "" for none."""
-    if not directory:
-        return str(owner.get("mark") or "")
-    summary = registry.read_summary(directory)
-    if isinstance(summary.get("mark"), str) and summary.get("pid") == owner.get("pid"):
+    if not entry.directory:
+        return str(entry.summary.get("mark") or "")
+    summary = registry.read_summary(entry.directory)
+    if isinstance(summary.get("mark"), str) and summary.get("pid") == entry.summary.get("pid"):
         return str(summary["mark"])
     try:
-        return last_mark(os.path.join(directory, "journal.jsonl"))
+        return last_mark(entry.journal)
     except OSError:
         return ""
 
@@ -173,7 +152,7 @@ def remove(params: Json, reports: Reports) -> None:
             reports.kept(target.directory, "a process has the session open")
 
 
-def _on_disk(params: Json) -> StopTarget:
+def _on_disk(params: Json) -> SessionEntry:
     (target,) = chosen({"session": params.get("session")})
     if not target.directory or target.session != params.get("session"):
         raise HostRefusal("in_use", "this session is in memory only", {"do": "Stop it."})
@@ -181,7 +160,7 @@ def _on_disk(params: Json) -> StopTarget:
 
 
 YOUNG_S = 60.0  # a younger file may be about to be used
-_DIGEST = re.compile(rb"(?<![0-9a-f])[0-9a-f]{64}(?![0-9a-f])")
+_DIGEST = re.compile(r"(?<![0-9a-f])[0-9a-f]{64}(?![0-9a-f])")
 
 
 def age(path: str) -> float:
@@ -198,32 +177,20 @@ def own_processes() -> Iterator[int]:
                         yield int(name)
 
 
-def _of_process(pid: int, name: str) -> bytes:
-    with contextlib.suppress(OSError), open("/proc/%d/%s" % (pid, name), "rb") as file:
-        return file.read(1 << 20)
-    return b""
-
-
 def marked_processes() -> dict[str, list[int]]:
     """Return the pids that tools have started, by the mark of their session."""
     found: dict[str, list[int]] = {}
-    prefix = (MARK + "=").encode()
     for pid in own_processes():
-        marks = [each for each in _of_process(pid, "environ").split(b"\0") if each.startswith(prefix)]
-        if marks:
-            mark = marks[0][len(prefix) :].decode("ascii", "replace").partition(".")[0]
+        mark = mark_in(pid).partition(".")[0]
+        if mark:
             found.setdefault(mark, []).append(pid)
     return found
-
-
-def name_of(pid: int) -> str:
-    return _of_process(pid, "comm").decode("utf-8", "replace").strip()
 
 
 def bundles_in_use() -> set[str]:
     used = {str(owner.get("bundle")) for owner in registry.live_sessions().values()}
     for pid in own_processes():
-        used.update(word.decode() for word in _DIGEST.findall(_of_process(pid, "cmdline")))
+        used.update(_DIGEST.findall(text_of("/proc/%d/cmdline" % pid, most=1 << 20)))
     return used
 
 
@@ -241,23 +208,21 @@ def locks_of(session: str, directory: str = "") -> Iterator[bool]:
             except OSError:
                 continue
             held.callback(os.close, fd)
-            try:
-                if free and _may_be_tried(path):
-                    fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    free = os.fstat(fd).st_ino == os.lstat(path).st_ino
-                else:
-                    free = False
-            except OSError:
-                free = False
+            free = free and _take(fd, path)
         yield free
 
 
-def _may_be_tried(lock: str) -> bool:
-    """Return whether a lock may be tried: a starting daemon must not find it taken. Raise OSError."""
-    if not lock.endswith(".lock"):
-        return True
-    owner = registry.read_object(lock)
-    return not is_alive(owner) and not elsewhere(owner) if owner else age(lock) >= YOUNG_S
+def _take(fd: int, path: str) -> bool:
+    """Take a lock, unless a daemon that starts may need it: it must not find it taken."""
+    try:
+        if path.endswith(".lock"):
+            owner = registry.read_object(path)
+            if (is_alive(owner) or elsewhere(owner)) if owner else age(path) < YOUNG_S:
+                return False
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return os.fstat(fd).st_ino == os.lstat(path).st_ino
+    except OSError:
+        return False
 
 
 class Remover:
@@ -326,11 +291,10 @@ class Remover:
         self.tree(directory, "session", why)
 
     def worktrees(self, directory: str) -> None:
-        try:
-            left = [tree for tree in worktrees(os.path.join(directory, "journal.jsonl")) if os.path.isdir(tree.path)]
-        except OSError:
-            return
-        for tree in left:
+        trees = []
+        with contextlib.suppress(OSError):
+            trees = worktrees(os.path.join(directory, "journal.jsonl"))
+        for tree in [tree for tree in trees if os.path.isdir(tree.path)]:
             if not tree.branch:
                 self.reports.kept(tree.path, "a hook has made it for an agent")
             elif self.dry_run:

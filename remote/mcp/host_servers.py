@@ -2,27 +2,23 @@
 
 from __future__ import annotations
 
-import os
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Awaitable, Collection, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Callable, Union
+from typing import Callable, Union
 
 from ccb.tunnel.wire.mcp_messages import LIMIT_VARIABLE, limit_of
 
 from ..settings.worker_settings import WorkerSettings
 from ..system.host import Host
-from ..system.process import without_ccb
-from ..tools.tool_contract import ToolContext
-from .mcp_client import Channel, Json, RefusedChannel, ServerForms
-from .mcp_servers import ON_HOST, McpServers, ServerPlace
+from .mcp_client import Channel, Json, RefusedChannel
+from .mcp_http import HttpChannel, ServerAddress
+from .mcp_servers import McpServers
 from .mcp_stdio import ServerCommand, StdioChannel
 
-if TYPE_CHECKING:
-    from .mcp_http import ServerAddress
-
-Wanted = Union[ServerCommand, "ServerAddress", str]
+Wanted = Union[ServerCommand, ServerAddress, str]
 """How a server is reached, or why it is not."""
+Forms = Callable[[str, Json], Awaitable[Json]]
 
 _NAME = re.compile(r"(?=.{1,64}\Z)[A-Za-z0-9-]+(_[A-Za-z0-9-]+)*")
 """A rule for `mcp__notes` must not cover the tools of a server `notes__more`."""
@@ -31,60 +27,18 @@ _HEADER = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]{0,1000}))?\}")
 
 
-class ProjectChannels:
-    """Keeps the servers of the project as they are, as long as the files say the same of them. `say` tells the person
-    which of them give way to the person's own; `forms` asks them for what a server wants to know."""
-
-    def __init__(
-        self, servers: McpServers, context: ToolContext, forms: ServerForms, say: Callable[[str], None]
-    ) -> None:
-        self._group = HostServers(servers, ON_HOST, context.host, forms)
-        self._context = context
-        self._say = say
-        self._settings: WorkerSettings | None = None
-        self._taken: Collection[str] = ()
-
-    def use(self, settings: WorkerSettings, taken: Collection[str]) -> None:
-        """Use the servers of these settings, except for names that are `taken`."""
-        if settings is self._settings and taken == self._taken:
-            return
-        self._settings, self._taken = settings, taken
-        wanted = project_servers(settings, self._context.cwd, without_ccb(os.environ))
-        for name in [each for each in wanted if each in taken]:
-            del wanted[name]
-            self._say(f"Your own MCP server {name} is used, and not the one that the project calls so.")
-        self._group.use(wanted)
-
-
-class HostServers:
-    """Keeps a group of servers of this host, or that it reaches, as they are, as long as they are described alike."""
-
-    def __init__(self, servers: McpServers, place: ServerPlace, host: Host, forms: ServerForms) -> None:
-        self._servers = servers
-        self._place = place
-        self._host = host
-        self._forms = forms
-        self._wanted: Mapping[str, Wanted] = {}
-        self._channels: dict[str, Channel] = {}
-
-    def use(self, wanted: Mapping[str, Wanted]) -> None:
-        """Start these servers, and end those of the last call that are not among them."""
-        same = {name: each for name, each in self._channels.items() if self._wanted.get(name) == wanted.get(name)}
-        self._servers.use(self._place, same)
-        self._channels = {name: same.get(name) or self._channel(name, each) for name, each in wanted.items()}
-        self._wanted = wanted
-        limits = {name: each.call_s for name, each in wanted.items() if not isinstance(each, str)}
-        self._servers.use(self._place, self._channels, limits)
-
-    def _channel(self, name: str, wanted: Wanted) -> Channel:
-        if isinstance(wanted, str):
-            return RefusedChannel(wanted)
-        heard, ask = partial(self._servers.said, name), partial(self._forms.answer, name)
-        if isinstance(wanted, ServerCommand):
-            return StdioChannel(name, wanted, self._host, heard, ask)
-        from .mcp_http import HttpChannel
-
-        return HttpChannel(name, wanted, heard, ask)
+def channels_to(wanted: Mapping[str, Wanted], servers: McpServers, host: Host, forms: Forms) -> dict[str, Channel]:
+    """Return a channel to each of these servers. `forms` answers what one of them, by its name, wants to know."""
+    channels: dict[str, Channel] = {}
+    for name, each in wanted.items():
+        heard, ask = partial(servers.said, name), partial(forms, name)
+        if isinstance(each, str):
+            channels[name] = RefusedChannel(each)
+        elif isinstance(each, ServerCommand):
+            channels[name] = StdioChannel(name, each, host, heard, ask)
+        else:
+            channels[name] = HttpChannel(name, each, heard, ask)
+    return channels
 
 
 def project_servers(settings: WorkerSettings, cwd: str, environ: Mapping[str, str]) -> dict[str, Wanted]:
@@ -140,8 +94,6 @@ def _wanted(
 
 
 def _address(described: Json, environ: Mapping[str, str]) -> ServerAddress:
-    from .mcp_http import ServerAddress
-
     url, headers = described.get("url"), described.get("headers", {})
     if not (isinstance(url, str) and isinstance(headers, dict)):
         raise ValueError("it needs a url, and an object headers")

@@ -7,13 +7,13 @@ import contextlib
 import itertools
 import secrets
 import time
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Mapping
 from typing import Any, Callable
 
-from ccb.tunnel.wire.control_protocol import Broker, Request, RequestFailed, RequestKind
+from ccb.tunnel.wire.control_protocol import Broker, Request, RequestFailed, RequestKind, public_fields
 from ccb.tunnel.wire.dataclass import dataclass
+from ccb.tunnel.wire.mcp_messages import ELICITATION as ASK_PERSON
 from ccb.tunnel.wire.mcp_messages import (
-    CALL_S,
     LAPTOP_MCP_MESSAGE,
     TOOL_USE_ID,
     Elicitation,
@@ -21,7 +21,6 @@ from ccb.tunnel.wire.mcp_messages import (
     reason_of,
     too_long,
 )
-from ccb.tunnel.wire.mcp_messages import ELICITATION as ASK_PERSON
 from ccb.tunnel.wire.messages import as_dict
 
 from ..hooks.hook_runner import HookRunner
@@ -29,13 +28,39 @@ from ..hooks.hook_table import ELICITATION, ELICITATION_RESULT
 from ..session_store.journal import NotKept
 
 Json = dict[str, Any]
+Ask = Callable[[Json], Awaitable[Json]]
+
+PROTOCOL = "2025-11-25"
+HANDSHAKE_S = 60.0
+"""Seconds for each message of the handshake, and for each page of a list."""
+ELSEWHERE_S = 100_000.0
+"""Seconds for a call of a server elsewhere: whoever runs it limits its calls, and may ask a person before."""
+UNKNOWN = "; whether this had any effect is not known: check that before you try again"
+"""What is said of a message that has been sent and gets no answer."""
+STARTS_AGAIN = "; the next call starts it again"
+"""What is said of a server that has ended."""
+_LOOK_S = 1.0  # between two looks whether the person is being asked
+_MAX_PAGES = 100
+_MAX_LISTED = 1000
+
+
+class McpError(Exception):
+    """A server cannot be reached, refuses, or answers with something that is not MCP. `status`: it said so in HTTP."""
+
+    def __init__(self, text: str, status: int = 0) -> None:
+        super().__init__(text)
+        self.status = status
 
 
 class Channel:
-    """Carries messages to one server. One that `may_come_back` is tried again."""
+    """Carries messages to one server: the one that is described by `reaches`. `offers` are the capabilities that the
+    server is told. One that `may_come_back` is tried again. `call_s` is the limit of its calls, in seconds."""
 
     transport = ""  # what clients are told, if the place of the server does not say it
     may_come_back = False
+    offers: Mapping[str, Json] = {}
+    reaches: object = None
+    call_s = ELSEWHERE_S
 
     @property
     def asking(self) -> bool:
@@ -54,10 +79,13 @@ class RequestChannel(Channel):
     """Reaches a server by requests of one kind: MCP_MESSAGE inside the client, LAPTOP_MCP_MESSAGE on the laptop. A
     message is sent once, and waits for its answer over lost connections."""
 
-    def __init__(self, broker: Broker, kind: RequestKind[McpMessage, Json], server: str) -> None:
+    def __init__(
+        self, broker: Broker, kind: RequestKind[McpMessage, Json], server: str, call_s: float = ELSEWHERE_S
+    ) -> None:
         self._broker = broker
         self._kind = kind
         self._server = server
+        self.call_s = call_s
         # the client of an SDK has a server or has none; one of the laptop may be down for a while
         self.may_come_back = kind is LAPTOP_MCP_MESSAGE
 
@@ -73,28 +101,10 @@ class RefusedChannel(Channel):
     """Stands for a server that cannot be started, and says why."""
 
     def __init__(self, why: str) -> None:
-        self._why = why
+        self.reaches = why
 
     async def exchange(self, message: Json) -> Json:
-        raise McpError(self._why)
-
-
-PROTOCOL = "2025-11-25"
-HANDSHAKE_S = 60.0
-"""Seconds for each message of the handshake, and for each page of a list."""
-ELSEWHERE_S = 100_000.0
-"""Seconds for a call of a server elsewhere: whoever runs it limits its calls, and may ask a person before."""
-UNKNOWN = "; whether this had any effect is not known: check that before you try again"
-"""What is said of a message that has been sent and gets no answer."""
-STARTS_AGAIN = "; the next call starts it again"
-"""What is said of a server that has ended."""
-_LOOK_S = 1.0  # between two looks whether the person is being asked
-_MAX_PAGES = 100
-_MAX_LISTED = 1000
-
-
-class McpError(Exception):
-    """A server cannot be reached, refuses, or answers with something that is not MCP."""
+        raise McpError(str(self.reaches))
 
 
 @dataclass(frozen=True)
@@ -110,10 +120,10 @@ class ServerTool:
 class McpClient:
     """`connect` comes first. `info` and `instructions` describe the server, `offers` are names of its capabilities."""
 
-    def __init__(self, channel: Channel, *, handshake_s: float = HANDSHAKE_S, call_s: float = CALL_S) -> None:
+    def __init__(self, channel: Channel, *, handshake_s: float = HANDSHAKE_S) -> None:
         self.info: Json = {}
         self.instructions = ""
-        self.call_s = call_s
+        self.call_s = channel.call_s
         self.broken: list[str] = []
         self._channel = channel
         self._handshake_s = handshake_s
@@ -125,8 +135,8 @@ class McpClient:
 
     async def connect(self) -> None:
         """Agree with the server on the protocol. Raise McpError."""
-        given = {"protocolVersion": PROTOCOL, "capabilities": {}, "clientInfo": {"name": "ccb", "version": "1"}}
-        found = await self._ask("initialize", given, self._handshake_s)
+        about = {"protocolVersion": PROTOCOL, "clientInfo": {"name": "ccb", "version": "1"}}
+        found = await self._ask("initialize", {**about, "capabilities": self._channel.offers}, self._handshake_s)
         self.info, self.offers = as_dict(found.get("serverInfo")), frozenset(as_dict(found.get("capabilities")))
         self.instructions = str(found.get("instructions") or "")
         told = {"jsonrpc": "2.0", "method": "notifications/initialized"}
@@ -226,64 +236,49 @@ class McpClient:
 _MAX_MESSAGE = 10_000  # characters
 
 
-class ServerForms:
-    """Answers the forms of servers."""
-
-    def __init__(self, broker: Broker, hooks: HookRunner) -> None:
-        self._broker = broker
-        self._hooks = hooks
-
-    async def answer(self, server: str, params: Json) -> Json:
-        """Return the answer to a form. Where nobody can be asked, decline it."""
-        schema, url = params.get("requestedSchema"), params.get("url")
-        form = Elicitation(
-            server,
-            str(params.get("message") or "")[:_MAX_MESSAGE],
-            "url" if params.get("mode") == "url" else "form",
-            schema if isinstance(schema, dict) else None,
-            url if isinstance(url, str) else None,
-        )
-        facts: Json = {"mcp_server_name": server, "mode": form.mode}
-        more = {"message": form.message, "url": form.url, "requested_schema": form.requested_schema}
-        asked = {**facts, **{name: value for name, value in more.items() if value is not None}}
-        try:
-            decided = await self._by_hooks(ELICITATION, asked, server)
-            if decided is not None:
-                return decided
-            answer: Json = {"action": "decline"}
-            if self._broker.can_ask(ASK_PERSON):
-                asked_for = Request(ASK_PERSON, form, about=f"what the MCP server {server} wants to know")
-                answer = await self._broker.request(asked_for)
-            return await self._by_hooks(ELICITATION_RESULT, {**facts, **answer}, server) or answer
-        except NotKept:
-            return {"action": "cancel"}
-
-    async def _by_hooks(self, event: str, payload: Json, server: str) -> Json | None:
-        outcome = await self._hooks.run(event, payload, server)
-        if outcome.refuses:
-            return {"action": "decline"}
-        action = outcome.own.get("action")
-        if not action:
-            return None
-        given = {"content": outcome.own.get("content", {})} if action == "accept" else {}
-        return {"action": action, **given}
+async def answer_form(broker: Broker, hooks: HookRunner, server: str, params: Json) -> Json:
+    """Return the answer to a form of a server. Where nobody can be asked, decline it."""
+    schema, url = params.get("requestedSchema"), params.get("url")
+    form = Elicitation(
+        server,
+        str(params.get("message") or "")[:_MAX_MESSAGE],
+        "url" if params.get("mode") == "url" else "form",
+        schema if isinstance(schema, dict) else None,
+        url if isinstance(url, str) else None,
+    )
+    try:
+        decided = await _by_hooks(hooks, ELICITATION, public_fields(form), server)
+        if decided is not None:
+            return decided
+        answer: Json = {"action": "decline"}
+        if broker.can_ask(ASK_PERSON):
+            asked_for = Request(ASK_PERSON, form, about=f"what the MCP server {server} wants to know")
+            answer = await broker.request(asked_for)
+        told = {"mcp_server_name": server, "mode": form.mode, **answer}
+        return await _by_hooks(hooks, ELICITATION_RESULT, told, server) or answer
+    except NotKept:
+        return {"action": "cancel"}
 
 
-Ask = Callable[[Json], Awaitable[Json]]
+async def _by_hooks(hooks: HookRunner, event: str, payload: Json, server: str) -> Json | None:
+    outcome = await hooks.run(event, payload, server)
+    if outcome.refuses:
+        return {"action": "decline"}
+    action = outcome.own.get("action")
+    if not action:
+        return None
+    given = {"content": outcome.own.get("content", {})} if action == "accept" else {}
+    return {"action": action, **given}
 
-_OFFERS: Json = {"elicitation": {"form": {}, "url": {}}}
+
+FORMS: Json = {"elicitation": {"form": {}, "url": {}}}  # what servers of this host may ask of the person
 _MAX_ASKED = 8  # forms of one server at the same time
-
-
-def offering(hello: Json, ask: Ask | None) -> Json:
-    """Return a handshake that says what the server may ask."""
-    return {**hello, "params": {**hello["params"], "capabilities": _OFFERS if ask is not None else {}}}
 
 
 class Incoming:
     """`heard` gets notifications, `ask` puts a form to the person, `send` sends a message or raises McpError."""
 
-    def __init__(self, heard: Callable[[Json], None], ask: Ask | None, send: Callable[[Json], None]) -> None:
+    def __init__(self, heard: Callable[[Json], None], ask: Ask, send: Callable[[Json], None]) -> None:
         self._heard = heard
         self._ask = ask
         self._send = send
@@ -300,8 +295,8 @@ class Incoming:
             if method == "notifications/cancelled" and asking is not None:
                 asking.cancel()
             self._heard(message)
-        elif method == "elicitation/create" and self._ask is not None and len(self._asking) < _MAX_ASKED:
-            task = self._asking[str(number)] = asyncio.ensure_future(self._put(self._ask, number, params))
+        elif method == "elicitation/create" and len(self._asking) < _MAX_ASKED:
+            task = self._asking[str(number)] = asyncio.ensure_future(self._put(number, params))
             task.add_done_callback(lambda _: self._asking.pop(str(number), None))
         elif method == "ping":
             self._answer({"id": number, "result": {}})
@@ -312,8 +307,8 @@ class Incoming:
         for asking in self._asking.values():
             asking.cancel()
 
-    async def _put(self, ask: Ask, number: object, params: Json) -> None:
-        self._answer({"id": number, "result": await ask(params)})
+    async def _put(self, number: object, params: Json) -> None:
+        self._answer({"id": number, "result": await self._ask(params)})
 
     def _answer(self, message: Json) -> None:
         with contextlib.suppress(McpError):

@@ -16,8 +16,10 @@ from ccb.tunnel.wire.mcp_messages import CALL_S, WANTS_LOGIN, Unreadable, answer
 from ccb.tunnel.wire.messages import as_dict
 from ccb.tunnel.wire.web_fetch import WebPlace, WebRefused, proxy_for, read_url, tunnel
 
+from ..model.answer_stream import SseParser
+from ..model.retry import ModelError
 from ..system.deadline import within
-from .mcp_client import UNKNOWN, Ask, Channel, Incoming, Json, McpError, offering
+from .mcp_client import FORMS, UNKNOWN, Ask, Channel, Incoming, Json, McpError
 from .mcp_stdio import MAX_MESSAGE, START_S
 
 _MAX_HEAD = 65536
@@ -25,6 +27,7 @@ _BLOCK = 65536
 _GRACE_S = 2.0  # for what is sent without waiting for it
 _MAX_WAIT_S = 30.0  # between two tries to listen
 _EVENTS = "text/event-stream"
+_TOO_LONG = f"it has sent a message of more than {MAX_MESSAGE >> 20} MiB"
 
 log = logging.getLogger(__name__)
 
@@ -38,14 +41,6 @@ class ServerAddress:
     call_s: float = CALL_S
 
 
-class _Refused(McpError):
-    """The server has answered with a status of an error."""
-
-    def __init__(self, status: int, text: str) -> None:
-        super().__init__(text)
-        self.status = status
-
-
 class HttpChannel(Channel):
     """Sends each message once, on a connection of its own. A server that has forgotten the session is greeted again.
     `hear` gets what the server says of its own accord, `ask` puts a form of the server to the person and returns the
@@ -53,12 +48,13 @@ class HttpChannel(Channel):
 
     transport = "http"
     may_come_back = True
+    offers = FORMS
 
-    def __init__(self, name: str, address: ServerAddress, hear: Callable[[Json], None], ask: Ask | None = None) -> None:
+    def __init__(self, name: str, address: ServerAddress, hear: Callable[[Json], None], ask: Ask) -> None:
         self._name = name
-        self._address = address
+        self._address = self.reaches = address
+        self.call_s = address.call_s
         self._heard = hear
-        self._ask = ask
         self._incoming = Incoming(hear, ask, lambda message: self._later(self._post(message)))
         self._hello: Json = {}
         self._session = self._protocol = ""
@@ -69,15 +65,15 @@ class HttpChannel(Channel):
     async def exchange(self, message: Json) -> Json:
         method = message.get("method")
         if method == "initialize":
-            self._hello, self._session, self._protocol = offering(message, self._ask), "", ""
-            return await self._post(self._hello)
+            self._hello, self._session, self._protocol = message, "", ""
+            return await self._post(message)
         if not self._hello:
             raise McpError("it is not connected")
         session = self._session
         try:
             reply = await self._post(message)
-        except _Refused as refused:
-            if refused.status != 404 or not session:
+        except McpError as error:
+            if error.status != 404 or not session:
                 raise
             async with self._greeting:
                 if self._session == session:  # the server has forgotten it
@@ -103,7 +99,7 @@ class HttpChannel(Channel):
             task.cancel()
         if session:
             with contextlib.suppress(McpError, asyncio.TimeoutError):
-                await within(_GRACE_S, self._send("DELETE"))
+                await within(_GRACE_S, self._end_session())
         self._session = ""
         await asyncio.gather(*tasks, return_exceptions=True)
 
@@ -121,9 +117,9 @@ class HttpChannel(Channel):
                         wait = 1.0
                         if "method" in message:
                             self._incoming.hear(message)
-            except _Refused:
-                return
             except McpError as error:
+                if error.status:
+                    return
                 log.info("the MCP server %s is not heard: %s", self._name, error)
             await asyncio.sleep(wait)
             wait = min(2 * wait, _MAX_WAIT_S)
@@ -152,12 +148,11 @@ class HttpChannel(Channel):
                 self._later(self._post({"method": "notifications/cancelled", "params": {"requestId": number}}))
             raise
 
-    async def _send(self, method: str) -> None:
-        async with self._request(method):
+    async def _end_session(self) -> None:
+        async with self._request("DELETE"):
             pass
 
     def _later(self, work: Coroutine[Any, Any, Any]) -> None:
-
         async def sent() -> None:
             with contextlib.suppress(McpError, asyncio.TimeoutError):
                 await within(_GRACE_S, work)
@@ -179,7 +174,7 @@ class HttpChannel(Channel):
             await out.drain()
             status, headers = await _read_head(reader)
             if not 200 <= status < 300:
-                raise _Refused(status, self._why(status))
+                raise McpError(self._why(status), status)
             yield headers, _body(reader, headers)
         except asyncio.TimeoutError:
             raise McpError(f"no connection within {START_S:g} s") from None
@@ -230,14 +225,11 @@ async def _connected(place: WebPlace) -> tuple[asyncio.StreamReader, asyncio.Str
 
 
 async def _read_head(reader: asyncio.StreamReader) -> tuple[int, dict[str, str]]:
-    while True:
-        first, *lines = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
-        if not first.startswith("HTTP/1."):
-            raise ValueError("it does not speak HTTP/1.1")
-        status = int(first.split()[1])
-        if status >= 200:
-            pairs = (line.partition(":") for line in lines)
-            return status, {name.strip().lower(): value.strip() for name, _, value in pairs}
+    first, *lines = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
+    if not first.startswith("HTTP/1."):
+        raise ValueError("it does not speak HTTP/1.1")
+    pairs = (line.partition(":") for line in lines)
+    return int(first.split()[1]), {name.strip().lower(): value.strip() for name, _, value in pairs}
 
 
 async def _body(reader: asyncio.StreamReader, headers: Mapping[str, str]) -> AsyncIterator[bytes]:
@@ -262,30 +254,28 @@ async def _body(reader: asyncio.StreamReader, headers: Mapping[str, str]) -> Asy
 
 
 async def _messages(headers: Mapping[str, str], body: AsyncIterator[bytes]) -> AsyncIterator[Json]:
-    events = headers.get("content-type", "").lower().startswith(_EVENTS)
-    line, data = bytearray(), bytearray()
+    if headers.get("content-type", "").lower().startswith(_EVENTS):
+        parser = SseParser(MAX_MESSAGE)
+        async for block in body:
+            try:
+                events = parser.feed(block)
+            except ModelError:
+                raise McpError(_TOO_LONG) from None
+            for event in events:
+                for message in _read(event.data.encode()):
+                    yield message
+        return
+    whole = bytearray()
     async for block in body:
-        line += block
-        if events and b"\n" in block:
-            *lines, rest = line.split(b"\n")
-            line = bytearray(rest)
-            for each in lines:
-                each = each.rstrip(b"\r")
-                if each.startswith(b"data:"):
-                    data += each[5:] + b"\n"
-                elif not each:
-                    found, data = data, bytearray()
-                    for message in _message(found):
-                        yield message
-        if len(line) + len(data) > MAX_MESSAGE:
-            raise McpError(f"it has sent a message of more than {MAX_MESSAGE >> 20} MiB")
-    if not events:
-        for message in _message(line):
-            yield message
+        whole += block
+        if len(whole) > MAX_MESSAGE:
+            raise McpError(_TOO_LONG)
+    for message in _read(bytes(whole)):
+        yield message
 
 
-def _message(text: bytearray) -> list[Json]:
-    found = read_messages(bytes(text)) if text.strip() else []
+def _read(text: bytes) -> list[Json]:
+    found = read_messages(text) if text.strip() else []
     if isinstance(found, Unreadable):
         raise McpError(found.why + UNKNOWN)
     return found

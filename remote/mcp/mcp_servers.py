@@ -9,7 +9,6 @@ import time
 from collections.abc import Iterable, Mapping
 from dataclasses import field
 from itertools import chain, repeat
-from typing import Callable
 
 from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.mcp_messages import WANTS_LOGIN
@@ -18,7 +17,7 @@ from ccb.tunnel.wire.tool_traits import LIST_MCP_RESOURCES, READ_MCP_RESOURCE, R
 from ..context.reminders import Occasion
 from ..tools.tool_contract import Tool, ToolContext, ToolDeclaration, ToolResult
 from ..tools.toolset import Toolset
-from .mcp_client import ELSEWHERE_S, HANDSHAKE_S, STARTS_AGAIN, UNKNOWN, Channel, Json, McpClient, McpError
+from .mcp_client import HANDSHAKE_S, STARTS_AGAIN, UNKNOWN, Channel, Json, McpClient, McpError
 from .mcp_tools import McpTool, tool_result
 
 _SERVER: Json = {"type": "string", "description": "The name of the MCP server"}
@@ -125,7 +124,6 @@ class _Server:
     name: str
     place: ServerPlace
     channel: Channel
-    call_s: float = ELSEWHERE_S
     status: str = "pending"  # pending, connected, failed, needs-auth or disabled
     error: str = ""
     info: Json = field(default_factory=dict)
@@ -140,15 +138,12 @@ class _Server:
 
 
 class McpServers:
-    """`changed`, which does not raise, is called when a server has come, gone, or changed what it offers. A server that
-    cannot be connected is only missing, and `status` says why. Resources of the servers `above` can be read, too."""
+    """A server that cannot be connected is only missing, and `status` says why. Resources of the servers `above` can be
+    read, too."""
 
-    def __init__(
-        self, registry: Toolset, changed: Callable[[], None] = lambda: None, above: McpServers | None = None
-    ) -> None:
+    def __init__(self, registry: Toolset, above: McpServers | None = None) -> None:
         self._registry = registry
         self._above = above
-        self._changed = changed
         self._servers: dict[str, _Server] = {}
         self._closing: set[asyncio.Task[None]] = set()
         self._told: dict[str, str] = {}  # what the model knows of the instructions of each server
@@ -163,19 +158,17 @@ class McpServers:
                 self._told[name] = text
                 yield f"How to use the tools of the MCP server {name}, in its own words:\n\n{text}"
 
-    def use(self, place: ServerPlace, channels: Mapping[str, Channel], call_s: Mapping[str, float] = {}) -> None:
-        """Make `channels` the servers of a group: connect the new ones, and drop those that are not named any more. A
-        name that another group has stays with that group."""
+    def use(self, place: ServerPlace, channels: Mapping[str, Channel]) -> None:
+        """Make `channels` the servers of a group: connect the new ones, keep those that are described as before, and
+        drop the others. A name that another group has stays with that group."""
         for server in [each for each in self._servers.values() if each.place.group == place.group]:
-            if server.name not in channels:
+            channel = channels.get(server.name)
+            if channel is None or channel.reaches != server.channel.reaches:
                 self._drop(self._servers.pop(server.name))
         for name, channel in channels.items():
-            known = self._servers.get(name)
-            if known is None:
-                self._servers[name] = known = _Server(name, place, channel, call_s.get(name, ELSEWHERE_S))
-                self._connect(known)
-            elif known.place.group == place.group:
-                known.channel = channel
+            if name not in self._servers:
+                self._servers[name] = server = _Server(name, place, channel)
+                self._connect(server)
 
     async def ready(self, patience_s: float | None = None) -> None:
         """Return when no server is pending, or after `patience_s`."""
@@ -195,7 +188,6 @@ class McpServers:
         elif not enabled:
             self._drop(server)
             server.status = "disabled"
-            self._changed()
 
     def said(self, name: str, message: Json) -> None:
         """Take what a server says of its own accord: the progress of a call, or that its lists have changed."""
@@ -227,6 +219,10 @@ class McpServers:
     def summary(self) -> list[Json]:
         return [{"name": each.name, "status": each.status} for each in self._servers.values()]
 
+    def connected(self, *also: str) -> list[str]:
+        """Return the names of the servers that are connected, or in one of these other states."""
+        return [str(each["name"]) for each in self.summary() if each["status"] in ("connected", *also)]
+
     def status(self) -> list[Json]:
         return [_described(each) for each in self._servers.values()]
 
@@ -247,7 +243,7 @@ class McpServers:
         try:
             if client is None:
                 await server.channel.close()
-                client = McpClient(server.channel, handshake_s=server.place.start_s, call_s=server.call_s)
+                client = McpClient(server.channel, handshake_s=server.place.start_s)
                 await client.connect()
             for _ in range(_ROUNDS):
                 server.has_news = False
@@ -261,20 +257,19 @@ class McpServers:
             raise
         except Exception as error:  # noqa: BLE001 - whatever a server says, the session goes on without it
             log.warning("the MCP server %s is not connected: %s", server.name, error)
-            server.error = repr(error)
+            server.error, refuses = repr(error), False
             if isinstance(error, McpError):  # no call was made, so what is said of calls is left out
                 server.error = str(error).replace(UNKNOWN, "").replace(STARTS_AGAIN, "")
+                refuses = error.status // 100 == 4  # it goes on doing so
             server.status = "needs-auth" if WANTS_LOGIN in server.error else "failed"
             server.client = None
             tools = []
             self._close(server)
-            refuses = getattr(error, "status", 0) // 100 == 4  # it goes on doing so
             if server.retrying is None and server.channel.may_come_back and not refuses:
                 server.retrying = asyncio.ensure_future(self._try_again(server))
         self._offer(server, {tool.name: tool for tool in tools})
         server.prompts = prompts
         server.task = None
-        self._changed()
 
     async def _try_again(self, server: _Server) -> None:
         for wait in chain(_WAITS_S, repeat(_WAITS_S[-1])):

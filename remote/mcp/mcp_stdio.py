@@ -18,7 +18,7 @@ from ccb.tunnel.wire.ndjson import dump_line, to_bytes
 from ..system.deadline import within
 from ..system.host import Host
 from ..system.process import Process
-from .mcp_client import STARTS_AGAIN, UNKNOWN, Ask, Channel, Incoming, Json, McpError, offering
+from .mcp_client import FORMS, STARTS_AGAIN, UNKNOWN, Ask, Channel, Incoming, Json, McpError
 
 START_S = 30.0
 """Seconds for a server to start and to agree on the protocol."""
@@ -26,7 +26,7 @@ MAX_MESSAGE = 8 * 1024 * 1024
 """Bytes of a message, and of all messages that a server has not read yet."""
 _MAX_LOGGED = 64 * 1024  # bytes of what one process says on stderr
 _GRACE_S = 0.3  # between the end of stdin and SIGTERM
-_WAITS_S = (0.0, 1.0, 2.0, 4.0, 8.0, 16.0, 30.0)
+_REFUSED_S = 10.0  # after a start that failed
 
 log = logging.getLogger(__name__)
 
@@ -43,26 +43,26 @@ class ServerCommand:
 
 class StdioChannel(Channel):
     """Starts its server with a handshake, and again with the next message after it has ended. After `close` only
-    another handshake starts it. After a start that failed, messages are refused for 1 to 30 seconds. `heard` gets what
+    another handshake starts it. After a start that failed, messages are refused for some seconds. `heard` gets what
     the server says of its own accord, `ask` puts a form to the person."""
 
-    def __init__(
-        self, name: str, command: ServerCommand, host: Host, heard: Callable[[Json], None], ask: Ask | None = None
-    ) -> None:
+    offers = FORMS
+
+    def __init__(self, name: str, command: ServerCommand, host: Host, heard: Callable[[Json], None], ask: Ask) -> None:
         self._name = name
-        self._command = command
+        self._command = self.reaches = command
+        self.call_s = command.call_s
         self._host = host
         self._heard = heard
         self._ask = ask
         self._child: _Child | None = None
         self._hello: Json = {}
         self._starting = asyncio.Lock()
-        self._failures = 0
         self._refused_until = 0.0
 
     async def exchange(self, message: Json) -> Json:
         if message.get("method") == "initialize":
-            self._hello = message = offering(message, self._ask)
+            self._hello = message
         return await (await self._running(message)).exchange(message)
 
     @property
@@ -84,11 +84,10 @@ class StdioChannel(Channel):
             left = self._refused_until - time.monotonic()
             if left > 0:
                 raise McpError(f"it does not start; the next try is in {left:.0f} s")
-            self._failures = min(self._failures + 1, len(_WAITS_S) - 1)
-            self._refused_until = time.monotonic() + _WAITS_S[self._failures]
-            child = await self._started(again=message is not self._hello)
-            self._child, self._failures, self._refused_until = child, 0, 0.0
-            return child
+            self._refused_until = time.monotonic() + _REFUSED_S
+            self._child = await self._started(again=message is not self._hello)
+            self._refused_until = 0.0
+            return self._child
 
     async def _started(self, *, again: bool) -> _Child:
         try:
@@ -118,7 +117,7 @@ class _Child(asyncio.Protocol):
     _process: Process
     _watch: asyncio.Task[None]
 
-    def __init__(self, name: str, heard: Callable[[Json], None], ask: Ask | None) -> None:
+    def __init__(self, name: str, heard: Callable[[Json], None], ask: Ask) -> None:
         self.why_ended = ""
         self._name = name
         self._incoming = Incoming(heard, ask, self._send)
@@ -130,9 +129,7 @@ class _Child(asyncio.Protocol):
         self._reader = LineReader(self._cannot_be_read, lambda: self.asking)
 
     @staticmethod
-    async def start(
-        name: str, command: ServerCommand, host: Host, heard: Callable[[Json], None], ask: Ask | None
-    ) -> _Child:
+    async def start(name: str, command: ServerCommand, host: Host, heard: Callable[[Json], None], ask: Ask) -> _Child:
         """Start the process. Raise OSError, or ValueError for text that no process can be given."""
         child, loop = _Child(name, heard, ask), asyncio.get_running_loop()
         (given, stdin), (stderr, said) = os.pipe(), os.pipe()

@@ -8,13 +8,12 @@ import asyncio
 import json
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import replace
 from typing import Callable
 
 from ccb.tunnel.wire.control_protocol import new_uuid
 from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.frames import Json
-from ccb.tunnel.wire.ndjson import dump, to_bytes
 
 from . import answer_stream as answers
 from .model_request import PATH, ModelLinkError, ModelResponse, ModelTransport, usage_of, without_stream
@@ -27,12 +26,14 @@ _AGAIN = "It was not run. Call it again, in smaller pieces if the input is long.
 
 
 class ReplyListener:
+    """Keeps the blocks of an answer."""
+
     def __init__(self) -> None:
         self.blocks: list[Json] = []
 
     @property
     def text(self) -> str:
-        return ModelReply(self.blocks).text
+        return "".join(str(block.get("text", "")) for block in self.blocks if block.get("type") == "text")
 
     def event(self, event: Json) -> None: ...
 
@@ -343,28 +344,4 @@ class ModelQuestion:
     text: str
     system: str
     model: str = ""
-    max_tokens: int = 4_000
     tools: Sequence[Json] = ()
-
-
-@dataclass(frozen=True)
-class ModelReply:
-    blocks: list[Json] = field(default_factory=list)
-    model: str = ""
-    usage: Json = field(default_factory=dict)
-
-    @property
-    def text(self) -> str:
-        return "".join(str(block.get("text", "")) for block in self.blocks if block.get("type") == "text")
-
-
-async def ask(
-    settings_of: Callable[[list[bytes]], CallSettings], max_retries: int, question: ModelQuestion
-) -> ModelReply:
-    body: Json = {"model": question.model, "max_tokens": question.max_tokens, "system": question.system}
-    body.update(messages=[{"role": "user", "content": question.text}], stream=True)
-    if question.tools:
-        body["tools"] = list(question.tools)
-    listener = ReplyListener()
-    end = await ModelCall(settings_of([to_bytes(dump(body))]), listener, RetryPolicy(max_retries)).run()
-    return ModelReply(listener.blocks, end.head.model or question.model, end.usage)

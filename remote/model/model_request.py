@@ -53,54 +53,44 @@ _BUDGET_BETA = "task-budgets-2026-03-13"
 _INTERLEAVED_BETA = "interleaved-thinking-2025-05-14"
 
 
-@dataclass(frozen=True)
-class Reasoning:
-    """`thinking_tokens`: 0 turns thinking off, None leaves it to the model; `task_budget`: tokens that the model is
-    told; `betas`: API features the client wants; `most`: the longest answer that the laptop allows."""
+def allowed(options: SessionOptions, tokens: int) -> int:
+    """Return how long an answer may be: no longer than the laptop allows."""
+    return min(tokens, options.max_output_tokens or tokens)
 
-    effort: str | None = None
-    thinking_tokens: int | None = None
-    display: str | None = None
-    task_budget: int | None = None
-    betas: tuple[str, ...] = ()
-    most: int | None = None
 
-    @staticmethod
-    def of(options: SessionOptions) -> Reasoning:
-        display, budget, betas = options.thinking_display, options.task_budget, tuple(options.betas)
-        return Reasoning(options.effort, options.max_thinking_tokens, display, budget, betas, options.max_output_tokens)
+def reasoning_fields(
+    options: SessionOptions, model: str, known: ModelFacts, limit: int, *, may_think: bool
+) -> tuple[Json, int, Sequence[str]]:
+    """Return fields of the body for an answer of at most `limit` tokens, the output limit, and the betas."""
+    betas, version = list(options.betas), _version(model)
+    effort = effort_of(model, known, options.effort)
+    config: Json = {"effort": effort} if effort else {}
+    if effort and version < (4, 6):
+        betas.append(_EFFORT_BETA)
+    if options.task_budget:
+        config["task_budget"] = {"type": "tokens", "total": options.task_budget}
+        betas.append(_BUDGET_BETA)
+    body: Json = {"output_config": config} if config else {}
+    thinking, limit = _thinking(options, model, known, limit, may_think=may_think)
+    if thinking.get("type") == "enabled" and version >= (4, 0):
+        betas.append(_INTERLEAVED_BETA)
+    if options.thinking_display and thinking.get("type") in ("adaptive", "enabled"):
+        thinking["display"] = options.thinking_display
+    return {**body, "thinking": thinking} if thinking else body, limit, betas
 
-    def allowed(self, tokens: int) -> int:
-        return min(tokens, self.most or tokens)
 
-    def fields(self, model: str, known: ModelFacts, limit: int, *, may_think: bool) -> tuple[Json, int, Sequence[str]]:
-        """Return fields of the body for an answer of at most `limit` tokens, the output limit, and the betas."""
-        betas, version = list(self.betas), _version(model)
-        effort = effort_of(model, known, self.effort)
-        config: Json = {"effort": effort} if effort else {}
-        if effort and version < (4, 6):
-            betas.append(_EFFORT_BETA)
-        if self.task_budget:
-            config["task_budget"] = {"type": "tokens", "total": self.task_budget}
-            betas.append(_BUDGET_BETA)
-        body: Json = {"output_config": config} if config else {}
-        thinking, limit = self._thinking(model, known, limit, may_think=may_think)
-        if thinking.get("type") == "enabled" and version >= (4, 0):
-            betas.append(_INTERLEAVED_BETA)
-        if self.display and thinking.get("type") in ("adaptive", "enabled"):
-            thinking["display"] = self.display
-        return {**body, "thinking": thinking} if thinking else body, limit, betas
-
-    def _thinking(self, model: str, known: ModelFacts, limit: int, *, may_think: bool) -> tuple[Json, int]:
-        version, tokens = _version(model), self.thinking_tokens
-        if tokens is not None and version >= (4, 6):
-            return {"type": "adaptive" if tokens else "disabled"}, limit
-        if tokens == 0 and version == _OTHER and can_think(model, known):
-            return {"type": "disabled"}, limit
-        if tokens and can_think(model, known) and (may_think or version == _OTHER):
-            limit = min(self.allowed(known.max_output), max(limit, tokens + _ABOVE_BUDGET))
-            return {"type": "enabled", "budget_tokens": max(_MIN_BUDGET, min(tokens, limit - _ABOVE_BUDGET))}, limit
-        return {}, limit
+def _thinking(
+    options: SessionOptions, model: str, known: ModelFacts, limit: int, *, may_think: bool
+) -> tuple[Json, int]:
+    version, tokens = _version(model), options.max_thinking_tokens
+    if tokens is not None and version >= (4, 6):
+        return {"type": "adaptive" if tokens else "disabled"}, limit
+    if tokens == 0 and version == _OTHER and can_think(model, known):
+        return {"type": "disabled"}, limit
+    if tokens and can_think(model, known) and (may_think or version == _OTHER):
+        limit = min(allowed(options, known.max_output), max(limit, tokens + _ABOVE_BUDGET))
+        return {"type": "enabled", "budget_tokens": max(_MIN_BUDGET, min(tokens, limit - _ABOVE_BUDGET))}, limit
+    return {}, limit
 
 
 def effort_of(model: str, known: ModelFacts, wanted: str | None) -> str:
@@ -153,17 +143,12 @@ class HistoryMessage:
     def __init__(self, role: str) -> None:
         self.role = role
         self._blocks: list[Json] = []
-        self._origins: list[object] = []
         self._hidden: frozenset[int] = frozenset()  # the ids of blocks
         self._encoded: bytes | None = None
 
     @property
     def blocks(self) -> list[Json]:
         return [block for block in self._blocks if id(block) not in self._hidden] if self._hidden else self._blocks
-
-    @property
-    def origins(self) -> list[object]:
-        return [origin for block, origin in zip(self._blocks, self._origins) if id(block) not in self._hidden]
 
     def show(self, may_see: Callable[[Json], bool]) -> None:
         hidden = frozenset(id(b) for b in self._blocks if b.get("type") in THINKING and not may_see(b))
@@ -172,22 +157,18 @@ class HistoryMessage:
 
     def take_over(self, other: HistoryMessage) -> None:
         self._blocks += other._blocks
-        self._origins += other._origins
         self._hidden |= other._hidden
         self._encoded = None
 
-    def put(self, block: Json, origin: object = None, at: int | None = None) -> None:
-        where = len(self._blocks) if at is None else at
-        self._blocks.insert(where, block)
-        self._origins.insert(where, origin)
+    def put(self, block: Json, at: int | None = None) -> None:
+        self._blocks.insert(len(self._blocks) if at is None else at, block)
         self._encoded = None
 
-    def keep(self, wanted: Callable[[Json, object], bool]) -> None:
-        kept = [(b, o) for b, o in zip(self._blocks, self._origins) if wanted(b, o)]
+    def keep(self, wanted: Callable[[Json], bool]) -> None:
+        kept = list(filter(wanted, self._blocks))
         if len(kept) != len(self._blocks):
-            self._blocks, self._origins = [b for b, _ in kept], [o for _, o in kept]
-            self._hidden &= {id(b) for b in self._blocks}
-            self._encoded = None
+            self._blocks, self._encoded = kept, None
+            self._hidden &= {id(block) for block in kept}
 
     def clear_results(self, tool_use_ids: Collection[str]) -> None:
         for place, block in enumerate(self._blocks):
@@ -197,7 +178,7 @@ class HistoryMessage:
 
     def end_before(self, kinds: Sequence[str]) -> None:
         gone = {id(block) for block in takewhile(lambda block: block.get("type") in kinds, reversed(self.blocks))}
-        self.keep(lambda block, _: id(block) not in gone)
+        self.keep(lambda block: id(block) not in gone)
 
     def begins_with(self, kind: str) -> bool:
         shown = self.blocks
@@ -247,15 +228,9 @@ def body(
             pieces.append(b",")
         pieces.append(message.encoded_with_cache_mark() if i in marked else message.encoded())
     user = hashlib.sha256(session_id.encode()).hexdigest()
-    rest = {
-        "model": model_facts.sent_name(model),
-        "max_tokens": max_tokens,
-        "stream": True,
-        "metadata": {"user_id": user},
-        **more,
-    }
-    pieces.append(to_bytes(_END + dump(rest)[1:]))
-    return pieces
+    asked = {"model": model_facts.sent_name(model), "max_tokens": max_tokens, "stream": True}
+    rest = {**asked, "metadata": {"user_id": user}, **more}
+    return [*pieces, to_bytes(_END + dump(rest)[1:])]
 
 
 def usage_of(pieces: Sequence[bytes], told: Mapping[str, Any]) -> Json:
@@ -367,7 +342,6 @@ class ContextSize:
 MEDIA_TOKENS = 2_000  # an image or a document
 MAX_SUMMARY_TOKENS = 20_000
 _BUFFER = 13_000
-_WARNING = 20_000
 _BYTES_PER_TOKEN = 4
 
 
@@ -395,15 +369,13 @@ class ContextLimits:
     summary: int
     usable: int
     auto: int
-    warning: int
 
     @staticmethod
     def of(known: ModelFacts, settings: WindowSettings) -> ContextLimits:
         window = settings.window or known.context_window
         summary = max(1, min(known.max_output, MAX_SUMMARY_TOKENS, window // 5))
         usable = window - summary
-        auto = usable - min(_BUFFER, window // 10)
-        return ContextLimits(window, summary, usable, auto, auto - min(_WARNING, window // 10))
+        return ContextLimits(window, summary, usable, usable - min(_BUFFER, window // 10))
 
 
 def text_tokens(size: int) -> int:

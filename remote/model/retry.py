@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import re
 import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from enum import Enum
 from typing import Callable
@@ -116,6 +117,7 @@ _FIRST_DELAY = 0.5
 _MAX_DELAY = 32.0
 _JITTER = 0.125
 _MAX_RETRY_AFTER = 600.0  # seconds; when a rate limit lasts longer, the person is told instead
+_NEVER = 1 << 30
 _MAX_DOUBTFUL = 2  # attempts of one call that may end in silence or in a wrong format: these rarely pass by themselves
 _RETRIED = (408, 409, 429)
 
@@ -146,47 +148,39 @@ class RetryPolicy:
         self, max_retries: int, chance: Callable[[], float] = random.random, *, max_overloads: int | None = None
     ) -> None:
         self.max_retries = max_retries
-        self._overloads_left = max_overloads
         self.attempt = 0  # retries granted so far
+        self._max_overloads = max_overloads
         self._chance = chance
-        self._unauthorized = 0
-        self._doubtful = 0
+        self._seen: Counter[str] = Counter()  # failures, by their class
 
     def delay(self, failure: ModelError) -> float | None:
         """Return the seconds before the next attempt, None when the failure is final."""
-        if self.attempt >= self.max_retries or not self._worth_it(failure):
+        kind, final = self._class_of(failure)
+        self._seen[kind] += 1
+        if self.attempt >= self.max_retries or self._seen[kind] >= final:
             return None
         backoff = min(_FIRST_DELAY * 2**self.attempt, _MAX_DELAY) * (1 + _JITTER * self._chance())
         self.attempt += 1
         return failure.retry_after or backoff
 
     def max_retries_for(self, failure: ModelError) -> int:
-        if failure.silent or failure.wrong_format:
-            return min(self.max_retries, self.attempt - 1 + _MAX_DOUBTFUL - self._doubtful)
-        if failure.overloaded and self._overloads_left is not None:
-            return min(self.max_retries, self.attempt - 1 + self._overloads_left)
-        if failure.status == 401 and failure.retry is not Retry.YES:
-            return self.attempt
-        return self.max_retries
+        """Return how many attempts are made after this failure, which gets one, and before it, if it goes on so."""
+        kind, final = self._class_of(failure)
+        return min(self.max_retries, self.attempt - 1 + final - self._seen[kind])
 
-    def _worth_it(self, failure: ModelError) -> bool:
-        if failure.retry is Retry.NO:
-            return False
-        if failure.overloaded and self._overloads_left is not None:
-            self._overloads_left -= 1
-            if self._overloads_left <= 0:
-                return False
-        if failure.retry_after is not None and failure.retry_after > _MAX_RETRY_AFTER:
-            return False
+    def _class_of(self, failure: ModelError) -> tuple[str, int]:
+        """Return the class of a failure, and the number of the one in its class after which the call fails."""
+        if failure.retry is Retry.NO or (failure.retry_after or 0) > _MAX_RETRY_AFTER:
+            return "final", 1
+        if failure.overloaded and self._max_overloads is not None:
+            return "overloaded", self._max_overloads
         if failure.silent or failure.wrong_format:
-            self._doubtful += 1
-            return self._doubtful < _MAX_DOUBTFUL
+            return "doubtful", _MAX_DOUBTFUL
         if failure.retry is Retry.YES or failure.status is None:
-            return True
-        if failure.status == 401:  # retry once: the proxy may have refreshed the credential
-            self._unauthorized += 1
-            return self._unauthorized == 1
-        return failure.status in _RETRIED or failure.status >= 500
+            return "", _NEVER
+        if failure.status == 401:
+            return "unauthorized", 2  # the proxy may have refreshed the credential
+        return ("", _NEVER) if failure.status in _RETRIED or failure.status >= 500 else ("final", 1)
 
 
 def retry_after(value: str | None) -> float | None:

@@ -2,26 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Set
+import re
+from collections.abc import Sequence
+from dataclasses import replace
 
 from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.frames import Json
-from ccb.tunnel.wire.tool_traits import BASH, EDIT, GREP, READ
+from ccb.tunnel.wire.tool_traits import BASH, EDIT, GREP, READ, ToolTraits
 
 from ..sandbox.cage_rules import CageRules
 from . import read_targets, rule_suggestions
 from .git_repositories import why_unsafe
 from .matchers import LEAVE_SANDBOX, Askable, RuleMatcher, RuleState
 from .modes import BYPASS, OFF, PLAN, Trust
-from .paths import PathPattern, PathScope, may_name_one, protection, sensitive_patterns
-from .read_targets import Unknown, is_pathless, operands_read, resolve, shell_directories
+from .paths import EVERYWHERE, PathPattern, may_name_one, protection, sensitive_patterns
+from .read_targets import is_pathless, operands_read, resolve, shell_directories
 from .rules import Behavior, CommandPattern, Decision, Rule, RuleSet
 from .shell import risky_options
+from .shell.harmless_options import HARMLESS
 from .shell.read_only import is_null, is_read_only_command, reads_only, reads_only_together, runs_git
 from .shell.shell_parser import is_plain, parse
 from .shell.shell_words import Command, NotUnderstood, Word, canonical, is_harmless_assignment, splits_into_files
-from .shell.wrappers import effective, hides_commands, hides_lines, lines_inside, runs_its_input, started_by
-from .shell_deny_rules import forbidding_rule, swept_rule
+from .shell.wrappers import effective, runs_its_input, started_by
+from .shell_deny_rules import forbidding_rule, shortened, swept_rule, why_unseen
 
 _MAX_PLACES = 200  # paths of a line that are looked up, each some milliseconds
 _CREATION_OPTIONS = ("-p", "--parents", "-v", "-c", "-a", "--")  # of mkdir and touch: those without a value
@@ -30,10 +33,10 @@ _CREATION_OPTIONS = ("-p", "--parents", "-v", "-c", "-a", "--")  # of mkdir and 
 class CommandMatcher(RuleMatcher):
     """Rules with a command pattern, such as `Bash(git *)`, for a tool whose input is a shell command."""
 
-    def matching_rule(self, behavior: Behavior, tool: Askable, tool_input: Json, state: RuleState) -> Rule | None:
+    def matching_rule(self, behavior: Behavior, traits: ToolTraits, tool_input: Json, state: RuleState) -> Rule | None:
         return forbidding_rule(_command(tool_input), state.rules, behavior, state.places, state.start)
 
-    def question_in_any_mode(self, tool: Askable, tool_input: Json, state: RuleState) -> Decision | None:
+    def question_in_any_mode(self, traits: ToolTraits, tool_input: Json, state: RuleState) -> Decision | None:
         rule = swept_rule(_command(tool_input), state.path_rules(READ.name), state.places, state.start)
         if rule is None:
             return None
@@ -41,12 +44,13 @@ class CommandMatcher(RuleMatcher):
         return Decision(Behavior.ASK, reason, "rule")
 
     def question_about_deny_rules(
-        self, tool: Askable, tool_input: Json, state: RuleState, *, by_rules: bool = False
+        self, traits: ToolTraits, tool_input: Json, state: RuleState, *, by_rules: bool = False
     ) -> Decision | None:
-        kinds = {"commands": tool.name, "reads": READ.name, "writes": EDIT.name}
+        kinds, command = {"commands": traits.name, "reads": READ.name, "writes": EDIT.name}, _command(tool_input)
         about = {kind for kind, name in kinds.items() if state.rules.contents(Behavior.DENY, name)}
-        policy = BashPolicy(state.rules, state.places, True, state.start)
-        return policy.understand(_command(tool_input), about, by_rules=by_rules) if about else None
+        why = why_unseen(command, about, state.places, state.start, by_rules=by_rules) if about else ""
+        reason = f"Deny rules could not be checked against the command: {why}."
+        return _ask(reason, rule_suggestions.exact_rule(command)) if why else None
 
     def only_reads(self, tool: Askable, tool_input: Json) -> bool:
         return not _leaves_sandbox(tool_input) and is_read_only_command(_command(tool_input))
@@ -56,38 +60,33 @@ class CommandMatcher(RuleMatcher):
             return None
         return state.sandbox.workspace_cage(state.places.roots)
 
-    def decide(self, tool: Askable, tool_input: Json, state: RuleState) -> Decision:
+    def decide(self, traits: ToolTraits, tool_input: Json, state: RuleState) -> Decision:
         command = _command(tool_input)
-        whole = state.rules.whole_tool(Behavior.ALLOW, tool.name)
+        whole = state.rules.whole_tool(Behavior.ALLOW, traits.name)
         cage = None if state.mode == PLAN else self.cage_if_granted(tool_input, state)
         if cage is not None:
             decision = Decision(Behavior.ALLOW, "It runs in the workspace cage.", "mode", cage=cage)
         elif whole:
             decision = Decision(Behavior.ALLOW, f"The rule {whole} allows this.", "rule")
         else:
-            decision = self._decide_by_rules(tool, tool_input, state)
-        if cage is not None or whole:
-            decision = self.question_about_deny_rules(tool, tool_input, state) or decision
-        if decision.behavior is not Behavior.ALLOW or whole:
-            return decision
-        if not may_name_one(command) or _policy(state).allows_exactly(command):
+            decision = _decide_by_rules(command, state, leaves=_leaves_sandbox(tool_input))
+        by_rules, exactly = cage is None and whole is None, _allows_exactly(state.rules, command)
+        if decision.behavior is Behavior.ALLOW and not (by_rules and exactly):
+            decision = self.question_about_deny_rules(traits, tool_input, state, by_rules=by_rules) or decision
+        if decision.behavior is not Behavior.ALLOW or whole or exactly or not may_name_one(command):
             return decision
         pattern = _sensitive_target(command, state)
-        if not pattern:
-            return decision
-        return _ask(f"It names a file that usually holds secrets ({pattern}).", rule_suggestions.exact_rule(command))
+        reason = f"It names a file that usually holds secrets ({pattern})."
+        return _ask(reason, rule_suggestions.exact_rule(command)) if pattern else decision
 
-    def _decide_by_rules(self, tool: Askable, tool_input: Json, state: RuleState) -> Decision:
-        command, policy = _command(tool_input), _policy(state)
-        if _leaves_sandbox(tool_input):
-            decision = policy.decide(command)
-            if decision.behavior is Behavior.ALLOW and is_read_only_command(command):  # only rules let it out
-                return Decision(Behavior.ASK, "It asks to run without the sandbox.", "other")
-        else:
-            decision = _decide_caged(command, state) or policy.decide(command)
-        if decision.behavior is not Behavior.ALLOW or policy.allows_exactly(command):
-            return decision
-        return self.question_about_deny_rules(tool, tool_input, state, by_rules=True) or decision
+
+def _decide_by_rules(command: str, state: RuleState, leaves: bool) -> Decision:
+    decision = None if leaves else _decide_caged(command, state)
+    if decision is None:
+        decision = decide_line(command, state, state.accepts_edits, state.sandbox.trust_without_cage)
+    if leaves and decision.behavior is Behavior.ALLOW and is_read_only_command(command):  # only rules let it out
+        return Decision(Behavior.ASK, "It asks to run without the sandbox.", "other")
+    return decision
 
 
 def _decide_caged(command: str, state: RuleState) -> Decision | None:
@@ -96,16 +95,15 @@ def _decide_caged(command: str, state: RuleState) -> Decision | None:
     if sandbox.mode == OFF:
         return None
     readable = state.rules.only(Behavior.ALLOW, READ.name)
-    if _allows(BashPolicy(readable, places, False, state.start), command):
-        if readable.whole_tool(Behavior.ALLOW, READ.name):
-            opened = ["/"]
-        else:
-            patterns = [PathPattern(rule.content or "") for rule in readable.contents(Behavior.ALLOW, READ.name)]
-            opened = [path for pattern in patterns for path in pattern.opened(places) if path != "/"]
+    if decide_line(command, replace(state, rules=readable), edits=False).behavior is Behavior.ALLOW:
+        patterns = [PathPattern(rule.content or "") for rule in readable.contents(Behavior.ALLOW, READ.name)]
+        opened = [path for pattern in patterns for path, _ in pattern.anchored(places) if path != "/"]
+        opened = ["/"] if readable.whole_tool(Behavior.ALLOW, READ.name) else opened
         cage = sandbox.cages.read_only(places.roots, opened)
         return Decision(Behavior.ALLOW, "It only reads, in the read-only cage.", cage=cage) if cage else None
-    editable = state.rules.only(Behavior.ALLOW, READ.name, EDIT.name)
-    if state.mode != PLAN and _allows(BashPolicy(editable, places, state.accepts_edits, state.start), command):
+    editable = replace(state, rules=state.rules.only(Behavior.ALLOW, READ.name, EDIT.name))
+    accepted = decide_line(command, editable, state.accepts_edits) if state.mode != PLAN else None
+    if accepted is not None and accepted.behavior is Behavior.ALLOW:
         cage = sandbox.cages.workspace(places.roots, network=False)
         if cage is not None:
             return Decision(Behavior.ALLOW, "It only makes accepted edits, in the workspace cage.", "mode", cage=cage)
@@ -119,21 +117,16 @@ def _command(tool_input: Json) -> str:
     return command
 
 
-def _policy(state: RuleState) -> BashPolicy:
-    trust = state.sandbox.trust_without_cage
-    return BashPolicy(state.rules, state.places, state.accepts_edits, state.start, trust=trust)
+def _allows_exactly(rules: RuleSet, command: str) -> bool:
+    found = (CommandPattern(rule.content or "") for rule in rules.contents(Behavior.ALLOW, BASH.name))
+    return any(pattern.is_exact and pattern.text == command.strip() for pattern in found)
 
 
 def _sensitive_target(command: str, state: RuleState) -> str:
     rules = RuleSet()
-    for tool in (READ, EDIT):
-        rules.add("", Behavior.ASK, [Rule(tool.name, pattern) for pattern in sensitive_patterns()])
+    rules.add("", Behavior.ASK, [Rule(tool.name, each) for tool in (READ, EDIT) for each in sensitive_patterns()])
     found = forbidding_rule(command, rules, Behavior.ASK, state.places, state.start)
-    return found.content or "" if found is not None else ""
-
-
-def _allows(policy: BashPolicy, command: str) -> bool:
-    return policy.decide(command).behavior is Behavior.ALLOW
+    return (found and found.content) or ""
 
 
 def _leaves_sandbox(tool_input: Json) -> bool:
@@ -150,110 +143,46 @@ class _Problem:
     is_write_inside: bool = False
 
 
-class BashPolicy:
-    """Decides on one command line. `start` is the real path of the shell's current directory."""
+def decide_line(text: str, state: RuleState, edits: bool, trust: Trust = Trust.ANY) -> Decision:
+    """Return ALLOW if every command of the line is allowed by the rules, or writes where `edits` says so, else ASK."""
+    if _allows_exactly(state.rules, text):
+        return Decision(Behavior.ALLOW, "A rule allows this very command.", "rule")
+    whole = rule_suggestions.exact_rule(text)
+    try:
+        commands = parse(text)
+    except NotUnderstood as reason:
+        return _ask(f"The command could not be checked: {reason}.", whole)
+    if not commands:
+        return _ask("The command is empty.")
+    policy = _LinePolicy(commands, state, edits, trust, trust is not Trust.LITERAL_LINES or is_plain(text))
+    problems = [problem for command in commands for problem in policy.problems(command)]
+    if not problems:
+        return Decision(Behavior.ALLOW, "Every command in it is allowed.", "rule")
+    path = next((problem.path for problem in problems if problem.path), "")
+    kind = "subcommandResults" if len(commands) > 1 else "workingDir" if path else "other"
+    updates = _suggestions(problems, whole if len(commands) == 1 else None)
+    return Decision(Behavior.ASK, problems[0].reason, kind, path, updates)
 
-    def __init__(self, rules: RuleSet, places: PathScope, edits: bool, start: str, *, trust: Trust = Trust.ANY) -> None:
-        self._start = start
-        self._trust = trust
-        self._is_trusted = True
-        self._places = places
+
+class _LinePolicy:
+    """Says why the commands of one line are not allowed."""
+
+    def __init__(
+        self, commands: Sequence[Command], state: RuleState, edits: bool, trust: Trust, is_trusted: bool
+    ) -> None:
+        rules, self._places, self._start = state.rules, state.places, state.start
+        self._commands = commands
         self._accepts_edits = edits
+        self._trust = trust
+        self._is_trusted = is_trusted
         self._allow = [CommandPattern(rule.content or "") for rule in rules.contents(Behavior.ALLOW, BASH.name)]
-        self._edit = [PathPattern(rule.content or "") for rule in rules.contents(Behavior.ALLOW, EDIT.name)]
-        self._read = [PathPattern(rule.content or "") for rule in rules.contents(Behavior.ALLOW, READ.name)]
-        self._edits_all = rules.whole_tool(Behavior.ALLOW, EDIT.name) is not None
-        self._reads_all = rules.whole_tool(Behavior.ALLOW, READ.name) is not None
-        self._bases: list[str] | None = None
-        self._commands: Sequence[Command] = ()
-        self._together = True
+        self._edit = [PathPattern(rule.content or EVERYWHERE) for rule in rules.about(Behavior.ALLOW, EDIT.name)]
+        self._read = [PathPattern(rule.content or EVERYWHERE) for rule in rules.about(Behavior.ALLOW, READ.name)]
+        self._bases = shell_directories(commands, self._places, [self._start])
+        self._together = reads_only_together(commands)
         self._inside: dict[str, bool] = {}  # which paths of the line lead to files of the working directories
 
-    def decide(self, text: str) -> Decision:
-        """Return ALLOW if every command of the line is allowed, else ASK."""
-        if self.allows_exactly(text):
-            return Decision(Behavior.ALLOW, "A rule allows this very command.", "rule")
-        whole = rule_suggestions.exact_rule(text)
-        try:
-            commands = parse(text)
-        except NotUnderstood as reason:
-            return _ask(f"The command could not be checked: {reason}.", whole)
-        if not commands:
-            return _ask("The command is empty.")
-        self._commands = commands
-        self._bases = shell_directories(commands, self._places, self._start)
-        self._together, self._inside = reads_only_together(commands), {}
-        self._is_trusted = self._trust is not Trust.LITERAL_LINES or is_plain(text)
-        problems = [problem for command in commands for problem in self._problems(command)]
-        if not problems:
-            return Decision(Behavior.ALLOW, "Every command in it is allowed.", "rule")
-        path = next((problem.path for problem in problems if problem.path), "")
-        kind = "subcommandResults" if len(commands) > 1 else "workingDir" if path else "other"
-        updates = _suggestions(problems, whole if len(commands) == 1 else None)
-        return Decision(Behavior.ASK, problems[0].reason, kind, path, updates)
-
-    def allows_exactly(self, text: str) -> bool:
-        return any(pattern.is_exact and pattern.text == text.strip() for pattern in self._allow)
-
-    def understand(self, text: str, about: Set[str], *, by_rules: bool = False) -> Decision | None:
-        """Return the question if the deny rules have not seen all of the line. `about` says which kinds of them there
-        are: about "commands", or about files that are read ("reads") or written ("writes"). `by_rules`: a rule or a
-        check of its own covers each command with its arguments."""
-        try:
-            commands = parse(text)
-            bases = self._bases_shown(commands)
-            if "commands" in about and any(map(hides_commands, commands)):
-                raise NotUnderstood("the text does not show what it runs")
-            for command in commands if "commands" in about and not by_rules else ():
-                risk = risky_options.risk(command.words) if command.words else None
-                if risk:
-                    raise NotUnderstood(f"{_shortened(risk)} may run another program")
-            for command in commands:
-                self._check_files(command, commands, bases, about)
-                if about != {"commands"}:
-                    self._check_lines_inside(command, bases, about)
-        except (NotUnderstood, Unknown) as reason:
-            whole = rule_suggestions.exact_rule(text)
-            return _ask(f"Deny rules could not be checked against the command: {reason}.", whole)
-        return None
-
-    def _bases_shown(self, commands: Sequence[Command]) -> list[str]:
-        bases = shell_directories(commands, self._places, self._start)
-        inner = [effective(command) for command in commands]
-        started = [None if each is None else started_by(each) for each in inner]
-        if bases is None or any(part is None or None in map(effective, part) for part in started):
-            raise NotUnderstood("it is not clear what it runs, or where")
-        return bases
-
-    def _check_lines_inside(self, command: Command, bases: Sequence[str], about: Set[str]) -> None:
-        if hides_lines(command):
-            raise Unknown("the text does not show what it runs")
-        for line in lines_inside(command):
-            inside = read_targets.directories_inside(line, self._places, bases)
-            if inside is None:
-                raise Unknown("it is not clear where it runs")
-            for part in line:
-                self._check_files(part, line, inside, about)
-
-    def _check_files(self, command: Command, line: Sequence[Command], bases: Sequence[str], about: Set[str]) -> None:
-        """Raise Unknown if the text does not show which files the command opens that deny rules may be about."""
-        for redirect in command.redirects:
-            if redirect.target.dynamic and ("writes" if redirect.writes else "reads") in about:
-                raise Unknown("a path is known only when it runs")
-        reads_files = not is_pathless(command)
-        if not reads_only(command):
-            if about != {"commands"} and reads_files and any(map(_is_unclear, command.words)):
-                raise Unknown("an argument is known only when it runs")
-        elif "reads" in about:
-            if splits_into_files(command, line):
-                raise Unknown("the shell may take the value of an expansion for wildcards")
-            words = operands_read(command) if reads_files else []
-            for word in words:
-                resolve(word, self._places, bases)
-            if reads_files:
-                read_targets.check_directories(command, words, self._places, bases)
-
-    def _problems(self, command: Command) -> list[_Problem]:
+    def problems(self, command: Command) -> list[_Problem]:
         run = self._run_problem(command) if command.words or command.assignments else None
         opened = [self._file_problem(redirect.target, redirect.writes) for redirect in command.redirects]
         return [problem for problem in (run, *opened) if problem]
@@ -274,14 +203,14 @@ class BashPolicy:
         reason = _no_rule(command)
         if inner is None:
             return _Problem(reason)
-        rule = rule_suggestions.command_rule(inner)
+        rule = _command_rule(inner)
         pattern = CommandPattern(rule.content or "") if rule else None
         if pattern and not pattern.is_exact:
             uncovered = self._uncovered(inner.words, pattern.words) or uncovered
         if not uncovered:
             return _Problem(reason, rule)
-        reason = f"{reason} A rule with a wildcard does not cover {_shortened(uncovered)}."
-        return _Problem(reason, rule_suggestions.exact_command_rule(inner))
+        reason = f"{reason} A rule with a wildcard does not cover {shortened(uncovered)}."
+        return _Problem(reason, _exact_command_rule(inner))
 
     def _may_read(self, command: Command) -> bool:
         if self._trust is not Trust.LITERAL_COMMANDS:
@@ -335,9 +264,9 @@ class BashPolicy:
         try:
             words = operands_read(command)
             if splits_into_files(command, self._commands):
-                raise Unknown("the shell may take the value of an expansion for wildcards")
+                raise NotUnderstood("the shell may take the value of an expansion for wildcards")
             if self._bases is None and not is_pathless(command):
-                raise Unknown("it is not clear in which directory it runs")
+                raise NotUnderstood("it is not clear in which directory it runs")
             bases = [] if is_pathless(command) else self._bases or []
             places = (self._place_problem(self._places.real(base)) for base in bases)
             files = (self._file_problem(word, writes=False) for word in words)
@@ -345,27 +274,26 @@ class BashPolicy:
             if problem is None:
                 read_targets.check_directories(command, words, self._places, self._bases or [])
             return problem
-        except Unknown as reason:
-            rule = rule_suggestions.command_rule(inner) if inner else None
-            return _Problem(f"`{_shortened(command.raw)}` may read outside the working directories: {reason}.", rule)
+        except NotUnderstood as reason:
+            rule = _command_rule(inner) if inner else None
+            return _Problem(f"`{shortened(command.raw)}` may read outside the working directories: {reason}.", rule)
 
     def _file_problem(self, word: Word, writes: bool) -> _Problem | None:
         if writes and is_null(word):
             return None
         try:
             if writes and word.is_glob:
-                raise Unknown("it is written with wildcards")
+                raise NotUnderstood("it is written with wildcards")
             if self._bases is None:
-                raise Unknown("it is not clear in which directory it runs")
+                raise NotUnderstood("it is not clear in which directory it runs")
             found = resolve(word, self._places, self._bases)
-        except Unknown as reason:
+        except NotUnderstood as reason:
             return _Problem(f"It is not clear which file is {'written' if writes else 'read'}: {reason}.")
         return next(filter(None, map(self._edit_problem if writes else self._place_problem, found)), None)
 
     def _place_problem(self, real: str) -> _Problem | None:
-        if self._reads_all or any(pattern.allows(real, self._places) for pattern in self._read):
-            return None
-        return self._outside_problem(READ.name, real)
+        allowed = any(pattern.allows(real, self._places) for pattern in self._read)
+        return None if allowed else self._outside_problem(READ.name, real)
 
     def _outside_problem(self, tool: str, real: str) -> _Problem | None:
         if self._places.holds(real):
@@ -377,7 +305,7 @@ class BashPolicy:
         why = protection(real, self._places.home)
         if why:
             return _Problem(f"{real} is protected: {why}.", None, real)
-        if self._edits_all or any(pattern.allows(real, self._places) for pattern in self._edit):
+        if any(pattern.allows(real, self._places) for pattern in self._edit):
             return None
         outside = self._outside_problem(EDIT.name, real)
         if outside or self._accepts_edits:
@@ -392,7 +320,7 @@ class BashPolicy:
                 if problem:
                     return problem
             elif not word.is_literal or word.text not in _CREATION_OPTIONS:
-                return _Problem(_no_rule(command), rule_suggestions.command_rule(command))
+                return _Problem(_no_rule(command), _command_rule(command))
         return None
 
 
@@ -408,7 +336,39 @@ def _texts_for_rules(command: Command, inner: Command | None) -> dict[str, tuple
 
 
 def _no_rule(command: Command) -> str:
-    return f"No rule allows `{_shortened(command.raw or canonical(command.words))}`."
+    return f"No rule allows `{shortened(command.raw or canonical(command.words))}`."
+
+
+_TARGETS = {
+    "make": "test check lint build all format types unit",
+    "mvn": "test compile verify package",
+    "gradle": "test build check",
+}
+"""What can be allowed of programs that have a list of harmless options, and also run all that a project defines."""
+_WITH_SCRIPT = frozenset((("npm", "run"), ("yarn", "run"), ("pnpm", "run")))
+_PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9:_.-]*")
+
+
+def _command_rule(command: Command) -> Rule | None:
+    """Return the rule for one simple command. It never allows all uses of an interpreter, a shell, sudo or rm."""
+    name = command.name
+    if not command.assignments and name in HARMLESS and name not in _TARGETS:
+        return Rule(BASH.name, f"{name} *")
+    if not command.assignments and len(command.words) > 1 and command.words[1].is_literal:
+        second = command.words[1].text
+        if f"{name} {second}" in HARMLESS or second in _TARGETS.get(name, "").split():
+            if (name, second) not in _WITH_SCRIPT:
+                return Rule(BASH.name, f"{name} {second} *")
+            if len(command.words) > 2 and command.words[2].is_literal and _PLAIN.fullmatch(command.words[2].text):
+                return Rule(BASH.name, f"{name} {second} {command.words[2].text} *")
+    return _exact_command_rule(command)
+
+
+def _exact_command_rule(command: Command) -> Rule | None:
+    """Return the rule for exactly this simple command, if a rule can express that."""
+    if command.fed or not all(word.is_literal for word in command.words):
+        return None
+    return rule_suggestions.exact_rule(canonical(command.words) if command.redirects else command.raw)
 
 
 def _suggestions(problems: Sequence[_Problem], whole: Rule | None) -> list[Json]:
@@ -421,15 +381,5 @@ def _suggestions(problems: Sequence[_Problem], whole: Rule | None) -> list[Json]
     return [*updates, rule_suggestions.accept_edits()] if inside else updates
 
 
-def _is_unclear(word: Word) -> bool:
-    """Return whether the text does not show what the program gets; the locale explains brackets in wildcards."""
-    return word.dynamic or (word.is_glob and (read_targets.has_deep_wildcards(word) or "[" in word.skeleton))
-
-
 def _ask(reason: str, rule: Rule | None = None) -> Decision:
     return Decision(Behavior.ASK, reason, suggestions=rule_suggestions.add_rules([rule] if rule else []))
-
-
-def _shortened(text: str) -> str:
-    text = " ".join(text.split())
-    return text if len(text) <= 80 else text[:79] + "…"

@@ -1,5 +1,4 @@
-"""The decision on a call: deny rules, ask rules, plan mode, bypass, protected files, allow rules, acceptEdits,
-defaults."""
+"""The decision on a call: deny and ask rules, plan mode, bypass, protected files, allow rules, modes, defaults."""
 
 from __future__ import annotations
 
@@ -13,14 +12,15 @@ from typing import TYPE_CHECKING, Any, Callable
 
 from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.frames import Json
-from ccb.tunnel.wire.tool_traits import Effect, RuleKind, ToolTraits, View, traits_of
+from ccb.tunnel.wire.tool_traits import Effect, RuleKind, View, traits_of
 
 from ..settings.worker_settings import MANAGED, OF_PROJECT, SOURCES, Sourced, WorkerSettings
 from . import rules as permission_rules
 from .matchers import AgentMatcher, Askable, DomainMatcher, PathMatcher, RuleMatcher, RuleState
 from .modes import ACCEPT_EDITS, BYPASS, DEFAULT, DONT_ASK, NO_CAGE, PLAN, Cages, Sandbox, check_mode, stricter
 from .paths import ROOT_MARK, PathPattern, PathScope, sensitive_patterns
-from .rules import Behavior, Decision, Rule, RuleError, RuleSet, UpdateError, parse_rule, parse_rules
+from .rule_suggestions import add_rules, exact_rule
+from .rules import Behavior, Decision, Rule, RuleSet, parse_rule, parse_rules
 
 if TYPE_CHECKING:
     from ccb.tunnel.wire.session_options import SessionOptions
@@ -70,20 +70,24 @@ class PermissionEngine:
         self._rules = RuleSet()
         self.relaunch(launch)
 
+    def _now(self) -> PermissionEngine:
+        """Return what decides at present: this, or for a sub-agent its limits of today."""
+        return self
+
     @property
     def mode(self) -> str:
-        return self._mode
+        return self._now()._mode
 
     @property
     def cage_in_force(self) -> str:
         """The cage, in words, that holds the commands that run without a question."""
-        if self._mode == BYPASS:
+        if self.mode == BYPASS:
             return f"{NO_CAGE}: permissions are bypassed"
-        return self._sandbox.in_force(self._places.roots)
+        return self._now()._sandbox.in_force(self.directories)
 
     @property
     def directories(self) -> tuple[str, ...]:
-        return self._places.roots
+        return self._now()._places.roots
 
     def set_mode(self, mode: str) -> None:
         """Raise ModeError if the mode cannot be chosen."""
@@ -100,7 +104,7 @@ class PermissionEngine:
         self._mode = mode
 
     def relaunch(self, launch: LaunchRules) -> None:
-        """Replace what came from the former command line. Raise RuleError or ModeError."""
+        """Replace what came from the former command line. Raise ValueError, as ModeError."""
         may_bypass = self._allow_bypass or launch.allow_bypass
         check_mode(launch.mode, may_bypass, self._is_root)
         allow, deny = parse_rules(launch.allowed), parse_rules(launch.disallowed)
@@ -111,14 +115,14 @@ class PermissionEngine:
         self._rules.replace(permission_rules.COMMAND_LINE, Behavior.DENY, deny)
 
     def use_settings(self, settings: WorkerSettings) -> None:
-        """Replace the rules from settings. Raise RuleError for one that allows and cannot be read; then nothing has
+        """Replace the rules from settings. Raise ValueError for one that allows and cannot be read; then nothing has
         changed. One that denies or asks covers all that it may have been about."""
         found: dict[tuple[str, Behavior], list[Rule]] = {key: [] for key in itertools.product(SOURCES, Behavior)}
         for behavior in Behavior:
             for each in settings.rules(behavior.value):
                 try:
                     rules = [read_rule(each)]
-                except RuleError as error:
+                except ValueError as error:
                     if behavior is Behavior.ALLOW:
                         raise
                     rules = permission_rules.broken_rules(each.value, str(error)) if each.value else []
@@ -136,7 +140,7 @@ class PermissionEngine:
             self._mode = DEFAULT if self._mode == BYPASS else self._mode
 
     def grant_for_turn(self, rules: Sequence[str]) -> None:
-        """Let these allow rules of a slash command hold until this is called again. Raise RuleError."""
+        """Let these allow rules of a slash command hold until this is called again. Raise ValueError."""
         self._rules.replace(permission_rules.COMMAND, Behavior.ALLOW, parse_rules(rules))
 
     def use_client(self, ask: Sequence[str], deny: Sequence[str]) -> None:
@@ -153,15 +157,15 @@ class PermissionEngine:
 
     def covers(self, rule: str, tool_name: str, tool_input: Json) -> bool:
         """Return whether a rule is about a call, in doubt True."""
-        asked, rules = NamedTool(tool_name), RuleSet()
+        traits, rules = traits_of(tool_name), RuleSet()
         try:
             rules.add("", Behavior.DENY, [parse_rule(rule)])
-            matcher, state = _matcher(asked.traits.rules), replace(self._state(self._places.cwd), rules=rules)
+            matcher, state = _matcher(traits.rules), replace(self._state(self._places.cwd), rules=rules)
             if rules.whole_tool(Behavior.DENY, tool_name) or not rules.about(Behavior.DENY, tool_name):
                 return bool(rules.about(Behavior.DENY, tool_name))
-            found = matcher.matching_rule(Behavior.DENY, asked, tool_input, state)
-            return bool(found or matcher.question_about_deny_rules(asked, tool_input, state))
-        except (RuleError, TypeError):  # an input that the matcher cannot read
+            found = matcher.matching_rule(Behavior.DENY, traits, tool_input, state)
+            return bool(found or matcher.question_about_deny_rules(traits, tool_input, state))
+        except (ValueError, TypeError):  # an input that the matcher cannot read
             return True
 
     def lend(self, rules: Sequence[str], *, for_turn: bool = False) -> None:
@@ -170,7 +174,7 @@ class PermissionEngine:
         for rule in rules:
             try:
                 found.append(parse_rule(rule))
-            except RuleError as error:
+            except ValueError as error:
                 log.warning("a rule of a skill does not count: %s", error)
         if for_turn:
             self._rules.add(permission_rules.COMMAND, Behavior.ALLOW, found)
@@ -183,11 +187,11 @@ class PermissionEngine:
 
     def left_out(self, tool_name: str) -> list[str]:
         """Return which files a search must leave out, as `PathPattern.expressions` does."""
-        rules = self._state(self._places.cwd).path_rules(tool_name)
-        patterns = [PathPattern(rule.content or "") for rule in rules]
-        if traits_of(tool_name).searches_content and not self._rules.whole_tool(Behavior.ALLOW, tool_name):
+        state = self._now()._state("")
+        patterns = [PathPattern(rule.content or "") for rule in state.path_rules(tool_name)]
+        if traits_of(tool_name).searches_content and not state.rules.whole_tool(Behavior.ALLOW, tool_name):
             patterns += map(PathPattern, sensitive_patterns())
-        return [expression for pattern in patterns for expression in pattern.expressions(self._places)]
+        return [expression for pattern in patterns for expression in pattern.expressions(state.places)]
 
     def apply(self, updates: Sequence[Mapping[str, Any]]) -> list[str]:
         """Apply permission updates in the public shape. Skip invalid ones, and return a text about each of these."""
@@ -202,11 +206,11 @@ class PermissionEngine:
 
     def _apply(self, update: Mapping[str, Any]) -> None:
         if not isinstance(update, Mapping):
-            raise UpdateError("a permission update is not an object")
+            raise ValueError("a permission update is not an object")
         kind, destination = update.get("type"), update.get("destination", "session")
         changes = {"addRules": self._rules.add, "replaceRules": self._rules.replace, "removeRules": self._rules.remove}
         if not isinstance(kind, str) or not isinstance(destination, str):
-            raise UpdateError("a permission update has no type")
+            raise ValueError("a permission update has no type")
         if kind == "setMode":
             self.set_mode(str(update.get("mode", "")))
         elif kind in changes:
@@ -217,11 +221,11 @@ class PermissionEngine:
         elif kind in ("addDirectories", "removeDirectories"):
             self._change_directories(kind, permission_rules.listed_in(update, "directories"))
         else:
-            raise UpdateError(f"unknown permission update {kind!r}")
+            raise ValueError(f"unknown permission update {kind!r}")
 
     def _change_directories(self, kind: str, given: list[Any]) -> None:
         if not all(isinstance(each, str) and each for each in given):
-            raise UpdateError(f"{kind}: directories must be a list of paths")
+            raise ValueError(f"{kind}: directories must be a list of paths")
         added, named = self._places.roots[1:], PathScope.of(self._cwd, self._home, given).roots[1:]
         if kind == "addDirectories":
             self._work_in(list(dict.fromkeys([*added, *named])))
@@ -240,7 +244,7 @@ class PermissionEngine:
             state = self._state(os.path.realpath(shell_cwd) if shell_cwd else self._places.cwd)
             if state.sandbox.opens_workspace(self.directories):
                 # commands that run beside the call may change where its path leads
-                state = replace(state, pinned=matcher.real_path(tool, tool_input, self._places))
+                state = replace(state, pinned=matcher.real_path(tool.traits, tool_input, self._places))
             judged = replace(state, mode=BYPASS) if granted else state
             decision = replace(self._decide(matcher, tool, tool_input, can_ask, judged), pinned=state.pinned)
             if granted and decision.behavior is Behavior.ALLOW and self._mode != BYPASS:
@@ -251,7 +255,7 @@ class PermissionEngine:
                 return _denied_without_question(decision)
             return replace(decision, cage=matcher.cage_if_granted(tool_input, state))
         except Exception as error:  # any failure of a check leads to a question
-            log.exception("permission check of %s failed", tool.name)
+            log.exception("permission check of %s failed", tool.traits.name)
             failed = Decision(Behavior.ASK, f"The permission check failed ({type(error).__name__}: {error}).")
             return _denied_without_question(failed) if self._mode == DONT_ASK else failed
 
@@ -262,23 +266,24 @@ class PermissionEngine:
             return False
 
     def _decide(self, matcher: RuleMatcher, tool: Askable, given: Json, can_ask: bool, state: RuleState) -> Decision:
+        traits = tool.traits
         for behavior, verb, end in (
             (Behavior.DENY, "denies", "is denied"),
             (Behavior.ASK, "wants a question before", "asks"),
         ):
-            rule = self._rules.whole_tool(behavior, tool.name)
-            rule = rule or matcher.matching_rule(behavior, tool, given, state)
+            rule = self._rules.whole_tool(behavior, traits.name)
+            rule = rule or matcher.matching_rule(behavior, traits, given, state)
             if rule:
-                broken = f"{rule.broken}. Until that is corrected, every use of {tool.name} {end}."
+                broken = f"{rule.broken}. Until that is corrected, every use of {traits.name} {end}."
                 return Decision(behavior, broken if rule.broken else f"The rule {rule} {verb} this.", "rule")
-        if tool.traits.asks:
-            ways = self._ways_out_of_plan(given) if tool.traits.view is View.PLAN else []
+        if traits.asks:
+            ways = self._ways_out_of_plan(given) if traits.view is View.PLAN else []
             return Decision(Behavior.ASK, "", suggestions=ways)
         above, name = os.path.split(self._plan_file)
         plan = os.path.join(os.path.realpath(above), name)  # a link in its place is not the plan
-        if name and matcher.real_path(tool, given, self._places) == plan:
+        if name and matcher.real_path(traits, given, self._places) == plan:
             return Decision(Behavior.ALLOW, "It is the plan of this session.")
-        question = matcher.question_in_any_mode(tool, given, state)
+        question = matcher.question_in_any_mode(traits, given, state)
         if question:
             return question
         if self._mode == PLAN and not matcher.only_reads(tool, given):
@@ -286,9 +291,9 @@ class PermissionEngine:
                 return Decision(Behavior.ASK, "Plan mode: this call would change something.", "mode")
             return Decision(Behavior.DENY, _PLAN_DENIAL, "mode")
         if state.mode == BYPASS:
-            question = matcher.question_about_deny_rules(tool, given, state)
+            question = matcher.question_about_deny_rules(traits, given, state)
             return question or Decision(Behavior.ALLOW, "Permissions are bypassed.", "mode")
-        return matcher.decide(tool, given, state)
+        return matcher.decide(traits, given, state)
 
     def _ways_out_of_plan(self, tool_input: Json) -> list[Json]:
         """Return the modes that the person may choose with a plan, and the rule for the commands that it asks for."""
@@ -296,8 +301,6 @@ class PermissionEngine:
         ways: list[Json] = [{"type": "setMode", "mode": mode, "destination": "session"} for mode in modes]
         wanted = tool_input.get("allowedPrompts")
         if wanted:
-            from .rule_suggestions import add_rules, exact_rule
-
             ways += add_rules(list(filter(None, (exact_rule(str(each.get("prompt"))) for each in wanted))))
         return ways
 
@@ -305,29 +308,14 @@ class PermissionEngine:
         return RuleState(self._rules, self._places, self._mode, start, self._sandbox, memory=self._memory)
 
 
-@dataclass(frozen=True)
-class NamedTool:
-    """A tool of which only the name is known, and perhaps that it reads."""
-
-    name: str
-    reads: bool = False
-
-    @property
-    def traits(self) -> ToolTraits:
-        return traits_of(self.name)
-
-    def is_read_only(self, tool_input: Json) -> bool:
-        return self.reads
-
-
 def read_rule(given: Sourced) -> Rule:
-    """Return a rule of settings. Raise RuleError, which names its file. A path with one slash starts at the project."""
+    """Return a rule of settings. Raise ValueError, which names the file. One slash starts at the project."""
     try:
         if not isinstance(given.value, str):
-            raise RuleError(f"{str(given.value)[:_MAX_SHOWN]!r} is no permission rule")
+            raise ValueError(f"{str(given.value)[:_MAX_SHOWN]!r} is no permission rule")
         rule = parse_rule(given.value)
-    except RuleError as error:
-        raise RuleError(f"{given.place}: {error}") from None
+    except ValueError as error:
+        raise ValueError(f"{given.place}: {error}") from None
     content, layer = rule.content or "", given.layer
     is_of_project = layer.source in OF_PROJECT and traits_of(rule.tool).rules is RuleKind.PATH
     if not is_of_project or not content.startswith("/") or content.startswith("//"):
@@ -371,24 +359,18 @@ class ChildPermissions(PermissionEngine):
         self._own_cwd = cwd
         self._memory = ""
 
-    @property
-    def mode(self) -> str:
-        return stricter(self._own_mode or self._parent.mode, self._parent.mode)
-
-    @property
-    def cage_in_force(self) -> str:
-        return self._limited().cage_in_force
-
-    @property
-    def directories(self) -> tuple[str, ...]:
-        return self._limited().directories
+    def _now(self) -> PermissionEngine:
+        engine = copy.copy(self._parent)
+        engine._mode = stricter(self._own_mode or engine._mode, engine._mode)
+        engine._memory = self._memory
+        if self._own_cwd:
+            engine._cwd = self._own_cwd
+            engine._places = PathScope.of(engine._cwd, engine._home, engine._places.roots[1:])
+        return engine
 
     def visible(self, tool_name: str) -> bool:
         writes = traits_of(tool_name).effect is Effect.WRITE
         return self._parent.visible(tool_name) and not (writes and self._read_only)
-
-    def left_out(self, tool_name: str) -> list[str]:
-        return self._limited().left_out(tool_name)
 
     def grant_for_turn(self, rules: Sequence[str]) -> None:
         """Change nothing: the rules of the turn are the main agent's."""
@@ -403,16 +385,6 @@ class ChildPermissions(PermissionEngine):
     def decide(
         self, tool: Askable, tool_input: Json, *, can_ask: bool = False, shell_cwd: str = "", granted: bool = False
     ) -> Decision:
-        limited = self._limited()
-        if self._read_only and not limited.only_reads(tool, tool_input):
+        if self._read_only and not self.only_reads(tool, tool_input):
             return Decision(Behavior.DENY, "This agent only reads, and the call may change something.", "mode")
-        return limited.decide(tool, tool_input, can_ask=can_ask, shell_cwd=shell_cwd, granted=granted)
-
-    def _limited(self) -> PermissionEngine:
-        engine = copy.copy(self._parent)
-        engine._mode = self.mode
-        engine._memory = self._memory
-        if self._own_cwd:
-            engine._cwd = self._own_cwd
-            engine._places = PathScope.of(engine._cwd, engine._home, engine._places.roots[1:])
-        return engine
+        return self._now().decide(tool, tool_input, can_ask=can_ask, shell_cwd=shell_cwd, granted=granted)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import re
-import stat
 import struct
 from collections.abc import Iterator, Sequence
 
 from ccb.tunnel.wire.dataclass import dataclass
 
+from ..sandbox.outliving import read_regular
 from ..system.host import is_under
 from ..system.owners import is_ours
 from .shell.read_only import GIT_READERS
@@ -20,14 +20,9 @@ from .shell.shell_words import names
 class Setting:
     """One setting. `name` is its section and key in lower case; `value` is as written, None for a key alone."""
 
-    section: str
+    name: str
     subsection: str
-    key: str
     value: str | None
-
-    @property
-    def name(self) -> str:
-        return f"{self.section}.{self.key}"
 
 
 class UnsafeRepository(Exception):
@@ -52,7 +47,7 @@ def _settings(path: str, text: str) -> Iterator[Setting]:
         if header:
             section, subsection = header[1].lower(), header[2] or ""
         elif key and section:
-            yield Setting(section, subsection, key[1].lower(), None if key[2] is None else key[2].strip())
+            yield Setting(f"{section}.{key[1].lower()}", subsection, None if key[2] is None else key[2].strip())
         else:
             raise UnsafeRepository(f"{path} is unusual: a line is unusual")
 
@@ -97,13 +92,14 @@ _OFF = ("false", "no", "off", "0")
 
 def _names_program(setting: Setting) -> bool:
     """Return whether a setting may make a reading sub-command run a program. Paths are for the caller to judge."""
-    if setting.section == "alias":
-        return setting.key in GIT_READERS or setting.subsection in GIT_READERS
+    section, _, key = setting.name.partition(".")
+    if section == "alias":
+        return key in GIT_READERS or setting.subsection in GIT_READERS
     if setting.name == "core.fsmonitor":
         return (setting.value or "").lower() not in _OFF
     if setting.name in ("core.worktree", "core.hookspath") or setting.name in FILES:
         return False
-    return setting.section not in _ALL_KEYS and setting.key not in _KEYS.get(setting.section, ())
+    return section not in _ALL_KEYS and key not in _KEYS.get(section, ())
 
 
 _GITLINK = 0o160000
@@ -258,7 +254,9 @@ class _Repository:
             return []
         try:
             files = [name for name in os.listdir(self._own) if name == "index" or name.startswith("sharedindex.")]
-            contents = [_data(os.path.join(self._own, name)) for name in files]
+            contents = [read_regular(os.path.join(self._own, name), _MAX_INDEX + 1) for name in files]
+            if any(len(data) > _MAX_INDEX for data in contents):
+                raise ValueError
             paths = [path for data in contents for path in _submodules(data, hash_bytes)]
         except (OSError, ValueError, IndexError, struct.error):
             raise UnsafeRepository(f"the index in {self._own} is unusual") from None
@@ -340,19 +338,9 @@ def _own_hooks(home: str) -> list[str]:
     return [path for path in found if not os.path.isabs(path)]
 
 
-def _data(path: str) -> bytes:
-    """Return the content of a regular file below the limit. Raise OSError."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    with open(descriptor, "rb") as file:
-        status = os.fstat(descriptor)
-        if not stat.S_ISREG(status.st_mode) or status.st_size > _MAX_INDEX:
-            raise OSError("not a file of a usual size")
-        return file.read(_MAX_INDEX)
-
-
 def _text(path: str) -> str | None:
     try:
-        data = _data(path)
+        data = read_regular(path, _MAX_CONFIG + 1)
     except OSError:
         return None
     return os.fsdecode(data) if len(data) <= _MAX_CONFIG else None

@@ -1,4 +1,4 @@
-"""How rules apply to a call. `rule_suggestions` reads command lines, so it is imported when a suggestion is made."""
+"""How rules apply to a call."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ from typing import Protocol
 from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.frames import Json
 from ccb.tunnel.wire.spelling import spelled, unspelled
-from ccb.tunnel.wire.tool_traits import DEFAULT_AGENT, EDIT, READ, Effect, PathInput, ToolTraits
+from ccb.tunnel.wire.tool_traits import DEFAULT_AGENT, EDIT, READ, Effect, ToolTraits
 from ccb.tunnel.wire.web_fetch import WebRefused, read_url
 
 from ..sandbox.cage_rules import CageRules
 from ..system.host import is_under
 from .modes import ACCEPT_EDITS, Sandbox
 from .paths import PathPattern, PathScope, is_sensitive, protection
+from .rule_suggestions import add_rules, file_rule, for_path
 from .rules import Behavior, Decision, Rule, RuleSet
 
 LEAVE_SANDBOX = "dangerouslyDisableSandbox"
@@ -24,9 +25,6 @@ LEAVE_SANDBOX = "dangerouslyDisableSandbox"
 
 class Askable(Protocol):
     """The part of a tool that the permission engine uses."""
-
-    @property
-    def name(self) -> str: ...
 
     @property
     def traits(self) -> ToolTraits: ...
@@ -58,15 +56,15 @@ class RuleState:
 class RuleMatcher:
     """Matches rules about a whole tool. Every method may raise TypeError for an input that it cannot read."""
 
-    def matching_rule(self, behavior: Behavior, tool: Askable, tool_input: Json, state: RuleState) -> Rule | None:
+    def matching_rule(self, behavior: Behavior, traits: ToolTraits, tool_input: Json, state: RuleState) -> Rule | None:
         """Return the first deny (or ask) rule with a pattern that covers the call."""
         return None
 
-    def question_in_any_mode(self, tool: Askable, tool_input: Json, state: RuleState) -> Decision | None:
+    def question_in_any_mode(self, traits: ToolTraits, tool_input: Json, state: RuleState) -> Decision | None:
         """Return ASK for a call that would circumvent a rule even where permissions are bypassed, else None."""
         return None
 
-    def question_about_deny_rules(self, tool: Askable, tool_input: Json, state: RuleState) -> Decision | None:
+    def question_about_deny_rules(self, traits: ToolTraits, tool_input: Json, state: RuleState) -> Decision | None:
         """Return ASK for a call that cannot be checked against the deny rules, else None."""
         return None
 
@@ -79,67 +77,63 @@ class RuleMatcher:
         """Return the cage in which a call runs that the person has granted."""
         return None
 
-    def real_path(self, tool: Askable, tool_input: Json, places: PathScope) -> str:
+    def real_path(self, traits: ToolTraits, tool_input: Json, places: PathScope) -> str:
         """Return where the path of a call leads now; "" for a call that is not about a path."""
         return ""
 
-    def decide(self, tool: Askable, tool_input: Json, state: RuleState) -> Decision:
+    def decide(self, traits: ToolTraits, tool_input: Json, state: RuleState) -> Decision:
         """Decide on a call that no deny or ask rule covers, by allow rules, mode and defaults."""
-        allowing = state.rules.whole_tool(Behavior.ALLOW, tool.name)
+        allowing = state.rules.whole_tool(Behavior.ALLOW, traits.name)
         if allowing:
             return Decision(Behavior.ALLOW, f"The rule {allowing} allows this.", "rule")
-        if tool.traits.effect is Effect.NONE:
-            return Decision(Behavior.ALLOW, f"{tool.name} changes nothing outside the session.")
-        from .rule_suggestions import add_rules
-
-        return Decision(Behavior.ASK, f"No rule allows {tool.name}.", suggestions=add_rules([Rule(tool.name)]))
+        if traits.effect is Effect.NONE:
+            return Decision(Behavior.ALLOW, f"{traits.name} changes nothing outside the session.")
+        return Decision(Behavior.ASK, f"No rule allows {traits.name}.", suggestions=add_rules([Rule(traits.name)]))
 
 
 class AgentMatcher(RuleMatcher):
     """Rules that name an agent, such as `Task(Explore)`."""
 
-    def matching_rule(self, behavior: Behavior, tool: Askable, tool_input: Json, state: RuleState) -> Rule | None:
+    def matching_rule(self, behavior: Behavior, traits: ToolTraits, tool_input: Json, state: RuleState) -> Rule | None:
         name = str(tool_input.get("subagent_type") or DEFAULT_AGENT)
-        found = (rule for rule in state.rules.contents(behavior, tool.name) if fnmatchcase(name, rule.content or ""))
+        found = (rule for rule in state.rules.contents(behavior, traits.name) if fnmatchcase(name, rule.content or ""))
         return next(found, None)
 
 
 class PathMatcher(RuleMatcher):
     """Rules with a path pattern, such as `Edit(src/**)`, for a tool that reads or writes files."""
 
-    def matching_rule(self, behavior: Behavior, tool: Askable, tool_input: Json, state: RuleState) -> Rule | None:
-        paths = [path for path in (_path(tool.traits, tool_input), state.pinned) if path]
-        for rule in state.rules.contents(behavior, tool.name):
+    def matching_rule(self, behavior: Behavior, traits: ToolTraits, tool_input: Json, state: RuleState) -> Rule | None:
+        paths = [path for path in (_path(traits, tool_input), state.pinned) if path]
+        for rule in state.rules.contents(behavior, traits.name):
             if any(PathPattern(rule.content or "").forbids(path, state.places) for path in paths):
                 return rule
         return None
 
-    def real_path(self, tool: Askable, tool_input: Json, places: PathScope) -> str:
-        return places.real(_path(tool.traits, tool_input))
+    def real_path(self, traits: ToolTraits, tool_input: Json, places: PathScope) -> str:
+        return places.real(_path(traits, tool_input))
 
-    def decide(self, tool: Askable, tool_input: Json, state: RuleState) -> Decision:
-        places, writes = state.places, tool.traits.effect is Effect.WRITE
-        real = state.pinned or self.real_path(tool, tool_input, places)
-        shown, where = spelled(real), _path_input(tool.traits)
+    def decide(self, traits: ToolTraits, tool_input: Json, state: RuleState) -> Decision:
+        places, writes = state.places, traits.effect is Effect.WRITE
+        real = state.pinned or self.real_path(traits, tool_input, places)
+        shown, glob_key = spelled(real), traits.path.glob_key if traits.path else ""
         why = protection(real, places.home) if writes else None
         if why:
             return Decision(Behavior.ASK, f"{shown} is protected: {why}.", "other", shown)
-        if where.glob_key and ".." in str(tool_input.get(where.glob_key, "")).split("/"):
+        if glob_key and ".." in str(tool_input.get(glob_key, "")).split("/"):
             return Decision(Behavior.ASK, "The pattern leaves the directory it starts from.", "workingDir", shown)
         is_secret = is_sensitive(real, places.home)
-        for rule in state.rules.about(Behavior.ALLOW, tool.name):
+        for rule in state.rules.about(Behavior.ALLOW, traits.name):
             if rule.content is None or PathPattern(rule.content).opens(real, places, is_secret):
                 return Decision(Behavior.ALLOW, f"The rule {rule} allows this.", "rule")
         if not is_secret:
-            return self._decide_by_place(tool, real, state)
-        from .rule_suggestions import add_rules, file_rule
-
+            return self._decide_by_place(traits, real, state)
         exact = file_rule(EDIT.name if writes else READ.name, real) if shown == real else None
         updates = add_rules([exact] if exact else [])
         return Decision(Behavior.ASK, f"{shown} usually holds secrets.", "other", shown, updates)
 
-    def _decide_by_place(self, tool: Askable, real: str, state: RuleState) -> Decision:
-        places, writes, shown = state.places, tool.traits.effect is Effect.WRITE, spelled(real)
+    def _decide_by_place(self, traits: ToolTraits, real: str, state: RuleState) -> Decision:
+        places, writes, shown = state.places, traits.effect is Effect.WRITE, spelled(real)
         inside, accepts = places.holds(real), state.accepts_edits or state.sandbox.opens_workspace(places.roots)
         if state.memory and is_under(real, state.memory):
             return Decision(Behavior.ALLOW, "It is in the memory of this agent.")
@@ -147,18 +141,17 @@ class PathMatcher(RuleMatcher):
             return Decision(Behavior.ALLOW, "It is read in a working directory.", "workingDir")
         if inside and accepts:
             return Decision(Behavior.ALLOW, "Edits in the working directories are accepted.", "mode")
-        from .rule_suggestions import for_path
-
         # a rule cannot hold a name that is no plain text
         updates = for_path(writes, real, places, accepts) if inside or shown == real else []
         if not inside:
             return Decision(Behavior.ASK, f"{shown} is outside the working directories.", "workingDir", shown, updates)
-        return Decision(Behavior.ASK, f"{tool.name} changes {shown}.", "other", shown, updates)
+        return Decision(Behavior.ASK, f"{traits.name} changes {shown}.", "other", shown, updates)
 
 
 def _path(traits: ToolTraits, tool_input: Json) -> str:
     """Return the path that a call is about: the literal head of an absolute glob pattern, or the path in the input."""
-    where = _path_input(traits)
+    where = traits.path
+    assert where is not None, "rules about paths are for tools with one"
     pattern = tool_input.get(where.glob_key) if where.glob_key else None
     if isinstance(pattern, str) and pattern.startswith(("/", "~")):
         head = itertools.takewhile(lambda part: not any(char in part for char in "*?[{"), pattern.split("/"))
@@ -171,35 +164,27 @@ def _path(traits: ToolTraits, tool_input: Json) -> str:
     return unspelled(value)
 
 
-def _path_input(traits: ToolTraits) -> PathInput:
-    if traits.path is None:
-        raise TypeError(f"{traits.name} does not declare which input is its path")
-    return traits.path
-
-
 _PREFIX = "domain:"
 
 
 class DomainMatcher(RuleMatcher):
     """A rule that denies or asks covers subdomains as well; one that allows does not. `*` stands for any text."""
 
-    def matching_rule(self, behavior: Behavior, tool: Askable, tool_input: Json, state: RuleState) -> Rule | None:
+    def matching_rule(self, behavior: Behavior, traits: ToolTraits, tool_input: Json, state: RuleState) -> Rule | None:
         host = _host(tool_input)
-        for rule in state.rules.contents(behavior, tool.name):
+        for rule in state.rules.contents(behavior, traits.name):
             domain = _domain(rule)
             if domain and (fnmatchcase(host, domain) or fnmatchcase(host, f"*.{domain}")):
                 return rule
         return None
 
-    def decide(self, tool: Askable, tool_input: Json, state: RuleState) -> Decision:
+    def decide(self, traits: ToolTraits, tool_input: Json, state: RuleState) -> Decision:
         host = _host(tool_input)
-        for rule in state.rules.about(Behavior.ALLOW, tool.name):
+        for rule in state.rules.about(Behavior.ALLOW, traits.name):
             if rule.content is None or fnmatchcase(host, _domain(rule) or "\n"):
                 return Decision(Behavior.ALLOW, f"The rule {rule} allows this.", "rule")
-        from .rule_suggestions import add_rules
-
-        updates = add_rules([Rule(tool.name, f"{_PREFIX}{host}")])
-        return Decision(Behavior.ASK, f"{tool.name} reads a page of {host}.", suggestions=updates)
+        updates = add_rules([Rule(traits.name, f"{_PREFIX}{host}")])
+        return Decision(Behavior.ASK, f"{traits.name} reads a page of {host}.", suggestions=updates)
 
 
 def _domain(rule: Rule) -> str:

@@ -12,11 +12,11 @@ from typing import Callable
 from ccb.tunnel.wire.dataclass import dataclass
 
 from ..sandbox.cage_rules import CageRules, acts_later_at, holds_home, read_only_rules, workspace_rules
-from ..sandbox.cage_server import Availability, CageMechanism
+from ..sandbox.cage_server import Availability
+from ..sandbox.outliving import read_regular
 from ..session_store.session_registry import worker_directories
 from ..system.host import is_under
 from ..system.owners import is_ours, repository_top
-from ..system.regular_files import NotAFile, open_regular
 from .paths import protection
 
 DEFAULT, ACCEPT_EDITS, PLAN, BYPASS = "default", "acceptEdits", "plan", "bypassPermissions"
@@ -80,12 +80,7 @@ def repository_around(directory: str, home: str) -> list[str]:
 def _named_in(paths: Iterable[str], home: str) -> list[str]:
     found = []
     for path in paths:
-        try:
-            with open(path, "rb") as file:
-                text = os.fsdecode(file.read(_MAX_CONFIGURATION))
-        except OSError:
-            continue
-        for name in _NAMES_A_FILE.findall(text):
+        for name in _NAMES_A_FILE.findall(_text(path, _MAX_CONFIGURATION)):
             name = name.strip()
             named = home + name[1:] if name.startswith("~/") else os.path.join(os.path.dirname(path), name)
             if "\0" not in named and os.path.isfile(named):
@@ -96,7 +91,7 @@ def _named_in(paths: Iterable[str], home: str) -> list[str]:
 def _linked(marker: str, session: str) -> list[str]:
     """Return the repository that a `.git` file names outside of the session's directory, if it is this user's own and
     git made it for this file: nobody who can only write in the session's directory can fake that."""
-    named = _line(marker)
+    named = _text(marker, _MAX_BYTES).partition("\n")[0]
     if not named.startswith("gitdir: ") or "\0" in named:
         return []
     inner = os.path.realpath(os.path.join(os.path.dirname(marker), named[len("gitdir: ") :]))
@@ -104,18 +99,18 @@ def _linked(marker: str, session: str) -> list[str]:
         return []
     common = os.path.dirname(os.path.dirname(inner))
     if os.path.basename(os.path.dirname(inner)) == "worktrees" and os.path.basename(common) == ".git":
-        confirmed = os.path.realpath(_line(os.path.join(inner, "gitdir"))) == os.path.realpath(marker)
+        leads_back_to = _text(os.path.join(inner, "gitdir"), _MAX_BYTES).partition("\n")[0]
+        confirmed = os.path.realpath(leads_back_to) == os.path.realpath(marker)
         return [common] if confirmed and is_ours(common) else []
     outer = repository_top(os.path.dirname(os.path.dirname(marker)))
     modules = os.path.realpath(os.path.join(outer, ".git", "modules")) if outer else ""
     return [inner] if modules and is_under(inner, modules) and not is_under(outer, session) else []
 
 
-def _line(path: str) -> str:
+def _text(path: str, most: int) -> str:
     try:
-        with open_regular(path) as file:
-            return os.fsdecode(os.read(file, _MAX_BYTES)).partition("\n")[0]
-    except (OSError, NotAFile):
+        return os.fsdecode(read_regular(path, most))
+    except OSError:
         return ""
 
 
@@ -143,7 +138,7 @@ class Cages:
 
     def read_only(self, directories: Sequence[str], readable: Sequence[str] = ()) -> CageRules | None:
         """Return the cage for commands that only read in `directories`, in their repository and in `readable`."""
-        if self.probe().mechanism is CageMechanism.NONE:
+        if not self.probe().mechanism:
             return None
         rules = read_only_rules(directories, self.environ, self.home)
         return replace(rules, read=(*rules.read, *self._read_by_git(directories), *readable))
@@ -201,8 +196,7 @@ class Sandbox:
         """How far the reading of a line that would run without a cage is trusted."""
         if self.mode == OFF:
             return Trust.ANY
-        none = self.cages.probe().mechanism is CageMechanism.NONE
-        return Trust.LITERAL_LINES if none else Trust.LITERAL_COMMANDS
+        return Trust.LITERAL_COMMANDS if self.cages.probe().mechanism else Trust.LITERAL_LINES
 
     def workspace_cage(self, directories: Sequence[str]) -> CageRules | None:
         return self.cages.workspace(directories, self.allow_net) if self.mode == WORKSPACE else None
@@ -214,7 +208,7 @@ class Sandbox:
         if self.mode == OFF:
             return f"{NO_CAGE}: the sandbox is off"
         available = self.cages.probe()
-        return f"{NO_CAGE}: {available.why}" if available.mechanism is CageMechanism.NONE else "read-only cage"
+        return "read-only cage" if available.mechanism else f"{NO_CAGE}: {available.why}"
 
 
 def cage_text(cage: CageRules | None) -> str:

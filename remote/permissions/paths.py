@@ -17,8 +17,9 @@ from ..session_store.session_registry import worker_directories
 from ..system.host import is_under
 
 ROOT_MARK = "/./"
-"""Stands between a directory and the pattern that starts in it. Links below the directory do not lead an allow rule out
-of it."""
+"""Stands between a directory and a pattern that starts in it. No link below it leads an allow rule out of it."""
+
+EVERYWHERE = "//**"  # the pattern of a rule without one
 
 _WILD = re.compile(r"[*?\[]")
 _IN_NAME, _DIRECTORIES = "[^/]*", "(?:[^/]+/)*"  # what `*` and `**/` match
@@ -70,7 +71,7 @@ class PathPattern:
 
     def allows(self, real: str, places: PathScope) -> bool:
         """Return whether an allow rule covers the real path. A wildcard at the end does not reach into directories."""
-        return any(_matches(base, glob, real, strict=True) for base, glob in _anchored(self.text, places, wide=False))
+        return any(_matches(base, glob, real, strict=True) for base, glob in self.anchored(places))
 
     def opens(self, real: str, places: PathScope, is_secret: bool) -> bool:
         """Return whether an allow rule covers the path. One that covers whatever is in the home directory is about none
@@ -84,50 +85,43 @@ class PathPattern:
         """Return whether a deny rule covers the path. The path as given and the real path count, letter case is
         ignored, and everything below a match is covered too."""
         names = {expand(path, base or places.cwd, places.home), places.real(path, base)}
-        anchored = _anchored(self.text, places, wide=True)
+        anchored = self.anchored(places, wide=True)
         return any(_matches(root, glob, name, strict=False) for root, glob in anchored for name in names)
 
     def expressions(self, places: PathScope) -> list[str]:
         """Return regular expressions (for fullmatch) of the absolute paths, in lower case, that `forbids` forbids."""
         found: list[str] = []
-        for root, glob in _anchored(self.text, places, wide=True):
+        for root, glob in self.anchored(places, wide=True):
             base = re.escape(root.casefold().rstrip("/"))
             found.append(f"{base}/(?:{_regex(glob.casefold(), strict=False).pattern})" if glob else f"{base}(?:/.*)?")
         return list(dict.fromkeys(found))
 
-    def opened(self, places: PathScope) -> list[str]:
-        return [base for base, _ in _anchored(self.text, places, wide=False)]
-
-    def starts(self, places: PathScope) -> list[tuple[str, bool]]:
-        """Return where to search for what the pattern forbids, each with whether it is forbidden as a whole."""
-        return [(root, not glob) for root, glob in _anchored(self.text, places, wide=True)]
-
-
-def _anchored(text: str, places: PathScope, wide: bool) -> list[tuple[str, str]]:
-    """Return the pattern as (real directory, pattern below it). The literal head is resolved like any path, but a link
-    in the project does not extend a relative allow rule to files outside the project."""
-    within = ""  # where a link does not lead out of
-    if text.startswith("//"):
-        root, has_mark, glob = text[2:].partition(ROOT_MARK)
-        within = os.path.realpath("/" + root) if has_mark else ""
-        starts = [(within, "/" + glob) if has_mark else ("/", text[2:])]
-    elif text == "~" or text.startswith("~/"):
-        starts = [(places.home, text[2:] or "**")]
-    else:
-        within = "" if text.startswith("..") else places.cwd
-        starts = [(places.cwd, text[2:] if text.startswith("./") else text)]
-        if wide and text.startswith("/"):
-            starts.append(("/", text[1:]))
-    found: list[tuple[str, str]] = []
-    for start, glob in starts:
-        head, tail = _split_literal_head(glob)
-        real = os.path.realpath(os.path.join(start, head))
-        if wide:
-            found.append((os.path.normpath(os.path.join(start, head)), tail))
-        elif within and not is_under(real, within):
-            continue
-        found.append((real, tail))
-    return found
+    def anchored(self, places: PathScope, *, wide: bool = False) -> list[tuple[str, str]]:
+        """Return the pattern as (real directory, pattern below it, "" for all of it). The literal head is resolved like
+        any path, but a link in the project does not extend a relative allow rule to files outside the project. `wide`:
+        as rules that deny take it."""
+        text, within = self.text, ""  # where a link does not lead out of
+        if text.startswith("//"):
+            root, has_mark, glob = text[2:].partition(ROOT_MARK)
+            within = os.path.realpath("/" + root) if has_mark else ""
+            starts = [(within, "/" + glob) if has_mark else ("/", text[2:])]
+        elif text == "~" or text.startswith("~/"):
+            starts = [(places.home, text[2:] or "**")]
+        else:
+            within = "" if text.startswith("..") else places.cwd
+            starts = [(places.cwd, text[2:] if text.startswith("./") else text)]
+            if wide and text.startswith("/"):
+                starts.append(("/", text[1:]))
+        found: list[tuple[str, str]] = []
+        for start, glob in starts:
+            head, tail = _split_literal_head(glob)
+            real = os.path.realpath(os.path.join(start, head))
+            if wide:
+                found.append((os.path.normpath(os.path.join(start, head)), tail))
+            elif within and not is_under(real, within):
+                continue
+            found.append((real, tail))
+        return found
 
 
 def _split_literal_head(glob: str) -> tuple[str, str]:
@@ -171,8 +165,7 @@ def _regex(glob: str, strict: bool) -> re.Pattern[str]:
 
 
 def _decided(pieces: list[str]) -> list[str]:
-    """Return pieces that match the same texts in linear time: a wildcard with another one behind it ends where that
-    which stands between them first fits."""
+    """Return pieces that match the same in linear time: a wildcard ends where what follows first fits."""
     found = list(pieces)
     for wild, part, ends in ((_IN_NAME, "[^/]", ("/", _DIRECTORIES)), (_DIRECTORIES, "[^/]+/", ())):
         other = 0
@@ -203,25 +196,20 @@ _HOME_PLACES = (
     *(".config/fish", ".config/git", ".config/systemd", ".config/autostart", ".config/ccb"),
     *(".local/bin", "bin", ".aws", ".kube", ".docker"),
 )
-_KERNEL_PLACES = ("/dev", "/proc", "/sys")
 
 
 def protection(real: str, home: str) -> str | None:
     """Return why writing the path always needs a person's approval, or None: it starts programs, holds keys or
     instructs agents, and so acts later, outside of any cage."""
-    why = why_protected(real)
+    places = [
+        *((_place(home, place), f"~/{place} starts programs") for place in _HOME_PLACES),
+        *((os.path.realpath(place), f"ccb's worker starts from {place}") for place in worker_directories()),
+        *((place, f"{place} is not made of files") for place in ("/dev", "/proc", "/sys")),
+    ]
+    found = (why for place, why in places if is_under(real.casefold(), place.casefold()))
+    why = why_protected(real) or next(found, None)
     if why:
         return why
-    name = real.casefold()
-    for place in _HOME_PLACES:
-        if is_under(name, os.path.realpath(os.path.join(home, place)).casefold()):
-            return f"~/{place} starts programs"
-    for place in worker_directories():
-        if is_under(name, os.path.realpath(place).casefold()):
-            return f"ccb's worker starts from {place}"
-    for place in _KERNEL_PLACES:
-        if is_under(name, place):
-            return f"{place} is not made of files"
     above, name = os.path.split(real)
     while name and not os.path.lexists(os.path.join(above, ".git")):  # a repository may hold its work trees
         there = [each for each in NAMES_IN_REPOSITORY if each == name or os.path.lexists(os.path.join(above, each))]
@@ -258,7 +246,11 @@ _MAY_NAME_ONE = re.compile(
 def is_sensitive(real: str, home: str) -> bool:
     if _is_named_so(os.path.basename(real)):
         return True
-    return any(is_under(real, os.path.realpath(os.path.join(home, place))) for place in _SENSITIVE_HOME_PLACES)
+    return any(is_under(real, _place(home, place)) for place in _SENSITIVE_HOME_PLACES)
+
+
+def _place(home: str, place: str) -> str:
+    return os.path.realpath(os.path.join(home, place))
 
 
 def is_too_wide(directory: str, home: str) -> bool:
@@ -267,7 +259,7 @@ def is_too_wide(directory: str, home: str) -> bool:
         return True
     if any(f"/{place}/" in f"{directory}/" for place in _SENSITIVE_HOME_PLACES):
         return True
-    if any(is_under(os.path.realpath(os.path.join(home, place)), directory) for place in _SENSITIVE_HOME_PLACES):
+    if any(is_under(_place(home, place), directory) for place in _SENSITIVE_HOME_PLACES):
         return True
     if any(is_under(directory, place) or is_under(place, directory) for place in _SYSTEM_PLACES):
         return True

@@ -39,17 +39,12 @@ def is_pathless(command: Command) -> bool:
     return not inner.words or inner.name in _PATHLESS
 
 
-class Unknown(Exception):
-    """The text does not show which files are read."""
-
-
 def operands_read(command: Command) -> list[Word]:
-    """Return the words that may name files to read, including `cd` targets and input redirections. Raise Unknown if the
-    command may read others."""
+    """Return the words that may name files to read, also for `cd` and `<`. Raise NotUnderstood if others may be."""
     inputs = [redirect.target for redirect in command.redirects if not redirect.writes]
     inner = effective(command)
     if inner is None:
-        raise Unknown(_STARTS_UNCLEAR)
+        raise NotUnderstood(_STARTS_UNCLEAR)
     words = inner.words[1:]
     if not inner.words or inner.name in _PATHLESS:
         return inputs + [word for word in words if "/" in word.text and word.is_glob]
@@ -57,7 +52,7 @@ def operands_read(command: Command) -> list[Word]:
         return inputs + _operands_of_find(inner)
     if inner.name == "xargs":
         if not all(map(is_pathless, started_by(inner) or [])):
-            raise Unknown("the files it reads come from another command")
+            raise NotUnderstood("the files it reads come from another command")
         return inputs
     return inputs + _operands(inner.name, words)
 
@@ -66,12 +61,12 @@ def _operands_of_find(command: Command) -> list[Word]:
     words = command.words[1:]
     texts = [word.text for word in words]
     if {"-L", "-follow"} & {*texts}:
-        raise Unknown(_FOLLOWS_LINKS)
+        raise NotUnderstood(_FOLLOWS_LINKS)
     start = next((at for at, text in enumerate(texts) if re.match(r"(?!-[HP]\Z)[-(!]", text)), len(texts))
     found = [word for word in words[:start] if word.text not in ("-H", "-P")]
     started = started_by(command)
     if started is None:
-        raise Unknown(_STARTS_UNCLEAR)
+        raise NotUnderstood(_STARTS_UNCLEAR)
     reads = [not is_pathless(part) for part in started]
     for part in itertools.compress(started, reads):
         found += _operands_of_started(part)
@@ -79,33 +74,33 @@ def _operands_of_find(command: Command) -> list[Word]:
         try:
             check_plain_files(texts[start:], reads)
         except NotUnderstood:
-            raise Unknown(_HANDS_LINKS) from None
+            raise NotUnderstood(_HANDS_LINKS) from None
         if "-H" in texts:
-            raise Unknown(_HANDS_LINKS)
+            raise NotUnderstood(_HANDS_LINKS)
     return found
 
 
 def _operands_of_started(command: Command) -> list[Word]:
     inner = effective(command)
     if inner is None or started_by(inner) != []:
-        raise Unknown(_STARTS_UNCLEAR)
+        raise NotUnderstood(_STARTS_UNCLEAR)
     return _operands(inner.name, [_AS_FOUND if word == FOUND else word for word in inner.words[1:]])
 
 
 def _refuse_hidden_reads(name: str, words: Sequence[Word]) -> None:
-    """Raise Unknown for a command that reads files which its arguments do not name."""
+    """Raise NotUnderstood for a command that reads files which its arguments do not name."""
     texts = [word.text for word in words]
     link_options = _LINK_OPTIONS.get(name)
     if link_options and all(_has_option(texts, *option) for option in link_options):
-        raise Unknown(_FOLLOWS_LINKS)
+        raise NotUnderstood(_FOLLOWS_LINKS)
     if name in ("wc", "du"):
         reads_list = _has_option(texts, "", "--files0-from")
     else:
         reads_list = name.endswith("sum") and _has_option(texts, "c", "--check")
     if reads_list:
-        raise Unknown("the files it reads are named in another file")
+        raise NotUnderstood("the files it reads are named in another file")
     if any(word.dynamic for word in words):
-        raise Unknown(_KNOWN_LATER)
+        raise NotUnderstood(_KNOWN_LATER)
 
 
 def _operands(name: str, words: Sequence[Word]) -> list[Word]:
@@ -152,7 +147,7 @@ _JQ_OPENS = re.compile(r"(?<![\w.\"])(?:import|include|modulemeta)\b(?!\s*:)")
 
 
 def _jq_files(words: Sequence[Word]) -> list[Word]:
-    """Return the files among the arguments of jq. Raise Unknown if it may open others."""
+    """Return the files among the arguments of jq. Raise NotUnderstood if it may open others."""
     found: list[Word] = []
     rest = list(words)
     has_program = False
@@ -163,17 +158,17 @@ def _jq_files(words: Sequence[Word]) -> list[Word]:
             values = rest[: _JQ_VALUES[text]]
             del rest[: _JQ_VALUES[text]]
             if any(value.is_glob for value in values):
-                raise Unknown(_KNOWN_LATER)
+                raise NotUnderstood(_KNOWN_LATER)
             found += values[1:] if text in _JQ_FILES else []
         elif text.startswith("-") and len(text) > 1:
             if text not in _JQ_FLAGS and not re.fullmatch(r"-[snrRcCMaSjehV]+", text):
-                raise Unknown(f"{text} may open other files")
+                raise NotUnderstood(f"{text} may open other files")
         elif has_program:
             found.append(word)
         else:
             has_program = True
             if word is _AS_FOUND or word.is_glob or _JQ_OPENS.search(text):
-                raise Unknown("its program may open other files")
+                raise NotUnderstood("its program may open other files")
     return found
 
 
@@ -209,18 +204,18 @@ def _has_option(texts: Sequence[str], letter: str, long: str) -> bool:
 
 
 def check_directories(command: Command, words: Sequence[Word], places: PathScope, bases: Sequence[str]) -> None:
-    """Raise Unknown for a `diff` of directories, which follows the links in them."""
+    """Raise NotUnderstood for a `diff` of directories, which follows the links in them."""
     inner = effective(command)
     if inner is not None and any(part.name == "diff" for part in (inner, *(started_by(inner) or []))):
         for word in words:
             if any(map(os.path.isdir, resolve(word, places, bases))):
-                raise Unknown(_FOLLOWS_LINKS)
+                raise NotUnderstood(_FOLLOWS_LINKS)
 
 
-def shell_directories(commands: Sequence[Command], places: PathScope, start: str) -> list[str] | None:
-    """Return every directory the shell may be in while the line runs, None if that is unclear. Names count as well as
-    what they lead to: `cd link; cd ..` goes back in most shells."""
-    bases = [start]
+def shell_directories(commands: Sequence[Command], places: PathScope, starts: Sequence[str]) -> list[str] | None:
+    """Return every directory a shell that starts in one of these may be in while the line runs, None if that is
+    unclear. Names count as well as what they lead to: `cd link; cd ..` goes back in most shells."""
+    bases = list(starts)
     for command in commands:
         inner = effective(command)
         if inner is None or inner.name in ("pushd", "popd"):
@@ -232,7 +227,7 @@ def shell_directories(commands: Sequence[Command], places: PathScope, start: str
         target = inner.words[1]
         try:
             found = resolve(target, places, bases)
-        except Unknown:
+        except NotUnderstood:
             return None
         if not target.is_glob:
             found = [*(expand(target.text, base, places.home) for base in bases), *found]
@@ -242,26 +237,15 @@ def shell_directories(commands: Sequence[Command], places: PathScope, start: str
     return bases
 
 
-def directories_inside(line: Sequence[Command], places: PathScope, bases: Sequence[str]) -> list[str] | None:
-    """Return every directory that a shell started in one of `bases` may be in while it runs a line, None if unclear."""
-    found: list[str] = []
-    for base in bases:
-        directories = shell_directories(line, places, base)
-        if directories is None:
-            return None
-        found += directories
-    return list(dict.fromkeys(found))[:_MAX_BASES]
-
-
 def resolve(word: Word, places: PathScope, bases: Sequence[str]) -> list[str]:
-    """Return the real paths that a word may stand for, from each directory the shell may be in. Raise Unknown."""
+    """Return the real paths that a word may stand for, from each directory the shell may be in. Raise NotUnderstood."""
     if word.dynamic:
-        raise Unknown("a path is known only when it runs")
+        raise NotUnderstood("a path is known only when it runs")
     text = word.text
     if _own_view(text):
-        raise Unknown("it names a file by way of the process that looks at it")
+        raise NotUnderstood("it names a file by way of the process that looks at it")
     if word.is_tilde and text != "~" and not text.startswith("~/"):
-        raise Unknown("it names another user's home")
+        raise NotUnderstood("it names another user's home")
     if text.startswith("~") and not word.is_tilde:
         text = "./" + text
     if text == NULL_DEVICE:
@@ -269,9 +253,9 @@ def resolve(word: Word, places: PathScope, bases: Sequence[str]) -> list[str]:
     if not word.is_glob:
         return [places.real(text, base) for base in bases]
     if not text.isascii():
-        raise Unknown("its wildcards are not ASCII")
+        raise NotUnderstood("its wildcards are not ASCII")
     if has_deep_wildcards(word):
-        raise Unknown("its wildcards reach too deep")
+        raise NotUnderstood("its wildcards reach too deep")
     return [match for base in bases for match in _matches_of(word, text, places, base)]
 
 
@@ -298,8 +282,7 @@ def _is_wild(part: str) -> bool:
 
 
 def matches(word: Word, places: PathScope, bases: Sequence[str]) -> list[str]:
-    """Return the real paths that a word with wildcards matches, for rules that deny; none for wildcards that reach too
-    deep, which are asked about."""
+    """Return the real paths that a word with wildcards matches, for rules that deny; deep ones are asked about."""
     if has_deep_wildcards(word):
         return []
     text = re.sub(r"\[\^", "[!", word.text)
@@ -320,20 +303,20 @@ def _matches_of(word: Word, text: str, places: PathScope, base: str) -> list[str
     if text.startswith("-") and not _may_become_option(text, base):
         return []  # nothing can match, so the shell leaves the word unchanged, as an option
     if "\0" in word.skeleton or "[" in text:
-        raise Unknown("its wildcards are not simple")
+        raise NotUnderstood("its wildcards are not simple")
     pattern = places.home + text[1:] if word.is_tilde else text
     parts = pattern.split("/")
     if any(part.startswith(".") and part != ".." and fnmatch.fnmatchcase("..", part) for part in parts):
         # many shells count `..` among the matches of `.*`
-        raise Unknown("its wildcards may lead upwards")
+        raise NotUnderstood("its wildcards may lead upwards")
     if _may_become_option(text, base):
-        raise Unknown("its wildcards may turn into an option")
+        raise NotUnderstood("its wildcards may turn into an option")
     head = list(itertools.takewhile(lambda part: not _is_wild(part), parts))
     found = [places.real("/".join(head) or ("/" if pattern.startswith("/") else "."), base)]
     for match in glob.iglob(os.path.join(glob.escape(base), pattern)):
         found.append(places.real(match, base))
         if len(found) > _MAX_MATCHES:
-            raise Unknown("its wildcards match too many files")
+            raise NotUnderstood("its wildcards match too many files")
     return found
 
 

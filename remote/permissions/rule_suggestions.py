@@ -10,21 +10,10 @@ from ccb.tunnel.wire.frames import Json
 from ccb.tunnel.wire.tool_traits import BASH, EDIT, READ
 
 from .paths import PathScope, is_too_wide
-from .rules import CommandPattern, Rule, RuleError, parse_rule
-from .shell.harmless_options import HARMLESS
-from .shell.shell_words import Command, canonical
+from .rules import CommandPattern, Rule, parse_rule
 
 _MAX_COMMAND = 500
 _MAX_RULES = 5
-
-_TARGETS = {
-    "make": "test check lint build all format types unit",
-    "mvn": "test compile verify package",
-    "gradle": "test build check",
-}
-"""What can be allowed of programs that have a list of harmless options, and also run all that a project defines."""
-_WITH_SCRIPT = frozenset((("npm", "run"), ("yarn", "run"), ("pnpm", "run")))
-_PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9:_.-]*")
 
 
 def add_rules(rules: Sequence[Rule]) -> list[Json]:
@@ -40,28 +29,6 @@ def accept_edits() -> Json:
     return {"type": "setMode", "mode": "acceptEdits", "destination": "session"}
 
 
-def command_rule(command: Command) -> Rule | None:
-    """Return the rule for one simple command. It never allows all uses of an interpreter, a shell, sudo or rm."""
-    name = command.name
-    if not command.assignments and name in HARMLESS and name not in _TARGETS:
-        return Rule(BASH.name, f"{name} *")
-    if not command.assignments and len(command.words) > 1 and command.words[1].is_literal:
-        second = command.words[1].text
-        if f"{name} {second}" in HARMLESS or second in _TARGETS.get(name, "").split():
-            if (name, second) not in _WITH_SCRIPT:
-                return Rule(BASH.name, f"{name} {second} *")
-            if len(command.words) > 2 and command.words[2].is_literal and _PLAIN.fullmatch(command.words[2].text):
-                return Rule(BASH.name, f"{name} {second} {command.words[2].text} *")
-    return exact_command_rule(command)
-
-
-def exact_command_rule(command: Command) -> Rule | None:
-    """Return the rule for exactly this simple command, if a rule can express that."""
-    if command.fed or not all(word.is_literal for word in command.words):
-        return None
-    return exact_rule(canonical(command.words) if command.redirects else command.raw)
-
-
 def exact_rule(text: str) -> Rule | None:
     """Return the rule for exactly this text, if a rule can express that."""
     text = text.strip()
@@ -71,29 +38,25 @@ def exact_rule(text: str) -> Rule | None:
 
 
 def directory_rule(tool: str, real: str, home: str) -> Rule | None:
-    """Return the rule for everything in a directory, or that of a file. Where that would be too wide, return the rule
-    for the file alone, or None."""
+    """Return the rule for all in a directory, or in that of a file; if it is too wide, for the file alone, or None."""
     directory = _directory(real)
     if not is_too_wide(directory, home):
-        return _path_rule(tool, f"{directory}/**", directory)
+        return file_rule(tool, directory, "/**")
     return file_rule(tool, real) if real != directory else None
 
 
-def file_rule(tool: str, real: str) -> Rule | None:
-    return _path_rule(tool, real, real)
+def file_rule(tool: str, real: str, below: str = "") -> Rule | None:
+    """Return the rule for a real path, or for what is `below` it; None for a path that no rule can hold."""
+    if re.search(r"[*?\[\]()\n,]", real):
+        return None
+    try:
+        return parse_rule(f"{tool}(/{real}{below})")
+    except ValueError:
+        return None
 
 
 def _directory(real: str) -> str:
     return real if os.path.isdir(real) else os.path.dirname(real)
-
-
-def _path_rule(tool: str, pattern: str, path: str) -> Rule | None:
-    if re.search(r"[*?\[\]()\n,]", path):
-        return None
-    try:
-        return parse_rule(f"{tool}(/{pattern})")
-    except RuleError:
-        return None
 
 
 def for_path(writes: bool, real: str, places: PathScope, accepts_edits: bool) -> list[Json]:

@@ -61,10 +61,6 @@ def _quoted(text: str) -> str:
 ANY_TOOL = "*"  # the tool of a broken rule that may be about any
 
 
-class RuleError(ValueError):
-    """A rule cannot be parsed; the text names it."""
-
-
 @dataclass(frozen=True)
 class Rule:
     """A rule about a tool, all of it without `content`. `broken` says why it cannot be read."""
@@ -83,11 +79,8 @@ class Rule:
 
 
 def parse_rule(text: str) -> Rule:
-    """Raise RuleError if the rule is invalid."""
-    try:
-        tool, content = tool_traits.rule_parts(text)
-    except ValueError as error:
-        raise RuleError(str(error)) from None
+    """Raise ValueError, which names the rule, if it is invalid."""
+    tool, content = tool_traits.rule_parts(text)
     return Rule(rule_tool(tool), content)
 
 
@@ -104,7 +97,7 @@ def broken_rules(text: object, why: str) -> list[Rule]:
 def split_rules(text: str) -> list[str]:
     rules, still_open = tool_traits.split_rules(text)
     if still_open:
-        raise RuleError(f"permission rule {rules[-1].strip()!r}: a parenthesis is not closed")
+        raise ValueError(f"permission rule {rules[-1].strip()!r}: a parenthesis is not closed")
     return rules
 
 
@@ -227,22 +220,18 @@ class RuleSet:
 _MAX_ITEMS = 200
 
 
-class UpdateError(ValueError):
-    """A permission update is not of a known shape."""
-
-
 def updated_rules(update: Mapping[str, Any]) -> tuple[Behavior, list[Rule]]:
-    """Return what an update says of rules. Raise UpdateError or RuleError."""
+    """Return what an update says of rules. Raise ValueError if it is not of the known shape, or for a rule."""
     try:
         behavior = Behavior(update.get("behavior"))
     except ValueError:
-        raise UpdateError(f"{update.get('type')}: behavior must be allow, ask or deny") from None
+        raise ValueError(f"{update.get('type')}: behavior must be allow, ask or deny") from None
     rules = []
     for item in listed_in(update, "rules"):
         given = item if isinstance(item, Mapping) else {}
         tool, content = given.get("toolName"), given.get("ruleContent")
         if not isinstance(tool, str) or not isinstance(content, (str, type(None))):
-            raise UpdateError(f"{update.get('type')}: a rule needs toolName, and ruleContent as a text")
+            raise ValueError(f"{update.get('type')}: a rule needs toolName, and ruleContent as a text")
         rules.append(parse_rule(tool if content is None else f"{tool}({content})"))
     return behavior, rules
 
@@ -250,5 +239,5 @@ def updated_rules(update: Mapping[str, Any]) -> tuple[Behavior, list[Rule]]:
 def listed_in(update: Mapping[str, Any], key: str) -> list[Any]:
     found = update.get(key)
     if not isinstance(found, list) or len(found) > _MAX_ITEMS:
-        raise UpdateError(f"{update.get('type')}: {key} must be a list of at most {_MAX_ITEMS}")
+        raise ValueError(f"{update.get('type')}: {key} must be a list of at most {_MAX_ITEMS}")
     return found

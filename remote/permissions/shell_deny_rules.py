@@ -1,4 +1,4 @@
-"""Finds the deny or ask rule that a command line falls under."""
+"""Finds the deny or ask rule that a command line falls under, and says what of a line these rules cannot see."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import contextlib
 import os
 import re
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
 
 from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.tool_traits import BASH, EDIT, READ
@@ -14,12 +14,13 @@ from ccb.tunnel.wire.tool_traits import BASH, EDIT, READ
 from ..system.host import is_under
 from . import read_targets
 from .paths import PathPattern, PathScope
-from .read_targets import Unknown, is_pathless, operands_read, resolve, shell_directories, without_own_view
+from .read_targets import is_pathless, operands_read, resolve, shell_directories, without_own_view
 from .rules import Behavior, CommandPattern, Rule, RuleSet
 from .shell.read_only import is_null, reads_only
+from .shell.risky_options import risk
 from .shell.shell_parser import parse
-from .shell.shell_words import Command, NotUnderstood, Word, canonical, names
-from .shell.wrappers import effective, everything_behind, lines_inside, started_by
+from .shell.shell_words import Command, NotUnderstood, Word, canonical, decides_what_runs, names, splits_into_files
+from .shell.wrappers import effective, everything_behind, hides_lines, lines_inside, started_by
 
 _MAX_HEADS = 8
 _SEPARATORS = re.compile(r"[;&|\n(){}`<>]|\$\(|\b(?:if|then|else|elif|do|while|until|in|time|coproc)\b|(?<!\S)!(?!\S)")
@@ -42,7 +43,7 @@ class _Search:
                 return rule
             is_about_files = self.reads or self.writes or self.no_writes
             for line in lines_inside(command) if is_about_files else ():  # as in `sh -c 'cat file'`
-                inside = read_targets.directories_inside(line, self.places, bases) or bases
+                inside = shell_directories(line, self.places, bases) or bases
                 rule = next(filter(None, (self._about_files(part, inside) for part in line)), None)
                 if rule:
                     return rule
@@ -111,7 +112,7 @@ def forbidding_rule(text: str, rules: RuleSet, behavior: Behavior, places: PathS
         commands = parse(text)
     except NotUnderstood:
         return search.about_text(text)
-    return search.about_line(commands, shell_directories(commands, places, start) or [start])
+    return search.about_line(commands, shell_directories(commands, places, [start]) or [start])
 
 
 def _candidates(piece: str) -> list[str]:
@@ -121,6 +122,78 @@ def _candidates(piece: str) -> list[str]:
         words.pop(0)
     is_wrapper = words and len(everything_behind(Command(tuple(Word(word, word) for word in words[:2])))) > 1
     return [" ".join(words[start:]) for start in (range(min(len(words), _MAX_HEADS)) if is_wrapper else range(1))]
+
+
+def why_unseen(text: str, about: Set[str], places: PathScope, start: str, *, by_rules: bool = False) -> str:
+    """Return why the deny rules have not seen all of a line, "" if they have. `about` says which kinds of them there
+    are: about "commands", or about files that are read ("reads") or written ("writes"). `by_rules`: a rule or a check
+    of its own covers each command with its arguments."""
+    try:
+        commands = parse(text)
+        bases = shell_directories(commands, places, [start])
+        if bases is None or not all(map(_shows_what_it_starts, commands)):
+            return "it is not clear what it runs, or where"
+        if "commands" in about and any(decides_what_runs(each) or hides_lines(each) for each in commands):
+            return "the text does not show what it runs"
+        for command in commands if "commands" in about and not by_rules else ():
+            argument = risk(command.words) if command.words else None
+            if argument:
+                return f"{shortened(argument)} may run another program"
+        for command in commands:
+            _check_files(command, commands, places, bases, about)
+            if about != {"commands"}:
+                _check_lines_inside(command, places, bases, about)
+    except NotUnderstood as reason:
+        return str(reason)
+    return ""
+
+
+def _shows_what_it_starts(command: Command) -> bool:
+    inner = effective(command)
+    started = None if inner is None else started_by(inner)
+    return started is not None and None not in map(effective, started)
+
+
+def _check_lines_inside(command: Command, places: PathScope, bases: Sequence[str], about: Set[str]) -> None:
+    if hides_lines(command):
+        raise NotUnderstood("the text does not show what it runs")
+    for line in lines_inside(command):
+        inside = shell_directories(line, places, bases)
+        if inside is None:
+            raise NotUnderstood("it is not clear where it runs")
+        for part in line:
+            _check_files(part, line, places, inside, about)
+
+
+def _check_files(
+    command: Command, line: Sequence[Command], places: PathScope, bases: Sequence[str], about: Set[str]
+) -> None:
+    """Raise NotUnderstood if the text does not show which files that deny rules may be about the command opens."""
+    for redirect in command.redirects:
+        if redirect.target.dynamic and ("writes" if redirect.writes else "reads") in about:
+            raise NotUnderstood("a path is known only when it runs")
+    reads_files = not is_pathless(command)
+    if not reads_only(command):
+        if about != {"commands"} and reads_files and any(map(_is_unclear, command.words)):
+            raise NotUnderstood("an argument is known only when it runs")
+    elif "reads" in about:
+        if splits_into_files(command, line):
+            raise NotUnderstood("the shell may take the value of an expansion for wildcards")
+        words = operands_read(command) if reads_files else []
+        for word in words:
+            resolve(word, places, bases)
+        if reads_files:
+            read_targets.check_directories(command, words, places, bases)
+
+
+def _is_unclear(word: Word) -> bool:
+    """Return whether the text does not show what the program gets; the locale explains brackets in wildcards."""
+    return word.dynamic or (word.is_glob and (read_targets.has_deep_wildcards(word) or "[" in word.skeleton))
+
+
+def shortened(text: str) -> str:
+    text = " ".join(text.split())
+    return text if len(text) <= 80 else text[:79] + "…"
 
 
 _ALWAYS = names("diff rg ag ack ugrep tar zip rsync")
@@ -139,7 +212,7 @@ def swept_rule(text: str, rules: Sequence[Rule], places: PathScope, start: str) 
         commands = parse(text) if rules else []
     except NotUnderstood:
         return None
-    bases = shell_directories(commands, places, start) or [start]
+    bases = shell_directories(commands, places, [start]) or [start]
     deadline = time.monotonic() + _SECONDS
     for command in commands:
         for root in _roots(command, places, bases):
@@ -157,10 +230,10 @@ def _roots(command: Command, places: PathScope, bases: Sequence[str]) -> list[st
     try:
         operands = [] if inner.name == "git" else operands_read(inner)
         found = [path for word in operands if not word.text.startswith("-") for path in resolve(word, places, bases)]
-    except Unknown:
+    except NotUnderstood:
         named = list(bases)
         for word in inner.words[1:]:
-            with contextlib.suppress(Unknown):
+            with contextlib.suppress(NotUnderstood):
                 named += filter(os.path.isdir, resolve(word, places, bases))
         return named
     directories = list(filter(os.path.isdir, found))
@@ -179,11 +252,11 @@ def _reads_through(command: Command) -> bool:
 
 def _holds(root: str, pattern: PathPattern, places: PathScope, deadline: float) -> bool:
     below = root.casefold()
-    for start, is_whole in pattern.starts(places):
+    for start, glob in pattern.anchored(places, wide=True):
         if is_under(start.casefold(), below):
-            if os.path.lexists(start) and (is_whole or _finds(start, pattern, places, deadline)):
+            if os.path.lexists(start) and (not glob or _finds(start, pattern, places, deadline)):
                 return True
-        elif is_under(below, start.casefold()) and not is_whole and _finds(root, pattern, places, deadline):
+        elif is_under(below, start.casefold()) and glob and _finds(root, pattern, places, deadline):
             return True
     return False
 

@@ -19,7 +19,7 @@ _MODE = 0o1700
 _MAX_LISTS = 20
 _MAX_TRIES = 200
 _PAUSE_S = 0.005
-_ESCAPES = (("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\"))  # of mountinfo, the backslash last
+_ESCAPE = re.compile(r"\\([0-7]{3})")  # of mountinfo
 
 
 class Placeholders:
@@ -27,68 +27,62 @@ class Placeholders:
 
     def __init__(self) -> None:
         self._held: set[str] = set()
-        self._locks: list[int] = []
 
     @property
     def held(self) -> Set[str]:
         """The directories that are there because of this or another session; a file may have taken the place of one."""
         return {path for path in self._held if _is_placeholder(path)}
 
-    def make(self, paths: Sequence[str]) -> list[str]:
-        """Make what this user could. Return the paths that exist now. `started` must follow. Raise OSError."""
-        for path in paths:
-            for _ in range(_MAX_TRIES):  # another session may be about to remove it
-                if not os.path.lexists(path) and os.access(os.path.dirname(path), os.W_OK):
-                    with contextlib.suppress(FileExistsError):
-                        os.mkdir(path, 0o700)
-                        os.chmod(path, _MODE)
-                if not _is_placeholder(path):
-                    break
-                lock = _locked(path, fcntl.LOCK_SH)
-                if lock >= 0:
-                    self._locks.append(lock)
-                    self._held.add(path)
-                    break
-                time.sleep(_PAUSE_S)
-        return [path for path in paths if os.path.lexists(path)]
-
-    def started(self) -> None:
-        while self._locks:
-            os.close(self._locks.pop())
+    @contextlib.contextmanager
+    def made(self, paths: Sequence[str]) -> Iterator[list[str]]:
+        """Make what this user could, and keep it until the context ends. Return the paths that exist. Raise OSError."""
+        with contextlib.ExitStack() as locks:
+            for path in paths:
+                for _ in range(_MAX_TRIES):  # another session may be about to remove it
+                    if not os.path.lexists(path) and os.access(os.path.dirname(path), os.W_OK):
+                        with contextlib.suppress(FileExistsError):
+                            os.mkdir(path, 0o700)
+                            os.chmod(path, _MODE)
+                    if not _is_placeholder(path):
+                        break
+                    lock = _locked(path, fcntl.LOCK_SH)
+                    if lock >= 0:
+                        locks.callback(os.close, lock)
+                        self._held.add(path)
+                        break
+                    time.sleep(_PAUSE_S)
+            yield [path for path in paths if os.path.lexists(path)]
 
     def sweep(self) -> None:
         """Remove the directories that no living process needs. One that something has filled stays."""
-        _remove_unneeded(self._held)
+        remove_unneeded(self._held)
         self._held = {path for path in self._held if _is_placeholder(path)}
 
 
-def remove_left(directories: Iterable[str]) -> None:
-    _remove_unneeded([os.path.join(directory, name) for directory in directories for name in AT_THE_TOP])
+def places_in(directories: Iterable[str]) -> list[str]:
+    """Return where placeholders may be in directories of sessions."""
+    return [os.path.join(directory, name) for directory in directories for name in AT_THE_TOP]
 
 
-def _remove_unneeded(paths: Iterable[str]) -> None:
+def remove_unneeded(paths: Iterable[str]) -> None:
     with unneeded(paths) as found:
         for path in found:
             with contextlib.suppress(OSError):
                 os.rmdir(path)
 
 
-def left_in(directories: Iterable[str]) -> contextlib.AbstractContextManager[list[str]]:
-    return unneeded([os.path.join(directory, name) for directory in directories for name in AT_THE_TOP])
-
-
 @contextlib.contextmanager
 def unneeded(paths: Iterable[str]) -> Iterator[list[str]]:
     """Return which of the paths are placeholders that no process needs, until the context ends."""
-    locks = {path: _locked(path, fcntl.LOCK_EX) for path in paths if _is_placeholder(path)}
-    try:
-        free = [path for path, lock in locks.items() if lock >= 0]
+    with contextlib.ExitStack() as locks:
+        free = []
+        for path in filter(_is_placeholder, paths):
+            lock = _locked(path, fcntl.LOCK_EX)
+            if lock >= 0:
+                locks.callback(os.close, lock)
+                free.append(path)
         mounted = mounted_anywhere() if free else set()
         yield [path for path in free if path not in mounted]
-    finally:
-        for lock in locks.values():
-            if lock >= 0:
-                os.close(lock)
 
 
 def _locked(path: str, how: int, needs_lock: bool = False) -> int:
@@ -110,11 +104,10 @@ def _locked(path: str, how: int, needs_lock: bool = False) -> int:
 
 
 def _is_placeholder(path: str) -> bool:
-    try:
+    with contextlib.suppress(OSError):
         info = os.lstat(path)
-    except OSError:
-        return False
-    return stat.S_ISDIR(info.st_mode) and stat.S_IMODE(info.st_mode) == _MODE and info.st_uid == os.geteuid()
+        return stat.S_ISDIR(info.st_mode) and stat.S_IMODE(info.st_mode) == _MODE and info.st_uid == os.geteuid()
+    return False
 
 
 def mounted_anywhere() -> set[str]:
@@ -142,9 +135,7 @@ def all_mounts() -> Iterator[tuple[str, str, str]]:
 
 
 def _unescaped(path: str) -> str:
-    for escape, character in _ESCAPES if "\\" in path else ():
-        path = path.replace(escape, character)
-    return path
+    return _ESCAPE.sub(lambda found: chr(int(found[1], 8)), path)
 
 
 _PREFIX = "ccb-cage-"

@@ -90,24 +90,18 @@ class Kind(enum.Enum):
     HARMLESS = "acts on nobody by itself"
 
 
-class AtTop(enum.Enum):
-    """What holds at the top of a session's directory while a command runs. Elsewhere, and for DEFAULT, what is there
-    cannot be changed, and what is new is set aside unless it is harmless."""
-
-    MAY_NOT_BE_MADE = "the command cannot even make it"
-    MAY_NOT_CHANGE = "the command cannot change it, whatever its kind is"
-    DEFAULT = "as elsewhere"
-
-
 @dataclass(frozen=True)
 class Row:
-    """Names of one kind, with blanks between them, and who says so. `starts` and `ends` are in lower case. Of `inside`,
-    only that needs approval."""
+    """Names of one kind, with blanks between them, and who says so. What is there cannot be changed while a command
+    runs, and what is new is set aside unless it is harmless. At the top of a session's directory, a command cannot even
+    make what is `barred`, nor change what is `fixed`, whatever its kind is. `starts` and `ends` are in lower case. Of
+    `inside`, only that needs approval."""
 
     kind: Kind
     source: str
     names: str = ""
-    at_top: AtTop = AtTop.DEFAULT
+    barred: bool = False
+    fixed: bool = False
     starts: str = ""
     ends: str = ""
     inside: str = ""
@@ -118,18 +112,17 @@ _LEFTHOOK = " ".join(
     for start, local in (("", ""), ("", "-local"), (".", ""), (".", "-local"))
     for end in ("yml", "yaml", "toml", "json", "jsonc")
 )
-_TOP = AtTop.MAY_NOT_BE_MADE
 _ROWS = (
-    Row(Kind.DIRECTORY, "git(1)", ".git", _TOP),
-    Row(Kind.DIRECTORY, "Claude Code: settings", ".claude", _TOP, inside="settings hooks commands agents skills"
+    Row(Kind.DIRECTORY, "git(1)", ".git", barred=True),
+    Row(Kind.DIRECTORY, "Claude Code: settings", ".claude", barred=True, inside="settings hooks commands agents skills"
         " plugins rules output-styles"),
-    Row(Kind.INSTRUCTS, "Claude Code, AGENTS.md, Gemini", "CLAUDE.md CLAUDE.local.md AGENTS.md GEMINI.md", _TOP),
-    Row(Kind.STARTS, "MCP: .mcp.json of a project", ".mcp.json", _TOP),
+    Row(Kind.INSTRUCTS, "Claude Code, AGENTS.md, Gemini", "CLAUDE.md CLAUDE.local.md AGENTS.md GEMINI.md", barred=True),
+    Row(Kind.STARTS, "MCP: .mcp.json of a project", ".mcp.json", barred=True),
     Row(Kind.DIRECTORY, "Codex, Gemini, Cursor, VS Code, JetBrains: settings and tasks of a project", ".codex .gemini"
-        " .cursor .vscode .idea", _TOP),
-    Row(Kind.STARTS, "direnv(1)", ".envrc", _TOP),
+        " .cursor .vscode .idea", barred=True),
+    Row(Kind.STARTS, "direnv(1)", ".envrc", barred=True),
     Row(Kind.OTHER, "asdf and mise: versions, ripgrep: a configuration that is named", ".tool-versions .ripgreprc",
-        AtTop.MAY_NOT_CHANGE),
+        fixed=True),
     Row(Kind.STARTS, "bash(1), dash(1), ksh(1)", ".bashrc .bash_profile .bash_login .bash_logout .bash_aliases"
         " .profile .kshrc .mkshrc .shrc .inputrc"),
     Row(Kind.STARTS, "zsh(1)", ".zshrc .zshenv .zprofile .zlogin .zlogout"),
@@ -205,7 +198,7 @@ _ROWS = (
     Row(Kind.HARMLESS, "acts on a server, after a push", ".circleci .codecov.yml .forgejo .gitea .github .gitlab"
         " .gitlab-ci.yml .readthedocs.yaml .readthedocs.yml .travis.yml"),
     Row(Kind.HARMLESS, "Kconfig: a file; what acts in a directory of this name is listed by its own name", ".config",
-        AtTop.MAY_NOT_CHANGE),
+        fixed=True),
     Row(Kind.HARMLESS, "data", ".ds_store .env .metadata .nojekyll .well-known"),
     Row(Kind.HARMLESS, "families of configuration", starts=".babelrc. .coverage. .env. .eslintrc .mocharc. .postcssrc"
         " .prettierrc .stylelintrc"),
@@ -214,8 +207,8 @@ _ROWS = (
 )  # fmt: skip
 
 
-AT_THE_TOP = tuple(name for row in _ROWS if row.at_top is AtTop.MAY_NOT_BE_MADE for name in row.names.split())
-AT_TOP_IF_THERE = tuple(name for row in _ROWS if row.at_top is AtTop.MAY_NOT_CHANGE for name in row.names.split())
+AT_THE_TOP = tuple(name for row in _ROWS if row.barred for name in row.names.split())
+AT_TOP_IF_THERE = tuple(name for row in _ROWS if row.fixed for name in row.names.split())
 _HARMLESS = [row for row in _ROWS if row.kind is Kind.HARMLESS]
 _ACTING = [row for row in _ROWS if row.kind not in (Kind.HARMLESS, Kind.OTHER)]
 _HARMLESS_NAMES = frozenset(name.casefold() for row in _HARMLESS for name in row.names.split())
@@ -325,8 +318,7 @@ def workspace_rules(tops: Sequence[str], environ: Mapping[str, str], home: str, 
 def holds_home(directories: Sequence[str], home: str) -> bool:
     """Return whether one of the directories holds the home directory, where too much acts outside of a cage later."""
     real = os.path.realpath(home) if os.path.isabs(home) else ""
-    tops = (os.path.realpath(each).rstrip("/") + "/" for each in directories)
-    return bool(real) and any(f"{real}/".startswith(top) for top in tops)
+    return any(_is_in(real, os.path.realpath(each)) for each in directories)
 
 
 def acts_later_at(directory: str, environ: Mapping[str, str], home: str) -> str:

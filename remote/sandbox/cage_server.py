@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import array
 import contextlib
-import enum
 import errno
 import functools
 import importlib.util
@@ -24,17 +23,15 @@ from dataclasses import replace
 from typing import IO, TYPE_CHECKING, Callable, cast
 
 from ccb.tunnel.wire.dataclass import dataclass
+from ccb.tunnel.wire.frames import Json
 
 from .cage_directories import Placeholders, TemporaryDirectories, mounted_anywhere
 from .cage_rules import CageKind, CageRules, found_outside
-from .outliving import LIST_SETTINGS
+from .outliving import LIST_SETTINGS, Ask, DirectoryGuard, TooLarge
 from .running import RunningCommand
 
 if TYPE_CHECKING:
     from importlib.abc import InspectLoader
-
-    from .outliving import DirectoryGuard
-
 
 _log = logging.getLogger(__name__)
 
@@ -83,17 +80,11 @@ class PathVanished(CageUnavailable):
     """A path was removed before it was protected. Look again: it cannot be left out, as the command could make it."""
 
 
-class CageMechanism(enum.Enum):
-    LANDLOCK = "Landlock"
-    NAMESPACES = "namespaces"
-    NONE = "none"
-
-
 @dataclass(frozen=True)
 class Availability:
-    """Which cages this machine offers. `abi` is the version of Landlock (0: none), `why` what keeps one away."""
+    """Which cages hold here, by Landlock (version `abi`), namespaces or "" (`mechanism`); `why` one does not."""
 
-    mechanism: CageMechanism
+    mechanism: str
     abi: int
     workspace: bool
     why: str = ""
@@ -105,7 +96,7 @@ class CageServer:
     def __init__(self, most_abi: int = 99) -> None:
         self._most_abi = most_abi
         self._workspace = threading.Lock()  # held before the other one
-        self._guard: DirectoryGuard | None = None  # made with the first command in the cage for the workspace
+        self._guard = DirectoryGuard()  # of the directories in which commands in the cage for the workspace have run
         self._unchecked: set[RunningCommand] = set()  # commands in that cage whose end was not looked at
         self._living: set[RunningCommand] = set()  # commands in that cage of which something may live
         self._placeholders = Placeholders()
@@ -123,22 +114,17 @@ class CageServer:
         if self.known is not None:  # without the lock, which a start may hold for long
             return self.known
         with self._lock:
-            if self.known is not None:
-                return self.known
             if self._closed:
-                return Availability(CageMechanism.NONE, 0, False, "the session has ended")
+                return Availability("", 0, False, "the session has ended")
             temporary = self._directories.make()
             try:
-                asked = {"ask": "probe", "abi": self._most_abi, "temporary": os.fsencode(temporary)}
-                answer = self._ask(asked, ())
+                answer = self._ask({"ask": "probe", "abi": self._most_abi, "temporary": os.fsencode(temporary)}, ())
             except OSError as error:
                 answer = {"error": str(error)}
             finally:
                 self._directories.remove(temporary)
-            abi = cast("int", answer.get("abi", 0))
-            other = CageMechanism.NAMESPACES if answer.get("namespaces") else CageMechanism.NONE
-            why = str(answer.get("why") or answer.get("error") or "")
-            mechanism = CageMechanism.LANDLOCK if abi else other
+            abi, why = answer.get("abi", 0), str(answer.get("why") or answer.get("error") or "")
+            mechanism = "Landlock" if abi else "namespaces" if answer.get("namespaces") else ""
             self.known = Availability(mechanism, abi, bool(answer.get("workspace")), why)
             return self.known
 
@@ -153,51 +139,50 @@ class CageServer:
     ) -> RunningCommand:
         """Start `argv` in its own session with its output in a pipe, and stdin from /dev/null or stdin and stderr from
         `redirect`. With rules it is caged, and has a TMPDIR. Raise CageUnavailable, or another OSError."""
-        start = functools.partial(self._start, argv, cwd, env, redirect, program)
+        request = _request(argv, cwd, env, program)
         if rules is None:
             try:
-                return start(None)
+                return self._fork(request, redirect, lambda _: self.accept())
             except CageUnavailable as error:
                 raise OSError(str(error)) from None
         available = self.availability()
         if rules.kind is CageKind.READ_ONLY:
-            if available.mechanism is CageMechanism.NONE:
+            if not available.mechanism:
                 raise CageUnavailable(f"there is no read-only cage on this host: {available.why}")
-            return start(rules)
+            return self._start_caged(request, redirect, rules)
         if not available.workspace:
             raise CageUnavailable(f"there is no workspace cage on this host: {available.why}")
+        ask = functools.partial(self._git, env, rules)
         with _held(self._workspace):
             for _ in range(_MAX_TRIES - 1):
                 with contextlib.suppress(PathVanished):
-                    return self._start_for_workspace(start, env, rules)
-            return self._start_for_workspace(start, env, rules)
+                    return self._start_for_workspace(request, redirect, rules, ask)
+            return self._start_for_workspace(request, redirect, rules, ask)
 
     @property
     def watches(self) -> bool:
         """Whether a command has run in the cage for the workspace."""
-        return self._guard is not None
+        return self._guard.watches
 
     def check(self) -> list[str]:
         """Set aside what commands in the cage for the workspace may not leave behind. Return a line about each file."""
         with _held(self._workspace):
-            return self._check()
+            return self._guard.check(self._placeholders.held)
 
     def begin_uncaged(self) -> None:
         """Set aside what others have left: what the command makes is accepted. Else, it is a person's."""
         with _held(self._workspace):
             if self._unchecked or self._lives():
-                self._check()
-            elif self._guard is not None:
+                self._guard.check(self._placeholders.held)
+            else:
                 self._guard.accept()
 
     def accept(self) -> list[str]:
         """Leave what is there where it is: a person has allowed what made it. But set it aside, with a line about each,
         while a command in the cage for the workspace lives, or its end was not looked at: that may have made it."""
         with _held(self._workspace):
-            if self._guard is None:
-                return []
             if self._unchecked or self._lives():
-                lines = [*self._check(), *self._guard.newly_linked()]
+                lines = [*self._guard.check(self._placeholders.held), *self._guard.newly_linked()]
                 return [_STOP_FIRST, *lines] if lines else []
             self._guard.accept()
         return []
@@ -206,7 +191,7 @@ class CageServer:
     def writing(self, path: str) -> Iterator[None]:
         """Start no such command meanwhile. Raise OSError if one lives, which could write the new file, too."""
         with contextlib.ExitStack() as stack:
-            if self._guard is not None:
+            if self.watches:
                 stack.enter_context(_held(self._workspace))
                 if not self._guard.acts_later(path):
                     stack.close()
@@ -216,19 +201,15 @@ class CageServer:
 
     def close(self) -> None:
         with contextlib.suppress(CageUnavailable), _held(self._workspace):
-            if self._guard is not None:
-                if self._unchecked or self._lives():
-                    self._check()
-                self._guard.release()
+            if self.watches and (self._unchecked or self._lives()):
+                self._guard.check(self._placeholders.held)
+            self._guard.release()
         with self._lock:
             self._closed = True
             self._end_zygote()
             self._directories.close()
         with contextlib.suppress(CageUnavailable), _held(self._workspace):
             self._placeholders.sweep()
-
-    def _check(self) -> list[str]:
-        return self._guard.check(self._placeholders.held) if self._guard is not None else []
 
     def _git(self, env: Mapping[str, str], rules: CageRules, directory: str) -> bytes:
         """Return the settings of git in a directory, b"" without git or directory. Raise CageUnavailable."""
@@ -237,7 +218,7 @@ class CageServer:
             return b""
         reads = CageRules(CageKind.READ_ONLY, ("/",), (), rules.execute)
         try:
-            command = self._start(["/bin/sh", "-c", LIST_SETTINGS, git], directory, env, (), None, reads)
+            command = self._start_caged(_request(["/bin/sh", "-c", LIST_SETTINGS, git], directory, env), (), reads)
         except (FileNotFoundError, NotADirectoryError):
             return b""
         try:
@@ -254,25 +235,19 @@ class CageServer:
         raise CageUnavailable(f"git cannot list its settings in {directory} (git config --list)")
 
     def _start_for_workspace(
-        self, start: Callable[[CageRules], RunningCommand], env: Mapping[str, str], rules: CageRules
+        self, request: Json, redirect: Sequence[int], rules: CageRules, ask: Ask
     ) -> RunningCommand:
-        from .outliving import DirectoryGuard, TooLarge
-
-        alone = self._guard is None or not (self._unchecked or self._lives())
-        self._guard = self._guard or DirectoryGuard()
+        alone = not (self._unchecked or self._lives())
         try:
-            ask = functools.partial(self._git, env, rules)
             paths, linked = self._guard.begin(rules.write, alone, ask, rules.protected)
         except TooLarge as error:
             raise CageUnavailable(f"there is no workspace cage here: {error}") from None
-        try:
-            protected = tuple(self._placeholders.make([*paths, *rules.protected]))
-            child = start(replace(rules, protected=protected, linked=tuple(linked)))
-            self._unchecked.add(child)
-            self._living.add(child)
-            return child
-        finally:
-            self._placeholders.started()
+        with self._placeholders.made([*paths, *rules.protected]) as protected:
+            own = replace(rules, protected=tuple(protected), linked=tuple(linked))
+            child = self._start_caged(request, redirect, own)
+        self._unchecked.add(child)
+        self._living.add(child)
+        return child
 
     def _lives(self) -> bool:
         """Return whether anything of such a command lives, by its supervisor or by the mark among its mounts."""
@@ -280,30 +255,21 @@ class CageServer:
         mark = self._directories.mark
         return bool(self._living) or (bool(mark) and mark in mounted_anywhere())
 
-    def _start(
-        self,
-        argv: Sequence[str],
-        cwd: str,
-        env: Mapping[str, str],
-        redirect: Sequence[int],
-        program: str | None,
-        rules: CageRules | None,
-    ) -> RunningCommand:
-        if rules is None:
-            return self._fork(_request(argv, cwd, env, program), redirect, lambda _: self.accept())
+    def _start_caged(self, request: Json, redirect: Sequence[int], rules: CageRules) -> RunningCommand:
         with contextlib.ExitStack() as on_failure:
             with _held(self._lock):
                 temporary, mark = self._directories.make(), self._directories.mark
             on_failure.callback(self._remove, temporary)
-            if rules.kind is CageKind.WORKSPACE:
+            in_workspace, path = rules.kind is CageKind.WORKSPACE, os.fsencode(temporary)
+            if in_workspace:
                 if not mark:
                     raise CageUnavailable("no temporary directory could be made, by which its processes are known")
                 rules = replace(rules, protected=(*rules.protected, mark))
-            own = dict.fromkeys(("TMPDIR", "TMP", "TEMP"), temporary) if temporary else {}
-            fields = _request(argv, cwd, {**env, **own}, program)
+            own = dict.fromkeys((b"TMPDIR", b"TMP", b"TEMP"), path) if path else {}
+            fields = {**request, "environment": {**request["environment"], **own}, "temporary": path}
             fields.update({each: list(map(os.fsencode, getattr(rules, each))) for each in _LISTS_OF_PATHS})
-            fields.update(caged=True, abi=self.availability().abi, workspace=rules.kind is CageKind.WORKSPACE)
-            fields.update(temporary=os.fsencode(temporary), network=rules.network, own=rules.own)
+            fields.update(caged=True, abi=self.availability().abi, workspace=in_workspace)
+            fields.update(network=rules.network, own=rules.own)
             command = self._fork(fields, redirect, functools.partial(self._ended, rules, temporary))
             on_failure.pop_all()
             return command
@@ -313,7 +279,7 @@ class CageServer:
             self._directories.remove(temporary)
 
     def _fork(
-        self, fields: dict[str, object], redirect: Sequence[int], on_end: Callable[[RunningCommand], list[str]]
+        self, fields: Json, redirect: Sequence[int], on_end: Callable[[RunningCommand], list[str]]
     ) -> RunningCommand:
         with contextlib.ExitStack() as ends:
             output, output_end = _pipe(ends)
@@ -334,13 +300,13 @@ class CageServer:
                 raise CageUnavailable("the process that starts commands could not fork") from None
             except socket.timeout:
                 why = f"it did not start within {_START_S:g} s"
-                raise OSError(errno.ETIMEDOUT, why, os.fsdecode(cast("bytes", fields["cwd"]))) from None
+                raise OSError(errno.ETIMEDOUT, why, os.fsdecode(fields["cwd"])) from None
             report.close()
             if failure:
                 raise _start_error(failure, fields)
             control.setblocking(False)
             ends.pop_all()
-            return RunningCommand(pid, cast("int", answer["pid"]), output, control, on_end)
+            return RunningCommand(pid, answer["pid"], output, control, on_end)
 
     def _ended(self, rules: CageRules, temporary: str, command: RunningCommand) -> list[str]:
         self._remove(temporary)
@@ -350,12 +316,12 @@ class CageServer:
         with _held(self._workspace):
             if not _may_live(command):
                 self._unchecked.discard(command)
-            if not (self._unchecked or any(_may_live(each) or each.is_lost for each in self._living)) and self._guard:
+            if not (self._unchecked or any(_may_live(each) or each.is_lost for each in self._living)):
                 self._guard.release()
             self._placeholders.sweep()
         return set_aside
 
-    def _ask(self, fields: dict[str, object], descriptors: Sequence[int]) -> dict[str, object]:
+    def _ask(self, fields: Json, descriptors: Sequence[int]) -> Json:
         """Return the zygote's answer; start the zygote if there is none. Raise CageUnavailable."""
         packed = marshal.dumps(fields)
         try:
@@ -364,11 +330,11 @@ class CageServer:
             connection.sendmsg([len(packed).to_bytes(4, "little")], ancillary)
             connection.sendall(packed)
             size = int.from_bytes(read_exactly(connection, 4), "little")
-            answer = marshal.loads(read_exactly(connection, size))  # noqa: S302 - from our own child
+            answer: Json = marshal.loads(read_exactly(connection, size))  # noqa: S302 - from our own child
+            return answer
         except (OSError, ValueError, EOFError) as error:
             self._end_zygote()
             raise CageUnavailable(f"the process that starts commands has failed: {error}") from None
-        return cast("dict[str, object]", answer)
 
     def _connected(self) -> socket.socket:
         if self._zygote is not None and self._zygote.poll() is not None:
@@ -376,8 +342,6 @@ class CageServer:
             self._end_zygote()
         if self._connection is not None:
             return self._connection
-        if not sys.executable:
-            raise OSError("the path of the Python interpreter is not known")
         ours, theirs = socket.socketpair()
         with theirs:
             libraries = {name: value for name, value in os.environ.items() if name == "LD_LIBRARY_PATH"}
@@ -407,7 +371,6 @@ def _end(zygote: subprocess.Popen[bytes], connection: socket.socket) -> None:
     zygote.wait()
 
 
-@functools.lru_cache(maxsize=1)
 def load_modules() -> bytes:
     """Return the modules of the zygote: compiled, and as sources for another Python than this one."""
     modules = []
@@ -421,14 +384,12 @@ def load_modules() -> bytes:
     return len(packed).to_bytes(4, "little") + packed
 
 
-def _start_error(report: bytes, fields: dict[str, object]) -> OSError:
+def _start_error(report: bytes, fields: Json) -> OSError:
     step, number, text = marshal.loads(report)  # noqa: S302 - from our own child
     if step == "cage":
         kind = PathVanished if number == errno.ENOENT else CageUnavailable
         return kind(f"the cage could not be made: {text}")
-    named = fields[step]
-    assert isinstance(named, bytes)
-    return OSError(number, os.strerror(number) if number else str(text), os.fsdecode(named))
+    return OSError(number, os.strerror(number) if number else str(text), os.fsdecode(fields[step]))
 
 
 def _may_live(command: RunningCommand) -> bool:
@@ -458,7 +419,7 @@ _MAX_REPORT = 1 << 16
 _LISTS_OF_PATHS = ("read", "write", "execute", "protected", "linked")
 
 
-def _request(argv: Sequence[str], cwd: str, env: Mapping[str, str], program: str | None) -> dict[str, object]:
+def _request(argv: Sequence[str], cwd: str, env: Mapping[str, str], program: str | None = None) -> Json:
     """Return the request for a command without a cage."""
     import shutil
 

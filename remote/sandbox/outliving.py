@@ -5,6 +5,7 @@ set. Files with names where no command may write, as in a package store, count, 
 from __future__ import annotations
 
 import contextlib
+import errno
 import logging
 import os
 import re
@@ -28,37 +29,37 @@ def set_aside(top: str, path: str) -> tuple[str, str]:
         path = os.path.join(path, REPOSITORY_HEAD)
     directory, name = os.path.split(path)
     kept = os.fsencode(name)[: _LONGEST_NAME - len(SET_ASIDE) - 9].decode("utf-8", "ignore") or "kept"
-    with _opened(top, os.path.relpath(directory, top)) as held:
+    with held_below(top, os.path.relpath(directory, top)) as held:
         new = f"{kept}{SET_ASIDE}"
         with contextlib.suppress(FileNotFoundError):
             while os.stat(new, dir_fd=held, follow_symlinks=False):  # no command knows which name comes next
                 new = f"{kept}{SET_ASIDE}-{secrets.token_hex(4)}"
         try:
             os.rename(name, new, src_dir_fd=held, dst_dir_fd=held)
-        except PermissionError:
-            with writable(held):
+        except PermissionError:  # by the mode of the directory, if it is this user's own
+            mode, itself = stat.S_IMODE(os.fstat(held).st_mode), f"/proc/self/fd/{held}"
+            os.chmod(itself, mode | stat.S_IRWXU)
+            try:
                 os.rename(name, new, src_dir_fd=held, dst_dir_fd=held)
+            finally:
+                os.chmod(itself, mode)
         return path, new
 
 
 @contextlib.contextmanager
-def writable(directory: int) -> Iterator[None]:
-    """Let this user change an open directory of its own, whatever its mode was."""
-    path, mode = f"/proc/self/fd/{directory}", stat.S_IMODE(os.fstat(directory).st_mode)
-    os.chmod(path, mode | stat.S_IRWXU)
+def held_below(top: str, inner: str, *, make: bool = False, any_kind: bool = False) -> Iterator[int]:
+    """Hold open what is at a path below a directory, on the way to which no link is followed. `make` directories that
+    are missing. `any_kind`: it may be something else than a directory, as a link."""
+    flags = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
+    file = os.open(top, flags | os.O_DIRECTORY)
     try:
-        yield
-    finally:
-        os.chmod(path, mode)
-
-
-@contextlib.contextmanager
-def _opened(top: str, inner: str) -> Iterator[int]:
-    flags = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-    file = os.open(top, flags)
-    try:
-        for part in inner.split("/") if inner != "." else ():
-            entered = os.open(part, flags, dir_fd=file)
+        parts = [part for part in inner.split("/") if part not in ("", ".")]
+        for number, part in enumerate(parts, 1):
+            if make:
+                with contextlib.suppress(FileExistsError):
+                    os.mkdir(part, dir_fd=file)
+            kind = 0 if any_kind and number == len(parts) else os.O_DIRECTORY
+            entered = os.open(part, flags | kind, dir_fd=file)
             os.close(file)
             file = entered
         yield file
@@ -87,53 +88,37 @@ class _State(NamedTuple):
     mode: int
 
 
-class _Name(NamedTuple):
-    path: str
-    device: int
-    number: int
-    links: int
+_Links = dict[str, tuple[int, int, int]]
+"""The paths of files with several names: the numbers of device and file, and how many names it has."""
 
 
 class _Directory(NamedTuple):
-    """What is in a directory. `settled`: a change shows in its state. `linked` are names of files with several."""
+    """What is in a directory. `settled`: a change shows in its state."""
 
     state: _State
     settled: bool
     found: list[str]
     unknown: list[str]
-    linked: list[_Name]
+    linked: _Links
 
 
 class _Held(NamedTuple):
-    """A file as it was when a command got it as a mount. As long as it is open, no other file gets its number."""
+    """A file as it was when a command got it as a mount. As long as it is open (`file`), none gets its number."""
 
     file: int
-    device: int
-    number: int
-    changed: int
-
-    @staticmethod
-    def of(path: str, opens: bool) -> _Held | None:
-        try:
-            file = os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC) if opens else -1
-            info = os.fstat(file) if opens else os.lstat(path)
-        except OSError:
-            return None
-        changed = 0 if opens or stat.S_ISDIR(info.st_mode) else info.st_ctime_ns
-        return _Held(file, info.st_dev, info.st_ino, changed)
+    info: os.stat_result
 
     def is_replaced(self, path: str) -> bool:
         """Return whether another file is there now, which no mount covers."""
-        info = _lstat(path)
-        if info is None:
-            return False
-        same = (info.st_dev, info.st_ino) == (self.device, self.number)
-        return not same or self.changed not in (0, info.st_ctime_ns)
+        now = _stat(path)
+        if now is None or not os.path.samestat(now, self.info):
+            return now is not None
+        may_be_other = self.file < 0 and not stat.S_ISDIR(self.info.st_mode)
+        return may_be_other and now.st_ctime_ns != self.info.st_ctime_ns
 
 
 class LaterActors:
-    """What acts later in one directory. `known` was there before, or accepted; `named` is what git names, `held` what
-    is mounted."""
+    """What acts later in a directory: `known` before or accepted, `named` by git, `held` as a mount."""
 
     def __init__(self, top: str) -> None:
         self.top = top
@@ -142,7 +127,7 @@ class LaterActors:
         self.named: set[str] = set()
         self.held: dict[str, _Held] = {}
         self._directories: dict[str, _Directory] = {}
-        self._settings = GitSettings()
+        self._settings: dict[str, _Settings] = {}
 
     def accept(self, found: set[str]) -> None:
         """Take what is there now for known, of which `found` acts later for sure."""
@@ -151,9 +136,11 @@ class LaterActors:
 
     def hold(self, paths: Iterable[str]) -> None:
         for path in paths:
-            held = None if path in self.held else _Held.of(path, len(self.held) < _MAX_OPEN)
-            if held is not None:
-                self.held[path] = held
+            opens = len(self.held) < _MAX_OPEN
+            with contextlib.suppress(OSError):
+                if path not in self.held:
+                    file = os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC) if opens else -1
+                    self.held[path] = _Held(file, os.fstat(file) if opens else os.lstat(path))
 
     def release(self) -> None:
         for held in self.held.values():
@@ -163,7 +150,8 @@ class LaterActors:
 
     def take(self) -> set[str]:
         """Return the paths that are there now, behind no link. A repository without a `.git` counts as a whole."""
-        changed = [path for path, old in self._directories.items() if not old.settled or _state(path) != old.state]
+        kept = self._directories.items()
+        changed = [path for path, old in kept if not old.settled or _state(_stat(path)) != old.state]
         insist = bool(self._directories)
         for path in changed if insist else [self.top]:
             self._read(path, insist)
@@ -172,7 +160,7 @@ class LaterActors:
     def unknown(self, repositories: Set[str]) -> set[str]:
         """Return what nobody knows at the top and in `repositories`, but for empty files, as stamps are."""
         there = (each for path, each in self._directories.items() if path == self.top or f"{path}/.git" in repositories)
-        infos = {name: _lstat(name) for each in there for name in each.unknown}
+        infos = {name: _stat(name) for each in there for name in each.unknown}
         return {name for name, info in infos.items() if info and (info.st_size or not stat.S_ISREG(info.st_mode))}
 
     def protected(self, found: set[str]) -> list[str]:
@@ -193,14 +181,14 @@ class LaterActors:
         named: set[str] = set()
         for path in found:
             if os.path.basename(path) == ".git":
-                named.update(self._settings.named_by(repository_way(path)[-1], os.path.dirname(path), ask))
+                named.update(named_by(repository_way(path)[-1], os.path.dirname(path), ask, self._settings))
             elif os.path.isdir(path) and not acts_later(os.path.basename(path)):
-                named.update(self._settings.named_by(path, path, ask))
+                named.update(named_by(path, path, ask, self._settings))
         return {path for path in named if is_below(path, tops)}
 
-    def names(self) -> list[_Name]:
+    def linked(self) -> _Links:
         """Return the names of files with more than one, but for what acts later and what is in it."""
-        return [name for each in self._directories.values() for name in each.linked]
+        return {path: file for each in self._directories.values() for path, file in each.linked.items()}
 
     def forget(self) -> None:
         """Read everything again next time: a link that somebody makes to a file shows in no directory of the file."""
@@ -212,15 +200,15 @@ class LaterActors:
         while waiting:
             directory = waiting.pop()
             self._directories.pop(directory, None)
-            state = _state(directory)
-            if state is None:
+            state = _state(_stat(directory))
+            if state is None or not stat.S_ISDIR(state.mode):
                 continue
             settled = max(state.changed, state.modified) < time.time_ns() - _TICK_NS
             state = _entered(directory, state) if insist else state
             names, inner, linked = _listed(directory)
             found = [os.path.join(directory, name) for name in names if acts_later(name)]
             if is_repository(names):
-                found, inner, linked = [*found, directory], [], []
+                found, inner, linked = [*found, directory], [], {}
             looked_at = names if directory == self.top or ".git" in names else []
             unknown = [os.path.join(directory, name) for name in looked_at if is_unknown(name)]
             self._directories[directory] = _Directory(state, settled, found, unknown, linked)
@@ -232,28 +220,27 @@ def _entered(directory: str, state: _State) -> _State:
     if stat.S_IMODE(state.mode) & _ENTERED != _ENTERED and os.geteuid():
         with contextlib.suppress(OSError):
             let_in(directory, _ENTERED)
-            return _state(directory) or state
+            return _state(_stat(directory)) or state
     return state
 
 
-def _lstat(path: str) -> os.stat_result | None:
-    with contextlib.suppress(OSError):
-        return os.lstat(path)
+def _stat(path: str, follow: bool = False) -> os.stat_result | None:
+    with contextlib.suppress(OSError, ValueError):
+        return os.stat(path, follow_symlinks=follow)
     return None
 
 
-def _state(path: str) -> _State | None:
-    info = _lstat(path)
-    if info is None or not stat.S_ISDIR(info.st_mode):
+def _state(info: os.stat_result | None) -> _State | None:
+    if info is None:
         return None
     return _State(info.st_dev, info.st_ino, info.st_ctime_ns, info.st_mtime_ns, info.st_mode)
 
 
-def _listed(directory: str) -> tuple[list[str], list[str], list[_Name]]:
-    """Return the names in a directory, those of directories to read, and those of files with several names."""
+def _listed(directory: str) -> tuple[list[str], list[str], _Links]:
+    """Return the names in a directory, those of directories to read, and the paths of files with several names."""
     names: list[str] = []
     inner: list[str] = []
-    linked: list[_Name] = []
+    linked: _Links = {}
     try:
         entries = os.scandir(directory)
     except OSError:
@@ -268,20 +255,20 @@ def _listed(directory: str) -> tuple[list[str], list[str], list[_Name]]:
                 with contextlib.suppress(OSError):
                     info = entry.stat(follow_symlinks=False)
                     if info.st_nlink > 1:
-                        linked.append(_Name(entry.path, info.st_dev, info.st_ino, info.st_nlink))
+                        linked[entry.path] = info.st_dev, info.st_ino, info.st_nlink
     return names, inner, linked
 
 
-def linked_outside(names: Iterable[_Name], protected: Iterable[str]) -> list[str]:
+def linked_outside(linked: _Links, protected: Iterable[str]) -> list[str]:
     """Return the files of which a name is missing here, or is protected, or their directories if they are too many."""
     places = dict.fromkeys(protected, True)  # by path: is it protected, or in what is
-    seen: dict[tuple[int, int], list[_Name]] = {}
-    for name in names:
-        seen.setdefault((name.device, name.number), []).append(name)
+    seen: dict[tuple[int, int], list[str]] = {}
+    for path, (device, number, _) in linked.items():
+        seen.setdefault((device, number), []).append(path)
     paths: set[str] = set()
     for same in seen.values():
-        here = [one.path for one in same if not places.get(one.path) and not _is_in(os.path.dirname(one.path), places)]
-        if len(here) < max(name.links for name in same):
+        here = [path for path in same if not places.get(path) and not _is_in(os.path.dirname(path), places)]
+        if len(here) < max(linked[path][2] for path in same):
             paths.update(here)
     while len(paths) > _MAX_LINKED:
         deepest = max(path.count("/") for path in paths)
@@ -326,7 +313,6 @@ LIST_SETTINGS = """
 unset GIT_DIR GIT_WORK_TREE
 "$0" config --list -z --show-origin --includes 2>/dev/null && printf '\\0.'
 """
-_FileState = Optional[tuple[int, int, int]]
 _MAX_BYTES = 1 << 20
 _MAX_PARTS = 1000  # of one path, with those of its links
 _NAMES_A_PATH = ("hookspath", "path", "attributesfile", "excludesfile")
@@ -358,41 +344,35 @@ def way(path: str) -> list[str]:
 
 def repository_way(path: str) -> list[str]:
     """Return the links over which a `.git` leads to a directory of git, the file that it may be, and that directory."""
-    steps = way(path)
-    named = _text(steps[-1]).partition("gitdir:")[2].strip()
+    steps, text = way(path), b""
+    with contextlib.suppress(OSError, ValueError):
+        text = read_regular(steps[-1], _MAX_BYTES)
+    named = os.fsdecode(text).partition("gitdir:")[2].strip()
     return [*steps, *way(os.path.join(os.path.dirname(steps[-1]), named))] if named else steps
 
 
-class _Settings(NamedTuple):
-    """What git has said, and the state of the files it is from. `named` is a path for sure, or only if it is there."""
-
-    states: dict[str, _FileState]
-    named: dict[str, bool]
+_Settings = tuple[dict[str, Optional[_State]], dict[str, bool]]
+"""The files that git has read, with their states, and what it has said: is this a path for sure, or only if there?"""
 
 
-class GitSettings:
-    """Asks git for the settings of repositories, again when a file of theirs has changed."""
-
-    def __init__(self) -> None:
-        self._kept: dict[str, _Settings] = {}
-
-    def named_by(self, repository: str, worktree: str, ask: Ask) -> list[str]:
-        """Return the paths that act through this repository, by its configuration, the person's and hooks."""
-        if not os.path.lexists(f"{repository}/HEAD"):
-            return []  # git takes it for no repository
-        kept = self._kept.get(worktree)
-        if kept is None or kept.states != {path: _file_state(path) for path in kept.states}:
-            kept = self._kept[worktree] = _asked(repository, worktree, ask)
-        found = [path for path, is_path in kept.named.items() if is_path or os.path.isfile(path)]
-        # the links that hooks are or lead over, and what stands at their ends
-        found += (step for link in _links_in(f"{repository}/hooks", 1) for step in way(link))
-        return [path for path in dict.fromkeys(found) if not path.startswith(f"{repository}/")]  # that is protected
+def named_by(repository: str, worktree: str, ask: Ask, kept: dict[str, _Settings]) -> list[str]:
+    """Return the paths that act through this repository, by its configuration, the person's and hooks. Git is asked
+    again when a file has changed that it has read for what is `kept` of each work tree."""
+    if not os.path.lexists(f"{repository}/HEAD"):
+        return []  # git takes it for no repository
+    states, named = kept.get(worktree, ({}, {}))
+    if not states or states != _states(states):
+        states, named = kept[worktree] = _asked(repository, worktree, ask)
+    found = [path for path, is_path in named.items() if is_path or os.path.isfile(path)]
+    # the links that hooks are or lead over, and what stands at their ends
+    found += (step for link in _links_in(f"{repository}/hooks", 1) for step in way(link))
+    return [path for path in dict.fromkeys(found) if not path.startswith(f"{repository}/")]  # that is protected
 
 
 def _asked(repository: str, worktree: str, ask: Ask) -> _Settings:
     own = [os.path.expandvars(os.path.expanduser(path)) for path in _OWN_CONFIGURATION]
     own += [f"{repository}/{name}" for name in ("HEAD", "commondir", "config", "config.worktree")]
-    states = {path: _file_state(path) for path in own}
+    states = _states(own)
     named: dict[str, bool] = {}
     words = os.fsdecode(ask(worktree)).split("\0")
     for origin, setting in zip(words[::2], words[1::2]):
@@ -406,29 +386,21 @@ def _asked(repository: str, worktree: str, ask: Ask) -> _Settings:
         for word in filter(None, [value] if is_path else _WORD.findall(value)):
             paths = {os.path.normpath(os.path.join(base, os.path.expanduser(word))) for base in bases} - set(bases)
             named.update({path: is_path or named.get(path, False) for path in paths})
-            states.update({path: _file_state(path) for path in paths if section.startswith("include")})
-        states[source] = _file_state(source)
-    return _Settings(states, named)
+            states.update(_states(paths if section.startswith("include") else ()))
+        states.update(_states((source,)))
+    return states, named
 
 
-def _file_state(path: str) -> _FileState:
-    try:
-        info = os.stat(path)
-    except (OSError, ValueError):
-        return None
-    return info.st_dev, info.st_ino, info.st_ctime_ns
+def _states(paths: Iterable[str]) -> dict[str, _State | None]:
+    return {path: _state(_stat(path, follow=True)) for path in paths}
 
 
-def _open_at_once(path: str, flags: int) -> int:
-    return os.open(path, flags | os.O_NONBLOCK | os.O_NOCTTY)  # else a pipe of this name would never open
-
-
-def _text(path: str) -> str:
-    try:
-        with open(path, encoding="utf-8", errors="surrogateescape", opener=_open_at_once) as file:
-            return file.read(_MAX_BYTES) if stat.S_ISREG(os.fstat(file.fileno()).st_mode) else ""
-    except (OSError, ValueError):
-        return ""
+def read_regular(path: str, most: int) -> bytes:
+    """Return the start of a regular file. Raise OSError, at once also for a pipe, which may never open."""
+    with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK | os.O_NOCTTY)) as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise OSError(errno.EINVAL, "not a regular file", path)
+        return file.read(most)
 
 
 _log = logging.getLogger(__name__)
@@ -443,6 +415,10 @@ class DirectoryGuard:
         self._watched: dict[str, LaterActors] = {}
         self._links_changed = False
         self._linked: set[str] = set()  # also elsewhere, when a command started
+
+    @property
+    def watches(self) -> bool:
+        return bool(self._watched)
 
     def begin(
         self, tops: Sequence[str], alone: bool, ask: Ask, protected: Sequence[str] = ()
@@ -496,8 +472,10 @@ class DirectoryGuard:
         return any(_acts_in(watched, path) for watched in self._watched.values())
 
     def _linked_outside(self, tops: Iterable[str], protected: Iterable[str]) -> list[str]:
-        names = {name.path: name for top in tops if top in self._watched for name in self._watched[top].names()}
-        return linked_outside(names.values(), protected)
+        linked: _Links = {}
+        for top in tops:
+            linked.update(self._watched[top].linked() if top in self._watched else {})
+        return linked_outside(linked, protected)
 
     def release(self) -> None:
         for watched in self._watched.values():

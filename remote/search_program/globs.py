@@ -11,51 +11,30 @@ from functools import cached_property, lru_cache
 
 from ..system.owners import only_we_write
 
-_OF_ONE_NAME = "cs csv dart elm fish go gradle jsonl less log lua nix rst svelte swift tsx txt vue zig"
-TYPES: dict[str, tuple[str, ...]] = {
-    **{name: (f"*.{name}",) for name in _OF_ONE_NAME.split()},
-    "asm": ("*.asm", "*.s", "*.S"),
-    "bazel": ("*.bazel", "*.bzl", "BUILD", "WORKSPACE"),
-    "c": ("*.c", "*.h", "*.H"),
-    "clojure": ("*.clj", "*.cljc", "*.cljs", "*.cljx"),
-    "cmake": ("*.cmake", "CMakeLists.txt"),
-    "config": ("*.cfg", "*.conf", "*.config", "*.ini"),
-    "cpp": ("*.cpp", "*.hpp", "*.cc", "*.hh", "*.cxx", "*.hxx", "*.C", "*.H", "*.h", "*.inl"),
-    "css": ("*.css", "*.scss"),
-    "docker": ("*Dockerfile*", "*Containerfile*"),
-    "elixir": ("*.ex", "*.eex", "*.exs", "*.heex", "*.leex"),
-    "erlang": ("*.erl", "*.hrl"),
-    "graphql": ("*.graphql", "*.graphqls"),
-    "haskell": ("*.hs", "*.lhs"),
-    "html": ("*.htm", "*.html", "*.ejs"),
-    "java": ("*.java", "*.jsp", "*.jspx", "*.properties"),
-    "js": ("*.js", "*.jsx", "*.vue", "*.cjs", "*.mjs"),
-    "json": ("*.json", "composer.lock"),
-    "jupyter": ("*.ipynb", "*.jpynb"),
-    "kotlin": ("*.kt", "*.kts"),
-    "make": ("[Gg][Nn][Uu]makefile", "[Mm]akefile", "*.mk", "*.mak"),
-    "markdown": ("*.markdown", "*.md", "*.mdown", "*.mkdn", "*.mdx"),
-    "objc": ("*.h", "*.m"),
-    "ocaml": ("*.ml", "*.mli", "*.mll", "*.mly"),
-    "perl": ("*.perl", "*.pl", "*.PL", "*.plh", "*.plx", "*.pm", "*.t"),
-    "php": ("*.php", "*.php3", "*.php4", "*.php5", "*.phtml"),
-    "protobuf": ("*.proto",),
-    "ps": ("*.cdxml", "*.ps1", "*.ps1xml", "*.psd1", "*.psm1"),
-    "python": ("*.py", "*.pyi"),
-    "r": ("*.R", "*.r", "*.Rmd", "*.Rnw"),
-    "ruby": ("*.gemspec", "*.rb", "*.rbw", "Gemfile", "Rakefile", ".irbrc", "config.ru"),
-    "rust": ("*.rs",),
-    "sass": ("*.sass", "*.scss"),
-    "scala": ("*.scala", "*.sbt"),
-    "sh": ("*.bash", "*.csh", "*.env", "*.ksh", "*.sh", "*.tcsh", "*.zsh", ".bashrc", ".profile", ".zshrc"),
-    "sql": ("*.sql", "*.psql"),
-    "tf": ("*.tf", "*.tf.json", "*.tfvars", "*.tfvars.json"),
-    "toml": ("*.toml", "Cargo.lock"),
-    "typescript": ("*.ts", "*.tsx", "*.cts", "*.mts"),
-    "vim": ("*.vim", ".vimrc", "vimrc"),
-    "xml": ("*.xml", "*.xml.dist", "*.dtd", "*.xsl", "*.xslt", "*.xsd", "*.xjb", "*.rng", "*.sch", "*.xhtml"),
-    "yaml": ("*.yaml", "*.yml"),
-    "zsh": ("*.zsh", ".zshenv", ".zlogin", ".zlogout", ".zprofile", ".zshrc"),
+_OF_THEIR_NAME = "cs csv dart elm fish go gradle jsonl less log lua nix rst svelte swift tsx txt vue zig"
+_EXTENSIONS = {
+    **{name: name for name in _OF_THEIR_NAME.split()},
+    "asm": "asm s S", "bazel": "bazel bzl", "c": "c h H", "clojure": "clj cljc cljs cljx", "cmake": "cmake",
+    "config": "cfg conf config ini", "cpp": "cpp hpp cc hh cxx hxx C H h inl", "css": "css scss",
+    "elixir": "ex eex exs heex leex", "erlang": "erl hrl", "graphql": "graphql graphqls", "haskell": "hs lhs",
+    "html": "htm html ejs", "java": "java jsp jspx properties", "js": "js jsx vue cjs mjs", "json": "json",
+    "jupyter": "ipynb jpynb", "kotlin": "kt kts", "make": "mk mak", "markdown": "markdown md mdown mkdn mdx",
+    "objc": "h m", "ocaml": "ml mli mll mly", "perl": "perl pl PL plh plx pm t", "php": "php php3 php4 php5 phtml",
+    "protobuf": "proto", "ps": "cdxml ps1 ps1xml psd1 psm1", "python": "py pyi", "r": "R r Rmd Rnw",
+    "ruby": "gemspec rb rbw", "rust": "rs", "sass": "sass scss", "scala": "scala sbt",
+    "sh": "bash csh env ksh sh tcsh zsh", "sql": "sql psql", "tf": "tf tf.json tfvars tfvars.json", "toml": "toml",
+    "typescript": "ts tsx cts mts", "vim": "vim", "xml": "xml xml.dist dtd xsl xslt xsd xjb rng sch xhtml",
+    "yaml": "yaml yml", "zsh": "zsh",
+}  # fmt: skip
+_NAMES = {
+    "bazel": "BUILD WORKSPACE", "cmake": "CMakeLists.txt", "docker": "*Dockerfile* *Containerfile*",
+    "json": "composer.lock", "make": "[Gg][Nn][Uu]makefile [Mm]akefile", "ruby": "Gemfile Rakefile .irbrc config.ru",
+    "sh": ".bashrc .profile .zshrc", "toml": "Cargo.lock", "vim": ".vimrc vimrc",
+    "zsh": ".zshenv .zlogin .zlogout .zprofile .zshrc",
+}  # fmt: skip
+TYPES = {
+    name: (*(f"*.{each}" for each in _EXTENSIONS.get(name, "").split()), *_NAMES.get(name, "").split())
+    for name in {**_EXTENSIONS, **_NAMES}
 }
 for _short, _long in {"md": "markdown", "proto": "protobuf", "py": "python", "ts": "typescript"}.items():
     TYPES[_short] = TYPES[_long]
@@ -65,15 +44,15 @@ _MAX_BRACES = 16
 _BRACES = re.compile(r"(?<!\\)\{([^{}]*)\}")
 
 
-class BadGlob(Exception):
-    """The pattern is invalid or too complex; the text says why."""
+class BadRequest(Exception):
+    """The request cannot be answered, as of a pattern that is invalid or too complex; the text says why."""
 
 
 def expand_braces(pattern: str) -> list[str]:
     """Expand `*.{a,b}` to `*.a` and `*.b`, nested braces too. An unclosed brace and one without a comma are literal.
-    Raise BadGlob for too many patterns or braces."""
+    Raise BadRequest for too many patterns or braces."""
     if pattern.count("{") > _MAX_BRACES:
-        raise BadGlob(f"the glob {pattern[:100]!r} has more than {_MAX_BRACES} opening braces")
+        raise BadRequest(f"the glob {pattern[:100]!r} has more than {_MAX_BRACES} opening braces")
     done: dict[str, None] = {}
     waiting = [pattern]
     while waiting:
@@ -84,7 +63,7 @@ def expand_braces(pattern: str) -> list[str]:
         else:
             waiting += [text[: inner.start()] + part + text[inner.end() :] for part in inner[1].split(",")]
         if len(done) + len(waiting) > MAX_ALTERNATIVES:
-            raise BadGlob(f"the glob {pattern!r} stands for more than {MAX_ALTERNATIVES} patterns")
+            raise BadRequest(f"the glob {pattern!r} stands for more than {MAX_ALTERNATIVES} patterns")
     return list(done)
 
 

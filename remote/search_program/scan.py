@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Iterator
 
 from ..system.text_encoding import is_binary, wide_decoder
+from .globs import BadRequest
 from .walk import Limits
 
 TYPE_CHECKING = False
@@ -68,20 +69,13 @@ def _better(one: set[str], other: set[str]) -> set[str]:
     return max(one, other, key=lambda texts: (min(map(len, texts)), -len(texts)) if texts else (0, 0))
 
 
-MAX_LINE = 16 << 20
-"""Number of bytes of a line that are searched. The rest of a longer one is not."""
-MAX_SHOWN = 500
-"""Number of characters of a line that are shown."""
-MAX_MULTILINE = 32 << 20
-"""Largest file of a multi-line search, in bytes."""
+MAX_LINE = 16 << 20  # number of bytes of a line that are searched; the rest of a longer one is not
+MAX_SHOWN = 500  # number of characters of a line that are shown
+MAX_MULTILINE = 32 << 20  # largest file of a multi-line search, in bytes
 
 _BLOCK = 1 << 20
 _FIRST_BLOCK = 1 << 16  # most files end in it, and room for a larger one would take time
 _MARK = b"\xef\xbb\xbf"
-
-
-class BadRequest(Exception):
-    """The request cannot be answered; the text says why."""
 
 
 _POSIX = {

@@ -11,14 +11,16 @@ import time
 
 from ccb.tunnel.wire.spelling import spelled
 
-from .globs import TYPES, BadGlob, Globs, Ignore
-from .scan import MAX_LINE, MAX_SHOWN, BadRequest, Pattern, scan
-from .walk import MAX_WHOLE, SLOW_S, Deadline, Found, Limits, files, limit, with_times
+from .globs import TYPES, BadRequest, Globs, Ignore
+from .scan import MAX_LINE, MAX_SHOWN, Pattern, scan
+from .walk import MAX_WHOLE, SLOW_S, Deadline, Limits, files, limit, with_times
 
 TYPE_CHECKING = False
 
 if TYPE_CHECKING:
     from typing import Any, Callable
+
+    from .walk import Found
 
     Json = dict[str, Any]
 
@@ -37,7 +39,7 @@ def main(argument: str) -> None:
     signal.setitimer(signal.ITIMER_REAL, _TICK_S, _TICK_S)
     try:
         result = answer(request, limits)
-    except (BadRequest, BadGlob) as error:
+    except BadRequest as error:
         result = {"error": str(error)}
     signal.setitimer(signal.ITIMER_REAL, 0)  # when Python ends, it takes its handlers back before it is gone
     sys.stdout.write(json.dumps(result))  # noqa: TID251 - the answer of a program
@@ -46,7 +48,7 @@ def main(argument: str) -> None:
 
 def answer(request: Json, limits: Limits | None = None) -> Json:
     """Return `{"items": [...], "partial": bool, "more": bool, ...}`. `partial`: the time ran out before the search was
-    complete. `more`: the limit cut the result. Raise BadRequest or BadGlob for a request that cannot be answered."""
+    complete. `more`: the limit cut the result. Raise BadRequest for a request that cannot be answered."""
     limits = limits or Limits(time.monotonic() + request["seconds"])
     if request["op"] == "filter":
         return _filter(request, limits)
@@ -57,25 +59,42 @@ def answer(request: Json, limits: Limits | None = None) -> Json:
         raise BadRequest(f"{spelled(path.rstrip('/') or '/')}: {error.strerror or error}") from None
     limits.start = Ignore.at(request["root"], request.get("project", ()))
     search: Callable[[Json, Limits], Json] = {"glob": _glob, "grep": _grep}[request["op"]]
-    return {
-        **search(request, limits),
-        "partial": limits.late,
-        "unread": len(limits.unread),
-        "ignored": _few(limits.ignored),
-        "unobeyed": _few(limits.start.unobeyed),
-        "slow": _few(limits.slow),
-        "foreign": _few({os.path.relpath(path, request["root"]) for path in limits.foreign}),
-        "cut": limits.cut,
-        "large": limits.large,
-        "binary": limits.binary if request.get("file") else 0,
-        "stopped_in": spelled(limits.stopped_in) if limits.late else "",
-    }
+    found = search(request, limits)
+    where = spelled(limits.stopped_in) if limits.late else ""
+    return {**found, "partial": limits.late, "stopped_in": where, "notes": _notes(request, limits)}
 
 
-def _few(paths: set[str]) -> Json:
-    """Return how many paths there are, and the first few of them."""
+def _notes(request: Json, limits: Limits) -> list[str]:
+    """Return sentences for the model about what was not searched."""
+    foreign = {os.path.relpath(path, request["root"]) for path in limits.foreign}
+    entries, within = _counted(len(limits.ignored), "it", "entries"), _counted(len(foreign), "it", "files")
+    unread = _counted(len(limits.unread), "1 file or directory", "files or directories")
+    lines = _counted(limits.cut, "1 line over 16 MiB was", "lines over 16 MiB were")
+    large = _counted(limits.large, "1 file over 32 MiB was", "files over 32 MiB were")
+    ascii_only = f"so that only ASCII text is found and shown in {within}: {_named(foreign)}"
+    unobeyed, odd = limits.start.unobeyed, "being unreadable, no regular file, or over 1 MiB or 10,000 lines"
+    binary = "It is a binary file, and was not searched. Use a program in Bash, such as `strings`."
+    notes = (
+        (limits.left_out, "Files that permission rules keep from this tool were left out."),
+        (limits.ignored, f"Not searched, because .gitignore leaves {entries} out: {_named(limits.ignored)}."),
+        (unobeyed, f"Not obeyed, {odd}: {_named(unobeyed)}."),
+        (limits.unread, f"{unread} could not be read."),
+        (limits.cut, f"{lines} not searched to the end."),
+        (foreign, f"Not in UTF-8, {ascii_only}."),
+        (limits.binary and request.get("file"), binary),
+        (limits.slow, f"A pattern takes too long in {_named(limits.slow)}: the rest was not searched."),
+        (limits.large, f"{large} not searched: multiline is on."),
+    )
+    return [f"({note})" for is_so, note in notes if is_so]
+
+
+def _counted(number: int, one: str, many: str) -> str:
+    return one if number == 1 else f"{number:,} {many}"
+
+
+def _named(paths: set[str]) -> str:
     named = sorted(paths, key=lambda path: (path.count("/"), path))[:_NAMED]
-    return {"count": len(paths), "named": [spelled(path) for path in named]}
+    return ", ".join(map(spelled, named)) + (", …" if len(paths) > _NAMED else "")
 
 
 def _chosen(request: Json) -> list[Globs]:
@@ -86,64 +105,53 @@ def _chosen(request: Json) -> list[Globs]:
 def _glob(request: Json, limits: Limits) -> Json:
     root, most = request["root"], request["limit"]
     paths = files(root, _chosen(request), limits, request["rg"])
-    found, left_out = _allowed(request, with_times(root, paths, limits))
-    return {"items": [spelled(file.path) for file in found[:most]], "more": len(found) > most, "left_out": left_out}
+    found = _allowed(request, with_times(root, paths, limits), limits)
+    return {"items": [spelled(path) for path, _ in found[:most]], "more": len(found) > most}
 
 
 def _grep(request: Json, limits: Limits) -> Json:
     pattern = Pattern(request["pattern"], request["ignore_case"], request["multiline"])
-    collected = _Collected(request["offset"], request["limit"])
-    left_out = False
+    collected, root = _Collected(request["offset"], request["limit"]), request["root"]
     try:
-        candidates, left_out = _allowed(request, _candidates(request, pattern, limits))
+        if request.get("file"):
+            paths = [request["file"]]
+        else:
+            texts = [text.decode() for text in pattern.texts] if pattern.is_ascii else []  # else it may be no UTF-8
+            paths = files(root, _chosen(request), limits, request["rg"], texts, pattern.ignore_case)
+        candidates = _allowed(request, with_times(root, paths, limits), limits)
         if request["mode"] != "files_with_matches":
-            candidates.sort(key=lambda file: file.path)
-        candidates.sort(key=lambda file: file.size > MAX_WHOLE)  # those take so long that the others come first
-        for file in candidates:
+            candidates.sort()
+        candidates.sort(key=lambda file: file[1] > MAX_WHOLE)  # those take so long that the others come first
+        for path, _ in candidates:
             if collected.more:
                 break
-            limits.stopped_in = file.path
+            limits.stopped_in = path
             limits.check()
-            limits.timed(SLOW_S, file.path, _search_file, request, file.path, pattern, collected, limits)
+            limits.timed(SLOW_S, path, _search_file, request, path, pattern, collected, limits)
     except Deadline:
         limits.end_listing()
-    return {
-        "items": collected.items,
-        "more": collected.more,
-        "files": collected.files,
-        "matches": collected.matches,
-        "left_out": left_out,
-    }
+    counts = {"files": collected.files, "matches": collected.matches}
+    return {"items": collected.items, "more": collected.more, **counts}
 
 
-def _allowed(request: Json, files: list[Found]) -> tuple[list[Found], bool]:
+def _allowed(request: Json, files: list[Found], limits: Limits) -> list[Found]:
     """Return the files that no permission rule excludes (`left_out` of the request: regular expressions of absolute
-    paths in lower case), and whether one does. Links are not followed, so a file has two names at most. Unless the
-    search starts there, the directory `sessions` of ccb is removed too: a journal contains every word that was ever
-    searched for."""
+    paths in lower case). Links are not followed, so a file has two names at most. Unless the search starts there, the
+    directory `sessions` of ccb is removed too: a journal contains every word that was ever searched for."""
     roots = {request["root"], os.path.realpath(request["root"])}
     sessions = request.get("sessions") or ""
     tops = tuple({top + os.sep for top in (sessions, os.path.realpath(sessions)) if sessions})
     if tops and not any(os.path.join(root, "").startswith(tops) for root in roots):
-        files = [file for file in files if not any(os.path.join(root, file.path).startswith(tops) for root in roots)]
+        files = [file for file in files if not any(os.path.join(root, file[0]).startswith(tops) for root in roots)]
     expressions = request.get("left_out")
     if not expressions:
-        return files, False
+        return files
     denied = re.compile("|".join(f"(?:{each})" for each in expressions), re.DOTALL)
     kept = [
-        file for file in files if not any(denied.fullmatch(os.path.join(root, file.path).casefold()) for root in roots)
+        file for file in files if not any(denied.fullmatch(os.path.join(root, file[0]).casefold()) for root in roots)
     ]
-    return kept, len(kept) < len(files)
-
-
-def _candidates(request: Json, pattern: Pattern, limits: Limits) -> list[Found]:
-    root = request["root"]
-    if request.get("file"):
-        return with_times(root, [request["file"]], limits)
-    # else the scan looks for what is not in UTF-8
-    texts = [text.decode() for text in pattern.texts] if pattern.is_ascii else []
-    paths = files(root, _chosen(request), limits, request["rg"], texts, pattern.ignore_case)
-    return with_times(root, paths, limits)
+    limits.left_out = len(kept) < len(files)
+    return kept
 
 
 class _Collected:

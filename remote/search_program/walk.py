@@ -17,6 +17,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:  # each import is felt where each search starts the program anew
     from typing import Any, Callable
 
+    Found = tuple[str, int]  # the path of a file, relative to the root of the search, and its size
+
 _SIGKILL = 9  # `signal` imports much
 _MEMORY = 1 << 30
 _COMPUTING_S = 300  # of all threads together
@@ -51,9 +53,9 @@ class TooSlow(Exception):
 
 class Limits:
     """The time to stop (`until`, monotonic seconds), the rules of the directory where a search starts, and what was not
-    searched. `late`: something was left out for lack of time. `cut`: the number of lines not searched to their end.
-    `large`: of files too large for a multi-line search. `foreign`: files not in UTF-8. `slow`: files in which a pattern
-    took too long."""
+    searched. `late`: something was left out for lack of time; `left_out`: by permission rules. `cut`: the number of
+    lines not searched to their end. `large`: of files too large for a multi-line search. `foreign`: files not in UTF-8.
+    `slow`: files in which a pattern took too long."""
 
     def __init__(self, until: float, start: Ignore | None = None) -> None:
         self.until = until
@@ -61,6 +63,7 @@ class Limits:
         self.late = False
         self.unread: set[str] = set()
         self.cut = self.large = self.binary = 0
+        self.left_out = False
         self.ignored: set[str] = set()
         self.foreign: set[str] = set()
         self.slow: set[str] = set()
@@ -106,15 +109,6 @@ class Limits:
         if not self.late:
             self.late = True
             self.until += _TO_FINISH
-
-
-class Found:
-    """A file, relative to the root of the search."""
-
-    def __init__(self, path: str, mtime_ns: int, size: int) -> None:
-        self.path = path
-        self.mtime_ns = mtime_ns
-        self.size = size
 
 
 MAX_WHOLE = 16 << 20
@@ -280,7 +274,7 @@ def walk(root: str, limits: Limits) -> Iterator[str]:
 
 
 def with_times(root: str, paths: Iterable[str], limits: Limits) -> list[Found]:
-    """Return the files that are there and can be examined in time, with their times: newest first, then by path."""
+    """Return the files that are there and can be examined in time: newest first, then by path."""
     found = []
     for number, path in enumerate(paths):
         if not number % 1000 and time.monotonic() > limits.until:
@@ -293,5 +287,5 @@ def with_times(root: str, paths: Iterable[str], limits: Limits) -> list[Found]:
             limits.missed(os.path.join(root, path), error)
             continue
         if stat.S_ISREG(status.st_mode):
-            found.append(Found(path, status.st_mtime_ns, status.st_size))
-    return sorted(found, key=lambda file: (-file.mtime_ns, file.path))
+            found.append((-status.st_mtime_ns, path, status.st_size))
+    return [(path, size) for _, path, size in sorted(found)]

@@ -6,7 +6,8 @@ import os
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import field, replace
-from typing import TYPE_CHECKING, Callable
+from functools import partial
+from typing import Callable
 
 from ccb.tunnel.wire.control_protocol import AnsweredBy, Broker, RequestRefused
 from ccb.tunnel.wire.dataclass import dataclass
@@ -19,16 +20,17 @@ from ..agent.agent import Agent
 from ..agent.agent_config import AgentConfig
 from ..agent.turn_state import Budget, StructuredOutput
 from ..context.system_prompt import style_names
+from ..mcp.host_servers import Wanted, channels_to, project_servers
+from ..mcp.mcp_client import ELSEWHERE_S, RequestChannel, answer_form
+from ..mcp.mcp_servers import IN_CLIENT, OF_AGENT, ON_HOST, ON_LAPTOP, McpServers
 from ..permissions.modes import Sandbox, SandboxError
 from ..session_store.refusal import HostRefusal
 from ..settings.worker_settings import WorkerSettings
+from ..slash_commands.mcp_prompts import prompt_commands
+from ..subagents.agent_catalogue import own_servers
 from ..system.deadline import in_thread
+from ..system.process import without_ccb
 from ..tools.agent_definitions import AgentDefinition
-
-if TYPE_CHECKING:
-    from ..mcp.host_servers import HostServers, ProjectChannels, Wanted
-    from ..mcp.mcp_servers import McpServers
-
 
 _FIELDS: dict[str, tuple[str, type]] = {
     "systemPrompt": ("system_prompt", list),
@@ -81,105 +83,68 @@ _PATIENCE_S = 8.0  # a turn waits for MCP servers without a word
 
 
 class ClientSetup:
-    """The MCP servers of a session, loaded when the first one is named. `say` tells the person."""
+    """The MCP servers of a session. `say` tells the person."""
 
     def __init__(self, agent: Agent, broker: Broker, say: Callable[[str], None]) -> None:
         self._agent, self._broker, self._say = agent, broker, say
-        self._servers: McpServers | None = None
-        self._of_project: ProjectChannels | None = None
-        self._of_role: HostServers | None = None
-        self._role_before: object = None
+        self.servers = servers = McpServers(agent.config.tools)
+        agent.commands.provide(lambda: prompt_commands(servers))
+        agent.reminders.follow(servers.due)
+        agent.config.announced.mcp_servers = servers.summary
+        self._described: object = None  # what the servers of files were last made of
         self._told: dict[str, str] = {}  # why servers of the project are not connected
         self._noted: dict[str, set[str]] = {}
 
     def use(self, options: SessionOptions) -> None:
-        if not (options.client_mcp or options.laptop_mcp) and self._servers is None:
-            return
-        from ..mcp.mcp_client import RequestChannel
-        from ..mcp.mcp_servers import IN_CLIENT, ON_LAPTOP
-
-        inside = {name: RequestChannel(self._broker, MCP_MESSAGE, name) for name in options.client_mcp}
-        self.servers.use(IN_CLIENT, inside, call_seconds(options.client_mcp_configs))
-        beside = {name: RequestChannel(self._broker, LAPTOP_MCP_MESSAGE, name) for name in options.laptop_mcp}
-        self.servers.use(ON_LAPTOP, beside, {})
+        broker, limits = self._broker, call_seconds(options.client_mcp_configs)
+        inside = {
+            name: RequestChannel(broker, MCP_MESSAGE, name, limits.get(name, ELSEWHERE_S))
+            for name in options.client_mcp
+        }
+        self.servers.use(IN_CLIENT, inside)
+        beside = {name: RequestChannel(broker, LAPTOP_MCP_MESSAGE, name) for name in options.laptop_mcp}
+        self.servers.use(ON_LAPTOP, beside)
         self._agent.config.permissions.use_client(*tool_rules(options))
 
-    def use_project(self, settings: WorkerSettings, options: SessionOptions) -> None:
-        """Start the servers of a trusted project. Names of the client's or the laptop's servers are theirs."""
-        named = settings.mcp_servers if options.project_mcp else {}
-        if not named and self._of_project is None:
+    def use_files(self, role: AgentDefinition | None, settings: WorkerSettings, options: SessionOptions) -> None:
+        """Start the servers that the trusted project and the role bring. Names of other servers are theirs."""
+        own = (*options.client_mcp, *options.laptop_mcp)
+        project = settings if options.project_mcp else WorkerSettings()
+        now = role, settings, own, options.project_mcp
+        if now == self._described:
             return
-        if self._of_project is None:
-            from ..mcp.host_servers import ProjectChannels
-            from ..mcp.mcp_client import ServerForms
-
-            forms = ServerForms(self._broker, self._agent.hooks)
-            self._of_project = ProjectChannels(self.servers, self._agent.config.context, forms, self._say)
-        taken = frozenset((*options.client_mcp, *options.laptop_mcp))
-        self._of_project.use(settings if named else WorkerSettings(), taken)
-
-    def use_role(self, role: AgentDefinition | None, settings: WorkerSettings, options: SessionOptions) -> None:
-        given = role.servers if role is not None else ()
-        if not given and self._of_role is None:
-            return
-        from ..mcp.host_servers import HostServers
-        from ..mcp.mcp_client import ServerForms
-        from ..mcp.mcp_servers import OF_AGENT
-        from ..subagents.agent_catalogue import own_servers
-
-        if self._of_role is None:
-            forms = ServerForms(self._broker, self._agent.hooks)
-            self._of_role = HostServers(self.servers, OF_AGENT, self._agent.config.context.host, forms)
-        if self._role_before == (given, settings):
-            return
-        self._role_before = given, settings
-        taken = {*options.client_mcp, *options.laptop_mcp, *(settings.mcp_servers if options.project_mcp else ())}
-        wanted: dict[str, Wanted] = {}
+        self._described = now
+        context, servers = self._agent.config.context, self.servers
+        forms = partial(answer_form, self._broker, self._agent.hooks)
+        wanted = project_servers(project, context.cwd, without_ccb(os.environ))
+        for name in [each for each in wanted if each in own]:
+            del wanted[name]
+            self._say(f"Your own MCP server {name} is used, and not the one that the project calls so.")
+        servers.use(ON_HOST, channels_to(wanted, servers, context.host, forms))
+        brought: dict[str, Wanted] = {}
         if role is not None:
-            cwd, strict = self._agent.config.context.cwd, not options.project_mcp
-            wanted, told = own_servers(role, taken, settings, cwd, strict=strict)
+            taken = {*own, *project.mcp_servers}
+            brought, told = own_servers(role, taken, settings, context.cwd, strict=not options.project_mcp)
             for text in told:
                 self._say(text)
-        self._of_role.use(wanted)
-
-    @property
-    def running(self) -> McpServers | None:
-        return self._servers
-
-    @property
-    def servers(self) -> McpServers:
-        if self._servers is None:
-            from ..mcp.mcp_servers import McpServers
-            from ..slash_commands.mcp_prompts import prompt_commands
-
-            commands = self._agent.commands
-            self._servers = servers = McpServers(self._agent.config.tools, commands.refresh)
-            commands.provide(lambda: prompt_commands(servers))
-            self._agent.reminders.follow(servers.due)
-            self._agent.config.announced.add("mcp_servers", servers.summary)
-        return self._servers
-
-    @property
-    def status(self) -> list[Json]:
-        return self._servers.status() if self._servers is not None else []
+        servers.use(OF_AGENT, channels_to(brought, servers, context.host, forms))
 
     async def settle(self, options: SessionOptions, patience_s: float | None = None) -> None:
         """Return when the servers are connected or have failed. The client's own are tried again."""
         self.use(options)
-        if self._servers is not None:
-            for each in self._servers.status():
-                if each["status"] == "failed" and each["name"] in options.client_mcp:
-                    self._servers.reconnect(each["name"])
-            await self._servers.ready(_PATIENCE_S if patience_s is None else patience_s)
-            waiting = [each["name"] for each in self._servers.summary() if each["status"] == "pending"]
-            if waiting and patience_s is None:
-                self._say(f"The agent waits for MCP servers to start: {', '.join(waiting)}.")
-                await self._servers.ready()
-            self._tell_failures(self._servers)
+        for each in self.servers.status():
+            if each["status"] == "failed" and each["name"] in options.client_mcp:
+                self.servers.reconnect(each["name"])
+        await self.servers.ready(_PATIENCE_S if patience_s is None else patience_s)
+        waiting = [each["name"] for each in self.servers.summary() if each["status"] == "pending"]
+        if waiting and patience_s is None:
+            self._say(f"The agent waits for MCP servers to start: {', '.join(waiting)}.")
+            await self.servers.ready()
+        self._tell_failures()
 
-    def _tell_failures(self, servers: McpServers) -> None:
+    def _tell_failures(self) -> None:
         """Tell once why a server is not connected, when it is, and what is odd about its tools."""
-        for each in servers.status():
+        for each in self.servers.status():
             name, error, whose = each["name"], each.get("error", ""), _WHOSE.get(each["scope"])
             if whose and each["status"] != "pending" and error != self._told.get(name, ""):
                 self._told[name] = error
@@ -189,10 +154,6 @@ class ClientSetup:
             if note and note not in self._noted.setdefault(name, set()):
                 self._noted[name].add(note)
                 self._say(f"The MCP server {name[:100]}: {note}.")
-
-    async def close(self) -> None:
-        if self._servers is not None:
-            await self._servers.close()
 
 
 def merged_configs(before: Json, given: Json) -> Json:
@@ -295,14 +256,6 @@ class ClientLaunches:
         if client == self.options.client or client not in self._by_client:
             return None
         return {name: value for name, value in self._by_client[client].items() if name not in _OF_THE_SESSION}
-
-
-def with_own_files(options: SessionOptions, directory: str) -> SessionOptions:
-    if not options.own_files:
-        return options
-    from ..slash_commands.command_files import written  # few people have any
-
-    return written(options, directory)
 
 
 def check_sandbox(sandbox: Sandbox, directories: Sequence[str]) -> None:

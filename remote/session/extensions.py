@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Callable
+from typing import Callable
 
 from ccb.tunnel.wire.frames import Json
 from ccb.tunnel.wire.journal_records import MAIN_AGENT
@@ -20,19 +20,16 @@ from ..hooks.hook_table import CONFIG_CHANGE, EVENTS
 from ..permissions.paths import PathScope
 from ..session_store.session_paths import home_directory
 from ..settings.worker_settings import WorkerSettings
-from ..slash_commands.command_registry import CommandCall, Printed, SlashCommand
-from ..subagents.sub_agents import SubAgents, connected_names, defines_agents, memory_directory, memory_text
+from ..slash_commands.command_registry import CommandCall, SlashCommand
+from ..slash_commands.skills import FileCommands
+from ..subagents.agent_catalogue import Catalogue
+from ..subagents.sub_agents import SubAgents, memory_directory, memory_text
 from ..system.deadline import in_thread
 from ..tools.agent_definitions import INHERIT, AgentDefinition
 from .client_setup import ClientSetup
 from .session_settings import SessionSettings
 
-if TYPE_CHECKING:
-    from ..slash_commands.skills import FileCommands
-
-
 _MAX_CHARS = 300  # of one command in the list of hooks
-_FOLDERS = (".claude/commands", ".claude/skills")
 _RELOAD_S = 5.0  # how long a reload waits for MCP servers
 
 
@@ -44,45 +41,40 @@ class SessionExtensions:
         agent: Agent,
         settings: SessionSettings,
         clients: ClientSetup,
+        sub_agents: SubAgents,
         session_id: str,
-        options: Callable[[], SessionOptions],
         warn: Callable[[str], None],
     ) -> None:
-        self._agent, self._settings, self._clients, self._session_id = agent, settings, clients, session_id
-        self._options = options  # those in force, which a client may change while agents are looked for
+        self._agent, self._settings, self._clients, self._sub_agents = agent, settings, clients, sub_agents
         self._warn = warn
         self._agents_of: tuple[SessionOptions, WorkerSettings] | None = None
         self._prompts: SessionPrompt | None = None  # those of the role
-        self._files: FileCommands | None = None
+        self._files = FileCommands(session_id, agent.config.tools)
+        agent.reminders.follow(self._due)
 
-        async def hooks(_: CommandCall) -> Printed:
-            return Printed(_listing(agent.hooks))
+        async def hooks(_: CommandCall) -> str:
+            return _listing(agent.hooks)
 
         def plugins() -> list[Json]:
             found = agent.config.settings.plugins
             return [{"name": each.name, "path": each.path, "source": f"{each.name}@inline"} for each in found]
 
+        def commands() -> list[Json]:
+            return [each.public() for each in agent.commands.commands]
+
         does = "Show the hooks, and where they are configured"
         agent.commands.register(SlashCommand("hooks", does, hooks, local=True))
-        agent.commands.provide(lambda: self._files.commands() if self._files is not None else iter(()))
-        announced, sub_agents = agent.config.announced, self._sub_agents
-        announced.add("commands", lambda: [each.public() for each in agent.commands.commands])
-        announced.add("skills", lambda: [*self._files.skills()] if self._files is not None else [])
-        announced.add("plugins", plugins)
-        if sub_agents is not None:
-            announced.add("agents", sub_agents.listed)
-
-    @property
-    def _sub_agents(self) -> SubAgents | None:
-        found = self._agent.config.context.sub_agents
-        return found if isinstance(found, SubAgents) else None
+        agent.commands.provide(self._files.commands)
+        announced = agent.config.announced
+        announced.commands, announced.agents = commands, sub_agents.listed
+        announced.skills, announced.plugins = self._files.skills, plugins
 
     async def settle(self) -> None:
         await self._settings.settle()
         await self._find()
-        await self._clients.settle(self._options())
-        role = self._agent.config.offer.role
-        why = self._settings.failure or (role.unmet(connected_names(self._clients.running)) if role is not None else "")
+        await self._clients.settle(self._agent.config.options)
+        role = self._agent.config.role
+        why = self._settings.failure or (role.unmet(self._clients.servers.connected()) if role is not None else "")
         if why:
             self._refuse(why)
 
@@ -97,64 +89,46 @@ class SessionExtensions:
                 self._agent.hooks.run_later(CONFIG_CHANGE, {"source": source, "file_path": path}, source)
         self._agents_of = None
         await self._find()
-        await self._clients.settle(self._options(), _RELOAD_S)
+        await self._clients.settle(self._agent.config.options, _RELOAD_S)
 
     async def _find(self) -> None:
         await self.define_agents()
-        options, settings, hooks = self._options(), self._settings.current, self._agent.hooks
+        options, settings, hooks = self._agent.config.options, self._settings.current, self._agent.hooks
         await self._take_role(options)
         problems, self._settings.plugin_problems = self._settings.plugin_problems, []
         for problem in [*problems, *await self._find_files(settings, options)]:
             self._warn(problem)
-        self._clients.use_project(settings, options)
         config = self._agent.config
-        role = config.offer.role
+        role = config.role
         if role is not None:
             hooks.begin(MAIN_AGENT, role.name, role.hooks if config.settings.runs_hooks(role.source) else ())
         else:
             hooks.leave(MAIN_AGENT)
-        self._clients.use_role(role, config.settings, options)
+        self._clients.use_files(role, settings, options)
 
     async def _find_files(self, settings: WorkerSettings, options: SessionOptions) -> list[str]:
         context, own_files = self._agent.config.context, options.own_files
         own = [os.path.join(os.path.dirname(context.spill.directory), own_files)] if own_files else []
-        homes = [*own, home_directory()]
-        roots = (*homes, *settings.trusted_directories)
-        folders = (os.path.join(root, name) for root in roots for name in _FOLDERS)
-        if self._files is None and not settings.plugins and not any(map(os.path.isdir, folders)):
-            return []
-        if self._files is None:
-            from ..slash_commands.skills import FileCommands
-
-            self._files = FileCommands(self._session_id, self._agent.config.tools)
-            self._agent.reminders.follow(self._due)
-        if not await self._files.use(settings, homes, options.skills):
-            return []
+        problems = await self._files.use(settings, [*own, home_directory()], options.skills)
         self._agent.config.permissions.lend(self._files.readable)
-        self._agent.commands.refresh()
-        return self._files.problems
+        return problems or []
 
     def _due(self, occasion: Occasion) -> Iterable[str]:
         context = self._agent.config.context
-        if self._files is None or not any(each.paths for each in self._files.files):
+        if not any(each.paths for each in self._files.files):
             return ()
         places = PathScope.of(context.cwd, context.cages.home)
         return self._files.due(context.files.paths, places, again=occasion is Occasion.COMPACTED)
 
     async def define_agents(self) -> None:
         """Offer the agents that the options and the trusted project define, if either has changed."""
-        sources, sub_agents = (self._options(), self._settings.current), self._sub_agents
-        if sources == self._agents_of or sub_agents is None:
+        sources = self._agent.config.options, self._settings.current
+        if sources == self._agents_of:
             return
-        definitions: tuple[AgentDefinition, ...] = ()
-        if defines_agents(*sources):
-            from ..subagents.agent_catalogue import Catalogue
-
-            catalogue = await in_thread(Catalogue, *sources)
-            definitions = catalogue.definitions
-            for problem in catalogue.problems:
-                self._warn(problem)
-        sub_agents.define(definitions, built_in=BUILT_IN_AGENTS not in sources[0].left_out)
+        catalogue = await in_thread(Catalogue, *sources)
+        for problem in catalogue.problems:
+            self._warn(problem)
+        self._sub_agents.define(catalogue.definitions, built_in=BUILT_IN_AGENTS not in sources[0].left_out)
         self._agents_of = sources
 
     def _refuse(self, why: str) -> AgentConfig:
@@ -167,11 +141,10 @@ class SessionExtensions:
 
     async def _take_role(self, options: SessionOptions) -> None:
         """Let the main agent work as the agent that the options name: its prompt, memory, tools and model."""
-        config, sub_agents = self._agent.config, self._sub_agents
-        definitions = sub_agents.definitions if sub_agents is not None else ()
+        config, definitions = self._agent.config, self._sub_agents.definitions
         role = next((each for each in definitions if each.name == options.role), None)
         config = self._refuse(_no_such_agent(options.role, definitions) if role is None else "")
-        if role is config.offer.role and (role is None or config.prompts is self._prompts):
+        if role is config.role and (role is None or config.prompts is self._prompts):
             return
         context, text, memory = config.context, "", ""
         if role is not None:
@@ -182,7 +155,7 @@ class SessionExtensions:
             text = f"{text}\n\n{notes}"
         config.permissions.remember_in(memory)
         self._prompts = session_prompt(options, context.cwd, context.host, context.cages, text)
-        self._agent.configure(replace(config, prompts=self._prompts, offer=replace(config.offer, role=role)))
+        self._agent.configure(replace(config, prompts=self._prompts, role=role))
         if role is None or role.model in ("", INHERIT) or self._agent.conversation.messages:
             return
         if options.model is None or "model" in SettingsOption.from_json(options.settings).left_open:
@@ -197,7 +170,7 @@ def _listing(runner: HookRunner) -> str:
         for hook in of_event:
             does = " ".join(hook.does.split())
             matcher = f"{hook.matcher}: " if hook.matcher else ""
-            where = hook.source + (f", {hook.path}" if hook.path else "")
+            where = hook.layer.source + (f", {hook.layer.path}" if hook.layer.path else "")
             more = [f"if {hook.condition}" if hook.condition else "", "async" * hook.beside, "once" * hook.once]
             facts = "; ".join(filter(None, [where, *more, f"at most {hook.timeout_s:g} s"]))
             lines.append(f"  {matcher}{does[:_MAX_CHARS]}  ({facts})")

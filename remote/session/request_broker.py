@@ -11,9 +11,8 @@ from typing import Any, Callable, Union
 from ccb.tunnel.wire import control_protocol as protocol
 from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.frames import Json
-from ccb.tunnel.wire.journal_records import InputRecord, LateAnswerRecord, MessageRecord, Record
+from ccb.tunnel.wire.journal_records import InputRecord, LateAnswerRecord, MessageRecord, Projection, Record, on
 from ccb.tunnel.wire.messages import ControlCancel, ControlRequest, ControlResponse
-from ccb.tunnel.wire.projection import Projection, on
 
 from ..session_store.journal import NotKept
 from ..session_store.session_log import SessionLog
@@ -106,17 +105,16 @@ class RequestBroker:
     def withdraw(self, answered_by: protocol.AnsweredBy, spare: Collection[str] = ()) -> None:
         """Withdraw the open requests to `answered_by`, except those of agents in `spare`. Raise NotKept."""
         withdrawn = [
-            each
-            for each in self._open.values()
-            if each[0].kind.answered_by is answered_by and each[0].agent_id not in spare
+            (request, answer)
+            for request, answer in self._open.values()
+            if request.kind.answered_by is answered_by and request.agent_id not in spare
         ]
-        for request, _ in withdrawn:
+        for request, answer in withdrawn:
             del self._open[request.id]
-        waiting = [(request, answer) for request, answer in withdrawn if not answer.done()]
-        for _, answer in waiting:
             answer.cancel()
-        for request, _ in waiting:
-            self._take_back(request)
+        for request, answer in withdrawn:
+            if answer.cancelled():  # else it was answered before
+                self._take_back(request)
 
     def withdraw_abandoned(self) -> None:
         """Withdraw the requests of an earlier worker: nobody waits for their answers any more."""
@@ -160,9 +158,6 @@ class RequestBroker:
     ) -> None:
         """Let `handler` answer. It is called at once; an awaitable that it returns is awaited beside all else."""
         self._handlers[kind.name] = lambda fields: handler(kind.read(fields))
-
-    def handles(self, name: str) -> bool:
-        return name in self._handlers
 
     async def settle(self, wait_s: float) -> None:
         if self._working:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from ccb.tunnel.wire import client_requests as requests
 from ccb.tunnel.wire import control_protocol as protocol
@@ -16,12 +15,13 @@ from ccb.tunnel.wire.model_facts import ALIASES, ModelTable
 from ccb.tunnel.wire.session_options import CLAUDE_CODE_VERSION, LAPTOP_COMMANDS, SETUP_COMMAND
 
 from ..agent.agent_messages import CAPABILITIES, mode_message
-from ..context.system_prompt import style_name
+from ..context.instructions import find_instructions
+from ..context.system_prompt import instruction_sources, style_name
 from ..hooks.hook_table import POST_MODEL_SWITCH, PRE_MODEL_SWITCH
+from ..mcp.mcp_servers import McpServers
 from ..model.model_request import SMALL, can_think, effort_of
 from ..session_store.journal import NotKept
-from ..slash_commands.command_registry import CommandCall, CommandRefused, Expanded, Printed, SlashCommand
-from ..subagents.sub_agents import SubAgents
+from ..slash_commands.command_registry import CommandCall, CommandRefused, Expanded, SlashCommand
 from ..system.deadline import in_thread
 from ..system.host import is_under
 from ..system.regular_files import ABSENT, FileChanged, NotAFile, digest_of
@@ -31,10 +31,6 @@ from ..tools.tasks import Task
 from .client_setup import Initialize, output_styles
 from .request_broker import RequestOutcome
 from .session import Session, check_model, find_task
-
-if TYPE_CHECKING:
-    from ..mcp.mcp_servers import McpServers
-
 
 _MAX_MODELS = 50
 _MODELS = {"Opus": "Largest", "Sonnet": "For most work", "Haiku": "Fastest"}
@@ -61,8 +57,8 @@ def register_client_requests(session: Session) -> None:
     broker.register(requests.REMEMBER, lambda note: _remember(session, note))
     broker.register(protocol.INTERRUPT, lambda with_queue: _interrupt(session, with_queue or False))
     broker.register(protocol.SET_PERMISSION_MODE, lambda mode: _set_permission_mode(session, mode))
-    broker.register(requests.LIST_COMMANDS, lambda _: {"commands": announced.entries("commands")})
-    broker.register(MCP_STATUS, lambda _: {"mcpServers": session.clients.status})
+    broker.register(requests.LIST_COMMANDS, lambda _: {"commands": announced.commands()})
+    broker.register(MCP_STATUS, lambda _: {"mcpServers": session.clients.servers.status()})
     broker.register(MCP_RECONNECT, lambda name: _server(session, name, lambda servers: servers.reconnect(name)))
     broker.register(MCP_TOGGLE, lambda it: _server(session, it[0], lambda servers: servers.toggle(*it)))
     broker.register(
@@ -77,7 +73,7 @@ def register_client_requests(session: Session) -> None:
     # Changes by these hold from the next turn on, and over restarts.
     broker.register(requests.SET_EFFORT, lambda level: _set_effort(session, level))
     broker.register(requests.SET_MAX_THINKING_TOKENS, lambda tokens: _set_tokens(session, tokens))
-    broker.register(requests.LEARN_MODELS, lambda known: _learn_models(session, known))
+    broker.register(requests.LEARN_MODELS, session.learn_models)
     broker.register(requests.CHANGE_RULES, lambda updates: _change_rules(session, updates))
 
 
@@ -97,8 +93,8 @@ async def _description(session: Session, setup: Initialize) -> Json:
     names = {**ALIASES, **session.options.model_aliases}
     own = [(name, given) for name, given in session.options.model_aliases.items() if name not in ALIASES]
     body: Json = {
-        "commands": [{"argumentHint": "", **each} for each in announced.entries("commands")],
-        "agents": announced.entries("agents"),
+        "commands": [{"argumentHint": "", **each} for each in announced.commands()],
+        "agents": announced.agents(),
         "output_style": style_name(session.agent.config.settings),
         "available_output_styles": await output_styles(session.agent),
         "models": [
@@ -126,22 +122,22 @@ def _model(known: ModelTable, value: str, model: str, name: str, description: st
 
 def _server(session: Session, name: str, then: Callable[[McpServers], object]) -> RequestOutcome:
     """Do something with the servers of a session that has a server of this name."""
-    if name not in {each["name"] for each in session.clients.status}:
-        raise protocol.RequestRefused(f"Server not found: {name[:100]}")
     servers = session.clients.servers
+    if name not in {each["name"] for each in servers.summary()}:
+        raise protocol.RequestRefused(f"Server not found: {name[:100]}")
     return RequestOutcome(then=lambda: then(servers))
 
 
 def _interrupt(session: Session, with_queue: bool) -> RequestOutcome:
     """Withdraw the questions before the answer, end the turn after it; also if neither can be journalled."""
     try:
-        session.broker.withdraw(protocol.AnsweredBy.PERSON, spare=session.background_agents)
+        session.broker.withdraw(protocol.AnsweredBy.PERSON, spare=session.sub_agents.in_background)
     except NotKept:
-        session.turns.interrupt()
+        session.agent.interrupt()
         raise
     cancelled = [each for each in session.inputs.waiting_uuids if session.take_back(each)] if with_queue else None
     receipt = {"still_queued": session.inputs.waiting_uuids, **({} if cancelled is None else {"cancelled": cancelled})}
-    return RequestOutcome(receipt, session.turns.interrupt)
+    return RequestOutcome(receipt, session.agent.interrupt)
 
 
 def _set_permission_mode(session: Session, mode: str) -> RequestOutcome:
@@ -217,19 +213,14 @@ def _change_rules(session: Session, updates: list[Json]) -> Json:
     return {}
 
 
-def _learn_models(session: Session, known: Json) -> Json:
-    session.learn_models(known["models"], known["thinking"])
-    return {}
-
-
 def _set_effort(session: Session, level: str | None) -> Json:
-    session.reason(replace(session.agent.config.models.reasoning, effort=level))
+    session.reason(replace(session.options, effort=level))
     model = session.agent.model
     return {"effort": level, "applied": effort_of(model, session.models.facts(model), level)}
 
 
 def _set_tokens(session: Session, tokens: int | None) -> Json:
-    session.reason(replace(session.agent.config.models.reasoning, thinking_tokens=tokens))
+    session.reason(replace(session.options, max_thinking_tokens=tokens))
     model = session.agent.model
     return {"max_thinking_tokens": tokens, "can_think": can_think(model, session.models.facts(model))}
 
@@ -259,15 +250,15 @@ _LISTED = (
 
 
 def register_session_commands(session: Session) -> None:
-    async def on_laptop(call: CommandCall) -> Printed:
+    async def on_laptop(call: CommandCall) -> str:
         here = ", ".join(f"/{each.name}" for each in commands.commands)
         raise CommandRefused(f"It belongs to the screen of ccb (`ccb` without -p). Here there are {here}.")
 
-    async def by_laptop(_: CommandCall) -> Printed:
+    async def by_laptop(_: CommandCall) -> str:
         raise CommandRefused("ccb on the laptop carries it out, and the one there is too old: update it.")
 
-    async def setup(_: CommandCall) -> Printed:
-        return Printed("The hooks of the start have run.")
+    async def setup(_: CommandCall) -> str:
+        return "The hooks of the start have run."
 
     commands = session.agent.commands
     commands.reserve(SlashCommand(SETUP_COMMAND[1:], "", setup, local=True))
@@ -288,36 +279,36 @@ advice, and anything that you have not verified. Refer to long documents with @p
 
 
 def register_context_commands(session: Session) -> None:
-    commands, agent = session.agent.commands, session.agent
+    agent = session.agent
 
-    async def compact(call: CommandCall) -> Printed:
-        return Printed(await agent.running_turn.compact(call.arguments))
-
-    async def clear(_: CommandCall) -> Printed:
+    async def clear(_: CommandCall) -> str:
         await agent.running_turn.clear()
-        return Printed("")
+        return ""
 
-    async def context(_: CommandCall) -> Printed:
-        return Printed((await agent.context_report()).text())
+    async def context(_: CommandCall) -> str:
+        return (await agent.context_report()).text()
 
     async def init(call: CommandCall) -> Expanded:
         return Expanded([{"type": "text", "text": f"{_INIT}\n\n{call.arguments}".strip()}])
 
-    async def memory(_: CommandCall) -> Printed:
-        return Printed(await _memory(session))
+    async def agents(_: CommandCall) -> str:
+        return "\n".join(map(_line, session.sub_agents.definitions))
 
-    hint = "[what to keep]"
-    commands.register(SlashCommand("compact", "Replace the conversation by a summary", compact, hint, local=True))
-    commands.register(SlashCommand("clear", "Forget the conversation and begin anew", clear, local=True))
-    commands.register(SlashCommand("context", "Show what fills the model's window", context, local=True))
-    commands.register(SlashCommand("init", "Write a CLAUDE.md for this project", init, "[what matters]"))
-    commands.register(SlashCommand("memory", "List the instruction files in force", memory, local=True))
+    def compact(call: CommandCall) -> Awaitable[str]:
+        return agent.running_turn.compact(call.arguments)
+
+    def add(name: str, does: str, run: Callable[[CommandCall], Awaitable[str]], hint: str = "") -> None:
+        agent.commands.register(SlashCommand(name, does, run, hint, local=True))
+
+    add("compact", "Replace the conversation by a summary", compact, "[what to keep]")
+    add("clear", "Forget the conversation and begin anew", clear)
+    add("context", "Show what fills the model's window", context)
+    add("agents", "List the agents that can be started with Task", agents)
+    add("memory", "List the instruction files in force", lambda _: _memory(session))
+    agent.commands.register(SlashCommand("init", "Write a CLAUDE.md for this project", init, "[what matters]"))
 
 
 async def _memory(session: Session) -> str:
-    from ..context.instructions import find_instructions
-    from ..context.system_prompt import instruction_sources
-
     context = session.agent.config.context
     sources = instruction_sources(session.options)
     files = await in_thread(find_instructions, context.cwd, context.cages.home, sources)
@@ -330,13 +321,6 @@ async def _memory(session: Session) -> str:
 _SMALL = "the small model"
 _WHOSE = {"user": "yours, from the laptop", "project": "of the project", "client": "of the client"}
 _MAX_DESCRIPTION = 300  # characters
-
-
-def agents_command(sub_agents: SubAgents) -> SlashCommand:
-    async def run(_: CommandCall) -> Printed:
-        return Printed("\n".join(map(_line, sub_agents.definitions)))
-
-    return SlashCommand("agents", "List the agents that can be started with Task", run, local=True)
 
 
 def _line(agent: AgentDefinition) -> str:

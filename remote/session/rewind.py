@@ -17,8 +17,7 @@ from ccb.tunnel.wire.spelling import spelled, unspelled
 from ..agent.conversation import Conversation, close_open_tool_uses
 from ..session_store.file_history import Point, RewindPoints
 from ..system.deadline import in_thread
-from ..system.host import Host
-from ..system.regular_files import ABSENT, FileChanged, FileInfo, FileKind, NotAFile, digest_of
+from ..system.regular_files import ABSENT, FileChanged, NotAFile, digest_of
 from ..system.text_encoding import shown
 from ..tools.file_access import MAX_BYTES
 from ..tools.text_changes import MAX_BYTES as PATCH_BYTES
@@ -61,7 +60,10 @@ async def _planned(
 ) -> PlannedFile | None:
     path = change.path
     try:
-        info, data = await _present(context.host, unspelled(path))
+        info = await context.host.stat(unspelled(path))
+        data = await context.host.read(unspelled(path), 0, MAX_BYTES + 1) if info is not None else b""
+        if len(data) > MAX_BYTES:
+            raise NotAFile(f"it has more than {MAX_BYTES:,} bytes now")
         real = spelled(await in_thread(context.host.real_path, unspelled(path)))
     except (OSError, NotAFile) as error:
         return PlannedFile(path, ABSENT, change.before, why=str(error))
@@ -81,17 +83,6 @@ async def _planned(
     foreign = now != points.latest.get(path)
     diff = await in_thread(compared, new, old, PATCH_BYTES) if lines else None
     return PlannedFile(path, now, change.before, mode, stats["added"], stats["removed"], foreign, diff=diff)
-
-
-async def _present(host: Host, path: str) -> tuple[FileInfo | None, bytes]:
-    info = await host.stat(path)
-    if info is None:
-        return None, b""
-    if info.kind is not FileKind.FILE:
-        raise NotAFile(f"it is a {info.kind.value} now")
-    if info.size > MAX_BYTES:
-        raise NotAFile(f"it has {info.size:,} bytes now")
-    return info, await host.read(path, 0, MAX_BYTES + 1)
 
 
 def register_rewinds(session: Session) -> None:

@@ -128,17 +128,17 @@ async def _reload_plugins(session: Session, given: Json) -> Json:
     await session.extensions.reload()
     announced = session.agent.config.announced
     return {
-        "commands": [{"argumentHint": "", **each} for each in announced.entries("commands")],
-        "agents": announced.entries("agents"),
-        "plugins": announced.entries("plugins"),
-        "mcpServers": session.clients.status,
+        "commands": [{"argumentHint": "", **each} for each in announced.commands()],
+        "agents": announced.agents(),
+        "plugins": announced.plugins(),
+        "mcpServers": session.clients.servers.status(),
         "error_count": len(session.hooks.problems),
     }
 
 
 async def _reload_skills(session: Session, _: Json) -> Json:
     await session.extensions.reload()
-    return {"skills": [{"argumentHint": "", **each} for each in session.agent.config.announced.entries("skills")]}
+    return {"skills": [{"argumentHint": "", **each} for each in session.agent.config.announced.skills()]}
 
 
 async def _output_styles(session: Session, _: Json) -> Json:
@@ -147,8 +147,7 @@ async def _output_styles(session: Session, _: Json) -> Json:
 
 async def _resource(session: Session, given: Json) -> Json:
     name, uri = str(given.get("serverName")), str(given.get("uri"))
-    known = name in {each["name"] for each in session.clients.status}
-    client = session.clients.servers.clients.get(name) if known else None
+    client = session.clients.servers.clients.get(name)
     if client is None:
         raise RequestRefused(f"Server not found: {name[:100]}")
     if not uri.startswith("ui://"):
@@ -162,8 +161,8 @@ async def _resource(session: Session, given: Json) -> Json:
 
 def _hooks(session: Session, _: Json) -> Json:
     sources = session.settings.current.hooks
-    callbacks = [each for each in session.hooks.hooks if each.callback]
-    names = session.agent.config.models.names
+    callbacks = [each for each in session.hooks.hooks if each.kind == "callback"]
+    names = session.agent.config.names
     hooks = sorted([*read_hooks(sources, lambda _: None, names), *callbacks], key=lambda each: EVENTS.index(each.event))
     counts = {event: sum(each.event == event for each in hooks) for event in EVENTS}
     catalog = [
@@ -179,7 +178,7 @@ def _hooks(session: Session, _: Json) -> Json:
             "managedOnly": False,
             "pluginOnly": False,
             "allDisabled": False,
-            "policyHookCount": sum(each.source == "managed" for each in hooks),
+            "policyHookCount": sum(each.layer.source == "managed" for each in hooks),
         },
     }
 
@@ -196,8 +195,8 @@ def _listed(hook: Hook) -> Json:
     return {
         "event": hook.event,
         "matcher": hook.matcher,
-        "source": _SOURCES.get(hook.source, f"{hook.source}Settings"),
-        "sourceLabel": hook.path or hook.source,
+        "source": _SOURCES.get(hook.layer.source, f"{hook.layer.source}Settings"),
+        "sourceLabel": hook.layer.path or hook.layer.source,
         "type": kind,
         "displayText": hook.status or text,
         "commandText": text,
@@ -242,7 +241,7 @@ def _settings(session: Session, _: Json) -> Json:
     for layer in layers:
         effective.update(layer.values)
     agent = session.agent
-    applied = {"model": agent.model, "effort": agent.config.models.reasoning.effort}
+    applied = {"model": agent.model, "effort": agent.config.options.effort}
     sources = [{"source": f"{each.source}Settings", "settings": dict(each.values)} for each in layers]
     return {"effective": effective, "sources": sources, "applied": applied}
 
@@ -257,7 +256,7 @@ def _apply(session: Session, given: Json) -> Json:
     check_model(session, model)
     if "effortLevel" in settings:
         level = SET_EFFORT.read({"effort": settings["effortLevel"]})
-        session.reason(replace(session.agent.config.models.reasoning, effort=level))
+        session.reason(replace(session.options, effort=level))
     if "model" in settings:
         session.agent.set_model(model)
     return {}
@@ -278,7 +277,7 @@ async def _set_servers(session: Session, given: Json) -> Json:
     configs = {name: servers[name] for name in inside}
     session.adopt(Initialize({"client_mcp": inside, "client_mcp_configs": configs}, replaces=True))
     await session.clients.settle(session.options, 5.0)
-    failed = {each["name"]: each["error"] for each in session.clients.status if each.get("error")}
+    failed = {each["name"]: each["error"] for each in session.clients.servers.status() if each.get("error")}
     others = dict.fromkeys(servers, "such a server is started with the session: use mcpServers")
     errors = {**others, **dict.fromkeys(inside)}
     return {

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Collection
 from contextlib import suppress
 from dataclasses import replace
-from typing import Callable
 
 from ccb.tunnel.wire import journal_records as records
 from ccb.tunnel.wire.client_requests import QueueMove
 from ccb.tunnel.wire.control_protocol import AnsweredBy, RequestRefused, answer_in
 from ccb.tunnel.wire.frames import Json
-from ccb.tunnel.wire.journal_records import BEFORE
+from ccb.tunnel.wire.journal_records import BEFORE, PRIORITY
 from ccb.tunnel.wire.messages import ControlRequest, ControlResponse, UserMessage, parse_message
 from ccb.tunnel.wire.model_facts import ALIASES
 from ccb.tunnel.wire.session_options import SessionOptions
@@ -20,13 +20,13 @@ from ..agent.agent import Agent
 from ..agent.agent_messages import informational, mode_message, session_title
 from ..context.system_prompt import session_prompt
 from ..hooks.hook_table import client_hooks
-from ..model.model_request import Reasoning
 from ..permissions.engine import LaunchRules
-from ..session_store.journal import JournalError
+from ..session_store.journal import NotKept
 from ..session_store.refusal import HostRefusal
 from ..session_store.session_log import SessionLog
 from ..session_store.session_paths import home_directory
 from ..settings.worker_settings import WorkerSettings
+from ..slash_commands.command_files import written
 from ..subagents.sub_agents import SubAgents
 from ..tools.tasks import Task
 from . import client_setup as setup
@@ -37,6 +37,7 @@ from .turns import InputQueue, TaskNotices, Turns, TurnState
 
 _MAX_NAME = 100  # characters of a tool's name in a message
 _MAX_MODELS = 1_000  # of which the laptop has told what they can do
+_OF_PROMPT = {"system_prompt", "append_system_prompt", "append_agent_prompt", "static_prompt"}
 
 
 class SessionParts:
@@ -45,15 +46,12 @@ class SessionParts:
     ) -> None:
         self.log, self.launches, self.inputs = log, launches, inputs
         log.follow(requests)
+        log.follow(inputs)
         self.broker = RequestBroker(log, launches.can_ask, requests)
 
 
 class Session:
-    """`rare` registers the handlers of requests that few clients make, when the first of them comes."""
-
-    def __init__(
-        self, parts: SessionParts, agent: Agent, clients: setup.ClientSetup, rare: Callable[[Session], None]
-    ) -> None:
+    def __init__(self, parts: SessionParts, agent: Agent, clients: setup.ClientSetup, sub_agents: SubAgents) -> None:
         self.id = parts.log.session_id
         self.log = parts.log
         self.broker = parts.broker
@@ -66,8 +64,8 @@ class Session:
         self.settings.use(parts.launches.options)
         self.tasks = context.tasks
         self.notices = TaskNotices(parts.log, parts.inputs, self.tasks)
-        self.clients = clients
-        self.extensions = SessionExtensions(agent, self.settings, clients, self.id, lambda: self.options, self._warn)
+        self.clients, self.sub_agents = clients, sub_agents
+        self.extensions = SessionExtensions(agent, self.settings, clients, sub_agents, self.id, self._warn)
         with suppress(ValueError):  # they were refused when they came
             self._use_callbacks(parts.launches.options)
         self._use_demands(parts.launches.options)
@@ -77,13 +75,12 @@ class Session:
 
         self.turns = Turns(parts.log, parts.inputs, agent, self._settle, self.tasks, self.notices, holds_notices)
         self.inputs = parts.inputs
-        self._rare = rare
+        self.inputs.on_taken = self._show_again
 
     def take_back(self, uuid: str) -> bool:
         input_id = self.inputs.waiting_id(uuid)
         if input_id:
             self.log.emit(records.UnqueuedRecord(input_id))
-            self.inputs.take_back(input_id)
             self.log.changed()
         return bool(input_id)
 
@@ -93,7 +90,6 @@ class Session:
             others = (self.inputs.waiting_id(each) for each in move.before)
             place = next((each for each in others if each not in ("", input_id)), "")
             self.log.emit(records.MovedRecord(input_id, place, move.steers))
-            self.inputs.move(input_id, place, steers=move.steers)
         return bool(input_id)
 
     def name(self, title: str) -> None:
@@ -103,11 +99,6 @@ class Session:
     @property
     def options(self) -> SessionOptions:
         return self.launches.options
-
-    @property
-    def background_agents(self) -> frozenset[str]:
-        sub_agents = self.agent.config.context.sub_agents
-        return sub_agents.in_background if isinstance(sub_agents, SubAgents) else frozenset()
 
     @property
     def state(self) -> str:
@@ -121,19 +112,17 @@ class Session:
         return {**body, "sandbox": self.agent.config.permissions.cage_in_force}
 
     def take_input(self, input_id: str, body: Json) -> int:
-        """Apply an input once. Return the event after which it is in the journal. Raise JournalError."""
+        """Apply an input once. Return the event after which it is in the journal. Raise NotKept."""
         journal = self.log.journal
         if self.inputs.knows(input_id):
             return journal.seq
-        line = parse_message(body)
+        record = records.InputRecord(input_id, body)
+        line = record.public
         repeated = self.inputs.knows_message(line)
-        self.log.emit(records.InputRecord(input_id, body))
-        self.inputs.remember(input_id, line)
+        self.log.emit(record)
         if isinstance(line, UserMessage):
             self._take_prompt(input_id, line, repeated=repeated)
         elif isinstance(line, ControlRequest):
-            if not self.broker.handles(line.subtype):
-                self._rare(self)
             self.broker.take_request(line)
             self.inputs.wake()
         elif isinstance(line, ControlResponse):
@@ -143,18 +132,23 @@ class Session:
         return journal.seq
 
     def _take_prompt(self, input_id: str, line: UserMessage, *, repeated: bool) -> None:
-        echo = self.options.replay_user_messages
-        if not repeated:
-            if self.inputs.put(input_id, line, echo=echo) and self.turns.state is TurnState.RUNNING:
-                self.turns.interrupt()
-            before = line.body.get(BEFORE)
-            if isinstance(before, list) and before:
-                self.move(QueueMove(input_id, [str(each) for each in before]))
-            self.log.changed()
-        elif echo:
-            self.log.say({**line.body, "isReplay": True})
+        if repeated:
+            self._show_again(input_id, line)
+            return
+        if line.body.get(PRIORITY) == "now" and self.turns.state is TurnState.RUNNING:
+            self.agent.interrupt()
+        before = line.body.get(BEFORE)
+        if isinstance(before, list) and before:
+            self.move(QueueMove(input_id, [str(each) for each in before]))
+        self.log.changed()
 
-    def refuse_input(self, body: Json, error: JournalError) -> bool:
+    def _show_again(self, input_id: str, line: UserMessage) -> None:
+        """Show a prompt to a client that wants to see its prompts. Without a uuid of its client it is known by its
+        input: rewind_files takes what is shown here."""
+        if self.options.replay_user_messages:
+            self.log.say({**line.body, "uuid": line.body.get("uuid") or input_id, "isReplay": True})
+
+    def refuse_input(self, body: Json, error: NotKept) -> bool:
         """Settle a prompt that could not be journalled by a result. Return False for what must be tried again."""
         if self.turns.state is not TurnState.NONE or not isinstance(parse_message(body), UserMessage):
             return False
@@ -168,10 +162,10 @@ class Session:
     async def end(self, reason: str) -> None:
         await self.hooks.end(reason)
         await self.broker.close()
-        await self.clients.close()
+        await self.clients.servers.close()
 
     def relaunch(self, given: Json) -> None:
-        """Apply the command line of a new driver. Raise FrameError, ValueError, JournalError, HostRefusal."""
+        """Apply the command line of a new driver. Raise FrameError, ValueError, NotKept, HostRefusal."""
         sent = SessionOptions.from_json(given)
         if sent.permission_prompts != "stdio" and self.broker.waits_for(AnsweredBy.PERSON):
             about = ", ".join(each[:_MAX_NAME] for each in self.broker.subjects(AnsweredBy.PERSON))
@@ -180,7 +174,7 @@ class Session:
         config = self.agent.config
         context = config.context
         merged = self.launches.merge(given, sent, self.agent.config.permissions.mode)
-        options = setup.with_own_files(merged, os.path.dirname(context.spill.directory))
+        options = written(merged, os.path.dirname(context.spill.directory))
         add_dirs = setup.added_directories(context.cwd, options)
         launch = LaunchRules.of(options, context.cages, add_dirs)
         if "sandbox" in given:
@@ -188,12 +182,7 @@ class Session:
         config.permissions.relaunch(launch)
         context.add_dirs[:] = add_dirs
         context.web.use(options.web, options.web_allow_private)
-        self._record(options)
-        offer = replace(config.offer, names=options.tools, aliases=options.tool_aliases)
-        config = replace(config.with_options(options), offer=offer, partial_messages=options.partial_messages)
-        if "system_prompt" in given or "append_system_prompt" in given:
-            config = replace(config, prompts=session_prompt(options, context.cwd, context.host, context.cages))
-        self.agent.configure(config)
+        self._record(options, given)
         self.settings.use(options)
         self.clients.use(options)
         self._use_callbacks(options)
@@ -202,25 +191,33 @@ class Session:
             self.agent.set_model(options.model)
         self.log.journal.flush_soon()
 
-    def learn_models(self, models: Json, thinking: Json) -> None:
-        old = self.launches.options
-        facts, levels = {**old.model_facts, **models}, {**old.thinking_models, **thinking}
+    def learn_models(self, known: Json) -> Json:
+        old = self.options
+        facts, levels = {**old.model_facts, **known["models"]}, {**old.thinking_models, **known["thinking"]}
         facts, levels = (dict(list(each.items())[-_MAX_MODELS:]) for each in (facts, levels))
         self._record(replace(old, model_facts=facts, thinking_models=levels))
+        return {}
 
-    def _record(self, options: SessionOptions) -> None:
+    def _record(self, options: SessionOptions, given: Collection[str] = ()) -> None:
         self.log.emit(records.OptionsRecord(options.to_json()))
-        self.launches.use(options)
+        self._use(options, given)
 
-    def reason(self, reasoning: Reasoning) -> None:
-        tokens = reasoning.thinking_tokens
-        self.log.emit(records.ReasoningRecord(reasoning.effort or "", -1 if tokens is None else tokens))
-        self.launches.use(replace(self.options, effort=reasoning.effort, max_thinking_tokens=tokens))
-        config = self.agent.config
-        self.agent.configure(replace(config, models=replace(config.models, reasoning=reasoning)))
+    def _use(self, options: SessionOptions, given: Collection[str] = ()) -> None:
+        """Put options in force. `given` are those that a client has just set."""
+        self.launches.use(options)
+        config, context = replace(self.agent.config, options=options), self.agent.config.context
+        if not _OF_PROMPT.isdisjoint(given):
+            config = replace(config, prompts=session_prompt(options, context.cwd, context.host, context.cages))
+        self.agent.configure(config)
+
+    def reason(self, options: SessionOptions) -> None:
+        """Use options with another effort, or another budget of thinking."""
+        tokens = options.max_thinking_tokens
+        self.log.emit(records.ReasoningRecord(options.effort or "", -1 if tokens is None else tokens))
+        self._use(options)
 
     def adopt(self, told: setup.Initialize) -> None:
-        """Apply the `initialize` request of the driver. Raise JournalError, and ValueError for malformed hooks."""
+        """Apply the `initialize` request of the driver. Raise NotKept, and ValueError for malformed hooks."""
         if told.title and not self.inputs.any_prompt:
             self.name(told.title)
         if not told.options:
@@ -231,13 +228,7 @@ class Session:
         self._use_callbacks(options)
         if "json_schema" in told.options:
             self._use_demands(options)
-        self._record(options)
-        config = self.agent.config
-        config = replace(config, offer=replace(config.offer, aliases=options.tool_aliases))
-        if {"system_prompt", "append_system_prompt", "append_agent_prompt", "static_prompt"} & told.options.keys():
-            context = config.context
-            config = replace(config, prompts=session_prompt(options, context.cwd, context.host, context.cages))
-        self.agent.configure(config)
+        self._record(options, told.options)
         self.clients.use(options)
 
     def _use_demands(self, options: SessionOptions) -> None:
@@ -281,7 +272,7 @@ class Session:
     def _begin_as(self, settings: WorkerSettings) -> None:
         model, mode = settings.of_project("model"), settings.of_project("defaultMode")
         if model and "model" in settings.left_open:
-            if self.agent.config.models.names.may_be(model):
+            if self.agent.config.names.may_be(model):
                 self.agent.set_model(model)
             else:
                 self._warn(f"the settings of this project name a model that is none: {model[:100]!r}")
@@ -292,7 +283,7 @@ class Session:
 
 
 def check_model(session: Session, name: str | None) -> None:
-    if name and not session.agent.config.models.names.may_be(name):
+    if name and not session.agent.config.names.may_be(name):
         raise RequestRefused(f"{name[:100]!r} is no model: it is {', '.join(ALIASES)}, or the full id of a model")
 
 

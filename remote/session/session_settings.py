@@ -5,19 +5,16 @@ from __future__ import annotations
 import json
 import logging
 from dataclasses import asdict, replace
-from typing import TYPE_CHECKING, Callable
+from typing import Callable
 
 from ccb.tunnel.wire.control_protocol import TRUST_PROJECT, Broker, ProjectTrust, Request
 from ccb.tunnel.wire.session_options import SessionOptions, SettingsOption
 
 from ..session_store.journal import NotKept
 from ..settings import worker_settings
+from ..settings.project_switches import EVERY_CALL, Project, checked, read_project, unknown_keys
 from ..settings.worker_settings import Layer, WorkerSettings
 from ..system.deadline import in_thread
-
-if TYPE_CHECKING:
-    from ..settings.project_switches import Project
-
 
 log = logging.getLogger(__name__)
 
@@ -55,8 +52,6 @@ class SessionSettings:
 
     async def reload(self) -> None:
         """Read the project again; what counted goes on to count if what is there now is not trusted."""
-        from ..settings.project_switches import read_project  # no hello waits for it
-
         self._settled, self.failure = True, ""
         try:
             project = await in_thread(read_project, self._cwd, self._home, self.current.sources)
@@ -80,8 +75,6 @@ class SessionSettings:
         known = project.fingerprint in trusted or ANY_PROJECT in trusted
         if known and not project.problems:
             return True
-        from ..settings.project_switches import EVERY_CALL
-
         switches = [asdict(each) for each in project.switches]
         question = ProjectTrust(project.directories[0], project.fingerprint, switches, project.problems)
         if not self._option.trusted and all(each.name == EVERY_CALL for each in project.switches):
@@ -94,20 +87,14 @@ class SessionSettings:
         return known or (answer and bool(question.fingerprint))
 
     def _policy(self) -> list[Layer]:
-        file = worker_settings.read_settings_file(MANAGED_FILE)
-        if file is None:
+        layer, notes = worker_settings.read_layer(MANAGED_FILE, worker_settings.MANAGED) or (None, [])
+        if layer is None:
             return []
-        from ..settings.project_switches import checked, unknown_keys
-
-        wrong = [file.problem] if file.values is None else checked(MANAGED_FILE, file.values, file.lines)
-        if wrong or file.values is None:
+        wrong = [layer.broken] if layer.broken else checked(layer)
+        if wrong:
             raise ValueError("the policy of this host cannot be used: %s" % wrong[0].partition("; ")[0])
-        named = unknown_keys(file.values, ("disableBypassPermissionsMode", "allowManagedHooksOnly"))
-        self._problems = [
-            *file.notes,
-            *(f"{worker_settings.at_line(MANAGED_FILE, file.lines, name)}: {why}" for name, why in named),
-        ]
-        return [Layer(worker_settings.MANAGED, MANAGED_FILE, file.values, True, file.lines)]
+        self._problems = [*notes, *unknown_keys(layer, ("disableBypassPermissionsMode", "allowManagedHooksOnly"))]
+        return [layer]
 
     def _put(self, project: Project | None) -> None:
         option = self._option
@@ -123,10 +110,8 @@ class SessionSettings:
             layers += project.layers
         plugins: tuple[worker_settings.Plugin, ...] = ()
         if self._plugin_dirs:
-            from ..settings.worker_settings import read_plugins
-
             self.plugin_problems = []
-            read, more = read_plugins(self._plugin_dirs, self._cwd, self.plugin_problems.append)
+            read, more = worker_settings.read_plugins(self._plugin_dirs, self._cwd, self.plugin_problems.append)
             plugins, layers = tuple(read), [*layers, *more]
         self.current = WorkerSettings(
             tuple(sorted(layers, key=lambda each: worker_settings.SOURCES.index(each.source))),

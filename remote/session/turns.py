@@ -15,14 +15,23 @@ from typing import Callable
 from ccb.tunnel.wire import journal_records as records
 from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.frames import Json
-from ccb.tunnel.wire.journal_records import LATER, MAIN_AGENT, PRIORITY, TASK_PREFIX, QueuedRecord, Record
+from ccb.tunnel.wire.journal_records import (
+    LATER,
+    MAIN_AGENT,
+    PRIORITY,
+    TASK_PREFIX,
+    Projection,
+    QueuedRecord,
+    Record,
+    on,
+)
 from ccb.tunnel.wire.messages import PublicMessage, ResultMessage, TaskMessage, UserMessage, parse_message
-from ccb.tunnel.wire.projection import Projection, on
 
 from ..agent.agent import Agent
 from ..agent.agent_histories import zero_usage
+from ..agent.agent_messages import task_message
 from ..agent.turn_state import EndReason, Prompt, failed_result
-from ..session_store.journal import JournalError, NotKept
+from ..session_store.journal import NotKept
 from ..session_store.session_log import SessionLog
 from ..system.deadline import within
 from ..tools.tasks import Task, TaskEnd, TaskKind, TaskRegistry, TaskStatus
@@ -97,9 +106,6 @@ class Turns(Projection):
     def go_on(self) -> None:
         self._finish_by = None
 
-    def interrupt(self) -> None:
-        self._agent.interrupt()
-
     def fail(self, reasons: Sequence[str], *, full: bool = False, unkept: Json | None = None) -> None:
         """Write a result for a turn that could not write its own (`unkept`). It is shown even if not journalled."""
         counts: Json = {"duration_ms": 0, "duration_api_ms": 0, "num_turns": 0, "stop_reason": None}
@@ -109,7 +115,7 @@ class Turns(Projection):
         result: Json = {**failed, **counts, **spent, "permission_denials": [], **(unkept or {})}
         try:
             self._log.say(result)
-        except JournalError:
+        except NotKept:
             self._log.progress("", result)
 
     async def _turn(self, prompts: Sequence[Prompt]) -> None:
@@ -117,7 +123,7 @@ class Turns(Projection):
         try:
             self._log.emit(records.TurnStartRecord())
             await self._agent.run_turn(prompts)
-        except JournalError as error:
+        except NotKept as error:
             _log.error("the turn ended: %s", error)
             if self.state is TurnState.RUNNING:
                 self.fail([str(error)], full=error.full, unkept=error.result)
@@ -128,7 +134,7 @@ class Turns(Projection):
         finally:
             self.state = TurnState.NONE
             self._log.changed()
-        with contextlib.suppress(JournalError):
+        with contextlib.suppress(NotKept):
             self._log.emit(records.TurnEndRecord())
             self._log.journal.flush_soon()
 
@@ -136,14 +142,6 @@ class Turns(Projection):
     def _result(self, _: ResultMessage, __: Record) -> None:
         if self.state is TurnState.RUNNING:
             self.state = TurnState.ANSWERED
-
-    @on(records.PromptRecord, records.TakenRecord, main_only=True)
-    def _taken(self, content: records.PromptRecord | records.TakenRecord, _: Record) -> None:
-        for input_id in content.input_ids if isinstance(content, records.PromptRecord) else [content.input_id]:
-            body = self._inputs.echoes.pop(input_id, None)
-            if body is not None:
-                # Without a uuid of its client a prompt is known by its input: rewind_files takes what is shown here.
-                self._log.say({**body, "uuid": body.get("uuid") or input_id, "isReplay": True})
 
 
 _WORKER_GONE = "was stopped with the worker that ran it"
@@ -197,7 +195,7 @@ class TaskNotices:
     def begin(self, journalled: JournalledTasks | None = None) -> None:
         """Watch from now on. Tell of the tasks that ended with an earlier worker."""
         known = journalled or JournalledTasks()
-        self._tasks.watched_by(self, known.count)
+        self._tasks.watched_by(self.started, self.ended, known.count)
         for task_id, (line, agent_id) in list(known.open.items()):
             copied = task_id in known.copied
             kind = "command" if line.task_type == TaskKind.SHELL.value else "agent"
@@ -213,10 +211,10 @@ class TaskNotices:
         self._due.append((records.MessageRecord(_started(task)), task.agent_id))
         self.flush()
 
-    def ended(self, task: Task, end: TaskEnd, *, closing: bool) -> None:
+    def ended(self, task: Task, end: TaskEnd) -> None:
         line = parse_message(_started(task))
         assert isinstance(line, TaskMessage)
-        self._end(line, end, task.agent_id, wakes=not closing)
+        self._end(line, end, task.agent_id, wakes=not self._tasks.closing)
         self.flush()
         self._inputs.wake()
 
@@ -229,8 +227,6 @@ class TaskNotices:
                 _log.error("news of a task is not in the journal yet: %s", error)
                 return
             self._due.popleft()
-            if isinstance(content, records.QueuedRecord):
-                self._inputs.notify(content, agent_id)
         self._session.journal.flush_soon()
 
     def _end(self, line: TaskMessage, end: TaskEnd, agent_id: str, *, wakes: bool) -> None:
@@ -239,16 +235,15 @@ class TaskNotices:
             content = [{"type": "text", "text": notification_text(line, end)}]
             origin = {"kind": "task-notification", "task_id": line.task_id}
             self._due.append((records.QueuedRecord(TASK_PREFIX + line.task_id, content, origin, wakes), agent_id))
-        body: Json = {
-            "type": "system",
-            "subtype": "task_notification",
-            "task_id": line.task_id,
-            "status": end.status.public,
-            "output_file": line.output_file,
-            "summary": end.summary,
-        }
-        more = {"tool_use_id": line.tool_use_id or None, "usage": end.usage}
-        body.update({name: value for name, value in more.items() if value is not None})
+        body = task_message(
+            "task_notification",
+            line.task_id,
+            status=end.status.public,
+            output_file=line.output_file,
+            summary=end.summary,
+            tool_use_id=line.tool_use_id or None,
+            usage=end.usage,
+        )
         self._due.append((records.MessageRecord(body), agent_id))
 
 
@@ -267,17 +262,16 @@ def notification_text(line: TaskMessage, end: TaskEnd) -> str:
 
 
 def _started(task: Task) -> Json:
-    body: Json = {
-        "type": "system",
-        "subtype": "task_started",
-        "task_id": task.id,
-        "task_type": task.kind.value,
-        "description": task.description,
-        "is_backgrounded": True,
+    return task_message(
+        "task_started",
+        task.id,
+        task_type=task.kind.value,
+        description=task.description,
+        is_backgrounded=True,
         **task.public,
-    }
-    more = {"tool_use_id": task.tool_use_id, "output_file": task.output_file}
-    return {**body, **{name: value for name, value in more.items() if value}}
+        tool_use_id=task.tool_use_id or None,
+        output_file=task.output_file or None,
+    )
 
 
 MAX_WAITING = 1000
@@ -308,15 +302,17 @@ class Waiting:
         return prompt.silent or (not (self.is_notice or prompt.verbatim) and text.startswith("/"))
 
 
-class InputQueue:
-    """The ids of applied inputs, and the queue of prompts and notices. Notices come after prompts."""
+class InputQueue(Projection):
+    """The ids of applied inputs, and the queue of prompts and notices. Notices come after prompts. `waiting` are the
+    prompts that no turn is known to have taken, by input id; `on_taken` gets each one that is."""
 
     def __init__(self) -> None:
         self.any_prompt = False
+        self.waiting: OrderedDict[str, UserMessage] = OrderedDict()
+        self.on_taken: Callable[[str, UserMessage], None] = lambda input_id, line: None
         self._seen: OrderedDict[str, None] = OrderedDict()
         self._queue: list[Waiting] = []  # by priority
         self._arrived = asyncio.Event()
-        self.echoes: dict[str, Json] = {}  # messages that are shown again when a turn takes them, by input id
 
     def __len__(self) -> int:
         return sum(1 for each in self._queue if each.wakes and each.agent_id == MAIN_AGENT)
@@ -331,27 +327,71 @@ class InputQueue:
     def knows_message(self, line: PublicMessage) -> bool:
         return isinstance(line, UserMessage) and f"uuid:{line.uuid}" in self._seen
 
-    def remember(self, input_id: str, line: PublicMessage) -> None:
-        self._seen[input_id] = None
-        if isinstance(line, UserMessage) and line.uuid:
-            self._seen[f"uuid:{line.uuid}"] = None
+    @on(records.InputRecord)
+    def _input(self, content: records.InputRecord, _: Record) -> None:
+        line, repeated = content.public, self.knows_message(content.public)
+        self._seen[content.id] = None
+        if isinstance(line, UserMessage):
+            self.any_prompt = True
+            if line.uuid:
+                self._seen[f"uuid:{line.uuid}"] = None
+            if not repeated:
+                self.waiting[content.id] = line
+                priority = _PRIORITIES.get(str(line.body.get(PRIORITY)), _NEXT)
+                self._add(Waiting(Prompt.from_input(content.id, line), line.uuid, priority))
         while len(self._seen) > _MAX_SEEN:
             self._seen.popitem(last=False)
+
+    @on(QueuedRecord)
+    def _queued(self, notice: QueuedRecord, record: Record) -> None:
+        prompt = Prompt(notice.content, notice.id, notice.origin)
+        self._add(Waiting(prompt, "", _LATER, notice.wakes, record.agent_id))
+
+    @on(records.UnqueuedRecord)
+    def _unqueued(self, content: records.UnqueuedRecord, _: Record) -> None:
+        self.waiting.pop(content.id, None)
+        self._queue = [each for each in self._queue if each.prompt.input_id != content.id]
+
+    @on(records.MovedRecord)
+    def _moved(self, content: records.MovedRecord, _: Record) -> None:
+        """Put a waiting prompt in front of another one, or last. `steers`: it joins the running turn."""
+        for item in [each for each in self._queue if each.prompt.input_id == content.id]:
+            self._queue.remove(item)
+            if content.steers and item.priority == _LATER:
+                item = replace(item, priority=_NEXT)
+            places = [at for at, each in enumerate(self._queue) if each.prompt.input_id == content.before]
+            if content.before and places and self._queue[places[0]].priority == item.priority:
+                self._queue.insert(places[0], item)
+            else:
+                self._add(item)
+
+    @on(records.PromptRecord, records.TakenRecord)
+    def _take(self, content: records.PromptRecord | records.TakenRecord, _: Record) -> None:
+        unread = isinstance(content, records.TakenRecord)  # a notice that the model has not read still waits for it
+        taken = [content.input_id] if isinstance(content, records.TakenRecord) else content.input_ids
+        self._queue = [each for each in self._queue if each.prompt.input_id not in taken or (unread and each.is_notice)]
+        for input_id in taken:
+            line = self.waiting.pop(input_id, None)
+            if line is not None:
+                self.on_taken(input_id, line)
+
+    @on(records.AgentResultRecord)
+    def _agent_result(self, _: records.AgentResultRecord, record: Record) -> None:
+        self._queue = [each for each in self._queue if not each.is_notice or each.agent_id != record.agent_id]
+
+    @on(records.ForkedRecord)
+    def _forked(self, _: records.ForkedRecord, __: Record) -> None:
+        """The copy does not answer the prompts of the original. Notices wait for the copy's next turn."""
+        self.drop_prompts()
+        self._queue = [replace(each, wakes=False) for each in self._queue]
+
+    def drop_prompts(self) -> None:
+        self.waiting.clear()
+        self._queue = [each for each in self._queue if each.is_notice]
 
     @property
     def is_full(self) -> bool:
         return len(self._queue) >= MAX_WAITING
-
-    def put(self, input_id: str, line: UserMessage, *, echo: bool) -> bool:
-        self.any_prompt = True
-        if echo:
-            self.echoes[input_id] = line.body
-        priority = _PRIORITIES.get(str(line.body.get(PRIORITY)), _NEXT)
-        self._add(Waiting(Prompt.from_input(input_id, line), line.uuid, priority))
-        return priority == _NOW
-
-    def notify(self, notice: QueuedRecord, agent_id: str = MAIN_AGENT) -> None:
-        self._add(Waiting(Prompt(notice.content, notice.id, notice.origin), "", _LATER, notice.wakes, agent_id))
 
     def _add(self, item: Waiting) -> None:
         place = next((at for at, each in enumerate(self._queue) if each.priority > item.priority), len(self._queue))
@@ -375,16 +415,13 @@ class InputQueue:
             return self._taken([prompt] if prompt.stands_alone else [*told, prompt])
         return self._taken(told if notices and any(each.wakes for each in told) else [])
 
-    def take_all(
-        self, agent_id: str = MAIN_AGENT, alone: Callable[[Sequence[Json]], bool] = lambda blocks: False
-    ) -> list[Prompt]:
+    def take_all(self, agent_id: str, alone: Callable[[Sequence[Json]], bool]) -> list[Prompt]:
         """Take what joins an agent's running turn: neither prompts for later, nor a command and what comes after it."""
-        ours = [
-            each for each in self._queue if each.agent_id == agent_id and (each.is_notice or each.priority < _LATER)
-        ]
         taken: list[Waiting] = []
         stops = False
-        for each in ours:
+        for each in self._queue:
+            if each.agent_id != agent_id or not (each.is_notice or each.priority < _LATER):
+                continue
             stops = stops or (each.stands_alone and (each.prompt.shell or alone(each.prompt.blocks)))
             if each.is_notice or not stops:
                 taken.append(each)
@@ -393,21 +430,6 @@ class InputQueue:
     def waiting_id(self, uuid: str) -> str:
         found = (each.prompt.input_id for each in self._queue if uuid and uuid in (each.uuid, each.prompt.input_id))
         return next(found, "")
-
-    def take_back(self, input_id: str) -> None:
-        self._queue = [each for each in self._queue if each.prompt.input_id != input_id]
-
-    def move(self, input_id: str, before: str, *, steers: bool = False) -> None:
-        """Put a waiting prompt in front of that of `before`, or last. `steers`: it joins the running turn."""
-        item = next(each for each in self._queue if each.prompt.input_id == input_id)
-        self._queue.remove(item)
-        if steers and item.priority == _LATER:
-            item = replace(item, priority=_NEXT)
-        places = [at for at, each in enumerate(self._queue) if before and each.prompt.input_id == before]
-        if places and self._queue[places[0]].priority == item.priority:
-            self._queue.insert(places[0], item)
-        else:
-            self._add(item)
 
     def _taken(self, items: list[Waiting]) -> list[Prompt]:
         taken = {id(each) for each in items}

@@ -10,9 +10,8 @@ from collections import OrderedDict, deque
 
 from ccb.tunnel.wire import journal_records as records
 from ccb.tunnel.wire.dataclass import dataclass
-from ccb.tunnel.wire.journal_records import Record
+from ccb.tunnel.wire.journal_records import Projection, Record, on
 from ccb.tunnel.wire.messages import UserMessage
-from ccb.tunnel.wire.projection import Projection, on
 
 from ..system.regular_files import digest_of, sync_directory
 
@@ -105,10 +104,8 @@ MAX_CONTENT = 64 << 20  # largest content that is read back, in bytes
 class FileHistory:
     """The directory of the contents (0700, files 0600), "" for a session in memory. Call the methods in a thread."""
 
-    def __init__(self, directory: str, total_cap: int = TOTAL_CAP) -> None:
+    def __init__(self, directory: str) -> None:
         self.directory = directory
-        self._total_cap = total_cap
-        self._total = -1  # bytes on disk; -1: not counted yet
         self._count = 0
 
     def keep(self, data: bytes) -> str:
@@ -125,7 +122,6 @@ class FileHistory:
             if not self._make_room(len(packed), path):
                 return "it is larger than the room for the file history"
             self._write(path, packed)
-            self._total += len(packed)
         except OSError as error:
             _log.warning("a version of a file could not be kept: %s", error)
             return error.strerror or str(error)
@@ -162,17 +158,15 @@ class FileHistory:
 
     def _make_room(self, size: int, wanted: str) -> bool:
         """Remove the contents used longest ago until `size` more bytes fit. Return False if they never will."""
-        if size > self._total_cap:
+        if size > TOTAL_CAP:
             return False
-        if self._total >= 0 and self._total + size <= self._total_cap:
-            return True
         with os.scandir(self.directory) as found:
             kept = sorted((each.stat().st_mtime_ns, each.stat().st_size, each.path) for each in found)
-        self._total = sum(length for _, length, _ in kept)
+        total = size + sum(length for _, length, _ in kept)
         for _, length, path in kept:
-            if self._total + size <= self._total_cap:
+            if total <= TOTAL_CAP:
                 break
             if path != wanted:
                 os.unlink(path)
-                self._total -= length
+                total -= length
         return True

@@ -11,6 +11,7 @@ from typing import BinaryIO
 
 from ccb.tunnel.wire.journal_records import ForkedRecord, in_session, parse_line, record_of, to_line
 
+from ..system.regular_files import rename_to_new
 from . import session_paths
 from .journal_summary import unused_origin
 from .session_registry import SessionEntry
@@ -37,7 +38,7 @@ def fork(entry: SessionEntry, session: str) -> bool:
             _copy_outputs(os.path.join(entry.directory, name), os.path.join(where.state, name))
         with contextlib.suppress(OSError):  # there may be no plan; both sessions change their own
             shutil.copy(os.path.join(entry.directory, session_paths.PLAN), plan, follow_symlinks=False)
-        return _put(temporary, journal)
+        return rename_to_new(temporary, journal)
     finally:
         if os.path.exists(temporary):
             os.unlink(temporary)
@@ -47,18 +48,6 @@ def fork(entry: SessionEntry, session: str) -> bool:
             for remove, path in ((os.unlink, plan), (os.rmdir, where.state)):
                 with contextlib.suppress(OSError):  # another connection may be making the same copy
                     remove(path)
-
-
-def _put(temporary: str, journal: str) -> bool:
-    try:
-        os.link(temporary, journal)
-    except FileExistsError:
-        return False
-    except OSError:  # a file system without hard links
-        if os.path.exists(journal):
-            return False
-        os.rename(temporary, journal)
-    return True
 
 
 def unused_copy_of(session: str) -> str:

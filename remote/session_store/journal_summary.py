@@ -7,9 +7,8 @@ from collections import OrderedDict
 from collections.abc import Iterator
 
 from ccb.tunnel.wire import journal_records as records
-from ccb.tunnel.wire.journal_records import Record
+from ccb.tunnel.wire.journal_records import Projection, Record, on, replay
 from ccb.tunnel.wire.messages import SystemMessage, UserMessage
-from ccb.tunnel.wire.projection import Projection, on, replay
 
 _END_BYTES = 256 * 1024
 _MAX_TEXT = 200

@@ -24,10 +24,9 @@ def no_session(wanted: str, near: list[str]) -> HostRefusal:
 
 def bug_refusal(what: str, error: Exception) -> HostRefusal:
     """Return the refusal for an unexpected exception, with its text and the places in the code that it passed."""
-    places = []
-    step = error.__traceback__
-    while step is not None:
-        places.append("%s:%d" % (step.tb_frame.f_code.co_filename.rpartition("/")[2], step.tb_lineno))
-        step = step.tb_next
+    import traceback  # which takes long, and only a bug needs it
+
+    steps = traceback.extract_tb(error.__traceback__)
+    places = ["%s:%d" % (step.filename.rpartition("/")[2], step.lineno or 0) for step in steps]
     data: dict[str, object] = {"bug": "%s: %s" % (type(error).__name__, error), "passed": " ".join(places[-8:])}
     return HostRefusal("internal", "%s: a bug in the worker" % what, data)

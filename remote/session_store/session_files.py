@@ -22,21 +22,16 @@ class DriverLease:
         self.epoch, self.driver, self._path = epoch, driver, path
 
     def grant(self, epoch: int, driver: str) -> None:
+        """Note who drives. A failure to write is only logged: a client must still be able to drive."""
         self.epoch, self.driver = epoch, driver
-        self._write(driver)
-
-    def release(self) -> None:
-        self.driver = ""
-        self._write("")
-
-    def _write(self, driver: str) -> None:
-        """Write the file. A failure is only logged: a client must still be able to drive."""
-        if not self._path:
-            return
         try:
-            replace_private(self._path, "%d %s" % (self.epoch, " ".join(driver.split())[:_MAX_NAME]))
+            if self._path:
+                replace_private(self._path, "%d %s" % (epoch, " ".join(driver.split())[:_MAX_NAME]))
         except OSError as error:
             log.warning("the file that says who drives cannot be written: %s", error)
+
+    def release(self) -> None:
+        self.grant(self.epoch, "")
 
 
 _MAX_LOG = 1024 * 1024

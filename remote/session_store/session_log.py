@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict, deque
-from collections.abc import Collection, Iterator
+from collections import deque
+from collections.abc import Collection
 from typing import Any, Callable
 
 from ccb.tunnel.wire import journal_records as records
 from ccb.tunnel.wire import messages
 from ccb.tunnel.wire.control_protocol import new_uuid
 from ccb.tunnel.wire.frames import Json
-from ccb.tunnel.wire.journal_records import MAIN_AGENT, Record
+from ccb.tunnel.wire.journal_records import MAIN_AGENT, Projection, Record, on, replay
 from ccb.tunnel.wire.messages import as_dict
 from ccb.tunnel.wire.model_facts import context_tokens
-from ccb.tunnel.wire.projection import Projection, on, replay
 from ccb.tunnel.wire.prompt_content import is_attached_file
 from ccb.tunnel.wire.tool_traits import View, traits_of
 
@@ -50,7 +49,7 @@ class SessionLog:
         self._projections.append(projection)
 
     def emit(self, content: records.Content, agent_id: str = MAIN_AGENT) -> Record:
-        """Append a record of an agent. A public message gets the ids it lacks. Raises JournalError."""
+        """Append a record of an agent. A public message gets the ids it lacks. Raises NotKept."""
         if isinstance(content, records.MessageRecord):
             content = records.MessageRecord(self._whole(content.body))
         record = self.journal.append(content, agent_id)
@@ -115,30 +114,15 @@ _TEXTS = {"text_delta": "text", "input_json_delta": "partial_json", "thinking_de
 _MAX_TOOLS = 64
 
 
-class _StreamedAnswer:
-    """The answer that the model of one agent is streaming: its objects, each with the texts of joined deltas."""
-
-    def __init__(self, start: Json, message_id: object) -> None:
-        self.message_id = message_id
-        self._parts: list[tuple[Json, list[str]]] = [(start, [])]
-
-    def add(self, body: Json) -> None:
-        """Take the next object. Deltas of one kind in a row become one."""
-        kind, index, text = _delta(body)
-        if kind and (kind, index) == _delta(self._parts[-1][0])[:2]:
-            self._parts[-1][1].append(text)
-        else:
-            self._parts.append((body, [text]))
-
-    def bodies(self) -> Iterator[Json]:
-        """Yield the answer so far, in as few objects as possible."""
-        for body, texts in self._parts:
-            if not texts[1:]:
-                yield body
-                continue
-            kind, index, _ = _delta(body)
-            delta = {"type": kind, _TEXTS[kind]: "".join(texts)}
-            yield {**body, "event": {"type": "content_block_delta", "index": index, "delta": delta}}
+def _join(answer: list[Json], body: Json) -> None:
+    """Add the next object to the answer that a model is streaming. Deltas of one kind in a row become one."""
+    kind, index, text = _delta(body)
+    last_kind, last_index, before = _delta(answer[-1])
+    if kind and (kind, index) == (last_kind, last_index):
+        delta = {"type": kind, _TEXTS[kind]: before + text}
+        answer[-1] = {**answer[-1], "event": {"type": "content_block_delta", "index": index, "delta": delta}}
+    else:
+        answer.append(body)
 
 
 def _delta(body: Json) -> tuple[str, object, str]:
@@ -153,10 +137,8 @@ class UnfinishedWork(Projection):
     """Holds what was shown as progress and has not reached the journal, for a client that attaches meanwhile."""
 
     def __init__(self) -> None:
-        self._answers: OrderedDict[str, _StreamedAnswer] = OrderedDict()  # by agent id
-        self._tools: OrderedDict[str, tuple[messages.ToolProgressMessage, str]] = (
-            OrderedDict()
-        )  # by slot: output, agent id
+        self._answers: dict[str, list[Json]] = {}  # by agent id: the objects of the answer so far
+        self._tools: dict[str, tuple[messages.ToolProgressMessage, str]] = {}  # by slot: output, agent id
 
     def take(self, key: str, body: Json) -> None:
         """Take the next public object that is not journalled; `key` is its slot, see `SessionLog.progress`."""
@@ -168,10 +150,10 @@ class UnfinishedWork(Projection):
             self._tools.pop(key, None)
             self._tools[key] = line, agent_id
             while len(self._tools) > _MAX_TOOLS:
-                self._tools.popitem(last=False)
+                del self._tools[next(iter(self._tools))]
 
     def bodies(self) -> list[tuple[str, Json]]:
-        streamed = [("", body) for answer in self._answers.values() for body in answer.bodies()]
+        streamed = [("", body) for answer in self._answers.values() for body in answer]
         return streamed + [(key, line.body) for key, (line, _) in self._tools.items()]
 
     @on(messages.ResultMessage, records.AgentResultRecord)
@@ -188,7 +170,7 @@ class UnfinishedWork(Projection):
     @on(records.WithdrawnRecord)
     def _withdrawn(self, withdrawn: records.WithdrawnRecord, record: Record) -> None:
         answer = self._answers.get(record.agent_id)
-        if answer is not None and answer.message_id == withdrawn.message_id:
+        if answer and as_dict(answer[0]["event"].get("message")).get("id") == withdrawn.message_id:
             del self._answers[record.agent_id]
 
     def _drop_tools(self, done: Callable[[messages.ToolProgressMessage, str], bool]) -> None:
@@ -198,12 +180,11 @@ class UnfinishedWork(Projection):
     def _stream(self, agent_id: str, line: messages.StreamEventMessage) -> None:
         kind = line.event.get("type")
         if kind == "message_start":
-            message = as_dict(line.event.get("message"))
-            self._answers[agent_id] = _StreamedAnswer(line.body, message.get("id"))
+            self._answers[agent_id] = [line.body]
         elif kind == "message_stop":
             self._answers.pop(agent_id, None)
         elif agent_id in self._answers and "index" in line.event:
-            self._answers[agent_id].add(line.body)
+            _join(self._answers[agent_id], line.body)
 
 
 _MAX_PROMPTS = 64
@@ -213,17 +194,20 @@ _NEVER = 1 << 62
 
 
 class _TrackedPrompt:
-    """A prompt and the numbers of the events that brought it (`seq`), with which a turn took it and that turn ended."""
+    """A prompt as it is shown, and the numbers of the events that brought it (`seq`), with which a turn took it and
+    that turn ended."""
 
     def __init__(self, seq: int, input_id: str, line: messages.UserMessage) -> None:
         self.seq = seq
         self.taken = self.ended = _NEVER
-        self.input_id = input_id
-        self.uuid = line.uuid
         text = line.text("\n")
-        self.text = text if len(text) <= _MAX_TEXT else text[:_MAX_TEXT] + " …"
-        self.files = sum(each.get("type") != "text" or is_attached_file(each) for each in line.blocks)
-        self.steers = line.body.get(records.PRIORITY) != records.LATER
+        self.shown: Json = {
+            "input": input_id,
+            "uuid": line.uuid,
+            "text": text if len(text) <= _MAX_TEXT else text[:_MAX_TEXT] + " …",
+            "files": sum(each.get("type") != "text" or is_attached_file(each) for each in line.blocks),
+            "steers": line.body.get(records.PRIORITY) != records.LATER,
+        }
 
 
 class SnapshotProjection(Projection):
@@ -231,7 +215,6 @@ class SnapshotProjection(Projection):
 
     def __init__(self) -> None:
         self._prompts: deque[_TrackedPrompt] = deque(maxlen=_MAX_PROMPTS)
-        self._live: list[_TrackedPrompt] = []  # those of them that may not have ended
         self._result: Json | None = None
         self._todos: deque[tuple[int, list[Any]]] = deque(maxlen=_MAX_LISTS)  # with the numbers of their events
         self._tasks: dict[str, tuple[int, Json]] = {}  # those that run, each with the number of its event
@@ -242,18 +225,7 @@ class SnapshotProjection(Projection):
 
     def body(self, seq: int, *, model: str, mode: str, asks: list[Json]) -> Json:
         """The body of a `snapshot` frame for everything up to event `seq`. `asks` are the open public requests."""
-        prompts = [
-            {
-                "input": prompt.input_id,
-                "uuid": prompt.uuid,
-                "text": prompt.text,
-                "taken": prompt.taken <= seq,
-                "files": prompt.files,
-                "steers": prompt.steers,
-            }
-            for prompt in self._prompts
-            if prompt.seq <= seq < prompt.ended
-        ]
+        prompts = [{**each.shown, "taken": each.taken <= seq} for each in self._prompts if each.seq <= seq < each.ended]
         tasks = [body for started, body in self._tasks.values() if started <= seq]
         known = {"result": self._result, "todos": self.todos, "asks": asks, "prompts": prompts, "tasks": tasks}
         return {"model": model, "permission_mode": mode, **known}
@@ -262,18 +234,15 @@ class SnapshotProjection(Projection):
     def _input(self, content: records.InputRecord, record: Record) -> None:
         line = content.public
         if isinstance(line, messages.UserMessage) and not (
-            line.uuid and line.uuid in [each.uuid for each in self._prompts]
+            line.uuid and line.uuid in [each.shown["uuid"] for each in self._prompts]
         ):
-            prompt = _TrackedPrompt(record.seq, content.id, line)
-            self._prompts.append(prompt)
-            live = [each for each in self._live if each.ended == _NEVER]
-            self._live = [*live[1 - _MAX_PROMPTS :], prompt]
+            self._prompts.append(_TrackedPrompt(record.seq, content.id, line))
 
     @on(records.PromptRecord, records.TakenRecord)
     def _taken(self, content: records.PromptRecord | records.TakenRecord, record: Record) -> None:
         taken = [content.input_id] if isinstance(content, records.TakenRecord) else content.input_ids
-        for prompt in self._live:
-            if prompt.input_id in taken:
+        for prompt in self._prompts:
+            if prompt.shown["input"] in taken:
                 prompt.taken = min(prompt.taken, record.seq)
 
     @on(messages.TaskMessage, main_only=True)
@@ -287,20 +256,20 @@ class SnapshotProjection(Projection):
     @on(records.UnqueuedRecord, records.ForkedRecord)
     def _unqueued(self, content: records.UnqueuedRecord | records.ForkedRecord, record: Record) -> None:
         for prompt in self._prompts:
-            if isinstance(content, records.ForkedRecord) or prompt.input_id == content.id:
+            if isinstance(content, records.ForkedRecord) or prompt.shown["input"] == content.id:
                 prompt.ended = min(prompt.ended, record.seq)
 
     @on(records.MovedRecord)
     def _moved(self, content: records.MovedRecord, _: Record) -> None:
-        for moved in [each for each in self._prompts if each.input_id == content.id]:
+        for moved in [each for each in self._prompts if each.shown["input"] == content.id]:
             self._prompts.remove(moved)
-            moved.steers = moved.steers or content.steers
-            before = (at for at, each in enumerate(self._prompts) if each.input_id == content.before)
+            moved.shown["steers"] |= content.steers
+            before = (at for at, each in enumerate(self._prompts) if each.shown["input"] == content.before)
             self._prompts.insert(next(before, len(self._prompts)), moved)
 
     @on(records.TurnEndRecord)
     def _turn_end(self, _: records.TurnEndRecord, record: Record) -> None:
-        for prompt in self._live:
+        for prompt in self._prompts:
             if prompt.taken < record.seq < prompt.ended:
                 prompt.ended = record.seq
 

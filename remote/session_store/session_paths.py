@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import stat
 
@@ -150,19 +149,24 @@ def private_directory(path: str, top: str, made: list[str] | None = None) -> str
     return path
 
 
+def try_to_write(directory: str, size: int) -> None:
+    """Write a file of `size` bytes, and remove it: only that shows a full disk. Raise OSError."""
+    probe = os.path.join(directory, ".probe-" + os.urandom(8).hex())  # on a shared home, other hosts have the same pids
+    fd = os.open(probe, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+    try:
+        if os.write(fd, b"x" * size) < size:
+            os.write(fd, b"x" * size)  # the second write raises the reason
+    finally:
+        os.unlink(probe)
+        os.close(fd)
+
+
 def _is_usable(path: str, top: str, room: int, notes: list[str]) -> bool:
-    """Make the directory and write `room` bytes: only that shows a full disk. If it fails, undo it and say why."""
+    """Make the directory and write `room` bytes. If it fails, undo it and say why."""
     made: list[str] = []
     try:
         private_directory(path, top, made)
-        probe = os.path.join(path, ".probe-" + os.urandom(8).hex())  # on a shared home, other hosts have the same pids
-        fd = os.open(probe, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
-        try:
-            if os.write(fd, b"x" * room) < room:
-                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
-        finally:
-            os.unlink(probe)
-            os.close(fd)
+        try_to_write(path, room)
     except OSError as error:
         notes.append(_said(error, path))
         for each in reversed(made):
@@ -275,13 +279,6 @@ def find_paths(session: str, state: str = "") -> SessionPaths:
     if runtime and _is_usable(volatile, runtime, _STATE_ROOM, notes):
         return SessionPaths(volatile, runtime, session, False, [*notes, _VOLATILE % volatile])
     return memory_paths(session, notes)
-
-
-def restore_state_directory(where: SessionPaths) -> None:
-    """Create the state directory again, if an unused daemon has just removed it. Raise OSError."""
-    if where.state:
-        top = durable_directory(os.path.basename(where.state))[1] if where.durable else where.runtime
-        private_directory(where.state, top)
 
 
 def _must_be_ours(directory: str, top: str) -> None:

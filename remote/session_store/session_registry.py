@@ -9,10 +9,13 @@ import os
 import re
 import stat
 import time
+from collections.abc import Iterable, Iterator
 
 from ccb.tunnel.wire.frames import Json
 
-from . import process_identity, session_paths, sockets
+from . import session_paths, sockets
+from .locks import elsewhere, is_alive
+from .refusal import no_session
 from .session_directory import is_same_directory
 from .session_files import replace_private
 
@@ -52,18 +55,18 @@ class SessionEntry:
         return any(is_same_directory(each, self.summary.get("root")) for each in places)
 
     @property
-    def prompted(self) -> bool:
-        """Whether the session ever had a prompt; True when this is unknown."""
-        return self.summary.get("prompts") != 0
+    def alive(self) -> bool:
+        return is_alive(self.summary)
 
     @property
-    def alive(self) -> bool:
-        return process_identity.is_alive(self.summary)
+    def pid(self) -> int:
+        """The process of its worker; 0 when none lives."""
+        return _count(self.summary.get("pid")) if self.alive else 0
 
     @property
     def elsewhere(self) -> str:
         """The name of another host that may run its daemon because it shares the home; "" for none."""
-        return process_identity.elsewhere(self.summary)
+        return elsewhere(self.summary)
 
     @property
     def journal(self) -> str:
@@ -107,39 +110,32 @@ def is_ours(path: str) -> bool:
     return stat.S_ISDIR(info.st_mode) and info.st_uid == os.getuid()
 
 
+def ours_in(tops: Iterable[str]) -> Iterator[tuple[str, list[str]]]:
+    """Yield those of our directories that are there, with the names in them."""
+    for top in filter(is_ours, tops):
+        yield top, sorted(os.listdir(top))
+
+
 def directories() -> list[tuple[str, str]]:
-    found = []
-    for top in state_directories():
-        if is_ours(top):
-            for name in os.listdir(top):
-                directory = os.path.join(top, name)
-                if _ID.fullmatch(name) and is_ours(directory):
-                    found.append((name, directory))
-    return found
+    places = [(name, os.path.join(top, name)) for top, names in ours_in(state_directories()) for name in names]
+    return [(name, directory) for name, directory in places if _ID.fullmatch(name) and is_ours(directory)]
 
 
 def live_sessions() -> dict[str, Json]:
     """Return the owners of the sessions with a daemon here, by lock file, or by hello for those in memory."""
-    found = in_memory()
-    for top in runtime_directories():
-        if not is_ours(top):
-            continue
-        for name in os.listdir(top):
-            if name.endswith(".lock") and _ID.fullmatch(name[:-5]):
-                owner = read_object(os.path.join(top, name))
-                if process_identity.is_alive(owner):
-                    found[name[:-5]] = {"socket": os.path.join(top, name[:-5] + ".sock"), **owner}
-    return found
-
-
-def in_memory() -> dict[str, Json]:
-    found = {}
+    found: dict[str, Json] = {}
     for session in sockets.sessions_in_memory():
         if _ID.fullmatch(session):
             address = sockets.memory_address(session)
             owner = _hello_at(address).get("summary")
-            if isinstance(owner, dict) and process_identity.is_alive(owner):
+            if isinstance(owner, dict) and is_alive(owner):
                 found[session] = {**owner, "socket": address}
+    for top, names in ours_in(runtime_directories()):
+        for name in names:
+            if name.endswith(".lock") and _ID.fullmatch(name[:-5]):
+                owner = read_object(os.path.join(top, name))
+                if is_alive(owner):
+                    found[name[:-5]] = {"socket": os.path.join(top, name[:-5] + ".sock"), **owner}
     return found
 
 
@@ -216,7 +212,7 @@ def latest_of(path: str) -> SessionEntry | None:
     known = sessions()
     there = [entry for entry in known if entry.works_in(path) or entry.is_now_in(path)]
     there = there or [entry for entry in known if path in _listed(entry.summary.get("earlier"))]
-    return next((entry for entry in there if entry.prompted), there[0] if there else None)
+    return next((each for each in there if each.summary.get("prompts") != 0), there[0] if there else None)
 
 
 def earlier_directories(state_directory: str, cwd: str) -> list[str]:
@@ -230,10 +226,13 @@ def _listed(value: object) -> list[str]:
     return [str(each) for each in value] if isinstance(value, list) else []
 
 
-def by_prefix(text: str) -> list[SessionEntry]:
-    """Return the sessions whose id starts with `text`. If an id is exactly `text`, return only that session."""
-    near = [entry for entry in sessions() if entry.session.startswith(text)]
-    return [entry for entry in near if entry.session == text] or (near if len(text) >= 4 else [])
+def the_one(wanted: str, known: Iterable[SessionEntry]) -> SessionEntry:
+    """Return the session with this id, or the only one whose id starts so (4 characters). Raise HostRefusal."""
+    near = [entry for entry in known if entry.session.startswith(wanted)] if session_paths.is_session_id(wanted) else []
+    found = [entry for entry in near if entry.session == wanted] or (near if len(wanted) >= 4 else [])
+    if len(found) != 1:
+        raise no_session(wanted, [each.session for each in found])
+    return found[0]
 
 
 def described(entry: SessionEntry) -> Json:
@@ -242,7 +241,6 @@ def described(entry: SessionEntry) -> Json:
     title = str(given.get("title") or "") if given.get("over") == (summary.get("title") or "") else ""
     created = summary.get("created")
     live = summary if alive else {"state": "ended"}
-    pid = _count(live.get("pid"))
     size, used = _count(summary.get("bytes")), entry.updated
     with contextlib.suppress(OSError):
         info = os.stat(entry.journal)
@@ -260,8 +258,8 @@ def described(entry: SessionEntry) -> Json:
         "driver": str(live.get("driver") or ""),
         "driver_away": bool(live.get("driver")) and live.get("away") is True,
         "viewers": _count(live.get("viewers")),
-        "pid": pid,
-        "rss": resident(pid),
+        "pid": entry.pid,
+        "rss": resident(entry.pid),
         "bytes": size,
         "host": entry.elsewhere,
         "storage": "" if entry.directory else "memory",

@@ -71,6 +71,12 @@ def _value(first: str, block: list[str]) -> Value:
     return _plain(" ".join([first, *filled]).strip())
 
 
+def names_in(value: object) -> tuple[str, ...]:
+    """Return the names in a list, or in a text with commas between them."""
+    listed = value if isinstance(value, list) else str(value or "").split(",")
+    return tuple(name for each in listed if (name := str(each).strip()))
+
+
 def _is_item(line: str) -> bool:
     return line.strip() == "-" or line.lstrip().startswith("- ")
 

@@ -7,7 +7,6 @@ import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field, replace
-from typing import Callable
 
 from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.tool_traits import no_such_tool, rule_parts
@@ -101,70 +100,64 @@ def _settings_layers(
     for source, name in [each for each in _FILES if each[0] in sources]:
         paths = [found for each in directories if os.path.lexists(found := os.path.join(each, name))]
         path = next((each for each in paths if each == os.path.join(directories[0], name) or is_ours(each)), "")
-        file = worker_settings.read_settings_file(path) if path else None
-        if file is None:
+        layer, notes = (worker_settings.read_layer(path, source) if path else None) or (None, [])
+        if layer is None:
             continue
-        problems += file.notes
-        if file.values is None:
-            problems.append(f"{file.problem}; until that is corrected, every call is denied if the project is trusted")
-            yield Layer(source, path, {}, True, broken=file.problem)
-        else:
-            problems += checked(path, file.values, file.lines)
-            named = [*unknown_keys(file.values), *_not_a_projects(file.values, path, home)]
-            named += _rules_without_tool(file.values)
-            problems += [f"{worker_settings.at_line(path, file.lines, name)}: {why}" for name, why in named]
-            yield Layer(source, path, file.values, True, file.lines)
+        problems += notes
+        if layer.broken:
+            problems.append(f"{layer.broken}; until that is corrected, every call is denied if the project is trusted")
+        problems += [*checked(layer), *unknown_keys(layer), *layer.told(_not_a_projects(layer.values, path, home))]
+        problems += layer.told(_rules_without_tool(layer.values))
+        yield layer
 
 
 def _server_layers(directories: Sequence[str], problems: list[str]) -> Iterator[Layer]:
     for directory in directories[::-1]:
         path = os.path.join(directory, _MCP_FILE)
         counts = directory == directories[0] or _is_kept(path)
-        servers = worker_settings.read_settings(path, problems.append) if counts else None
-        if servers is not None:
-            yield Layer(worker_settings.PROJECT, path, {"mcpServers": servers.get("mcpServers")}, on_host=True)
+        layer = worker_settings.read_settings(path, problems.append, worker_settings.PROJECT) if counts else None
+        if layer is not None and not layer.broken:
+            yield replace(layer, values={"mcpServers": layer.values.get("mcpServers")}, lines={})
 
 
-def checked(path: str, values: Json, lines: Mapping[str, int]) -> list[str]:
+def checked(layer: Layer) -> list[str]:
     """Take what has a wrong type out of the values, and return sentences about it."""
-    problems: list[str] = []
+    return layer.told(_wrong(layer.values))
 
-    def wrong(name: str, why: str = " has a wrong value", effect: str = _NO_EFFECT) -> None:
-        problems.append(f"{worker_settings.at_line(path, lines, name)}: {name}{why}; {effect}")
 
+def _wrong(values: Json) -> Iterator[tuple[str, str]]:
     for name, kind in _KEYS.items():
         given = values.get(name, kind())
         if isinstance(given, kind):
             continue
         refuses = bool(given) and name in ("permissions", "hooks")
-        wrong(name, effect=_ALL if refuses else _NO_EFFECT)
-        values[name] = {"deny": [given]} if refuses and name == "permissions" else given
+        yield name, f"{name} has a wrong value; {_ALL if refuses else _NO_EFFECT}"
         if not refuses:
             del values[name]
-    for name, value in [*values.get("env", {}).items()]:
-        if not isinstance(value, str):
-            del values["env"][name]
-            wrong(f"env.{name}")
-    permissions = values.get("permissions", {})
+        elif name == "permissions":
+            values[name] = {"deny": [given]}
+    env, permissions = values.get("env", {}), values.get("permissions", {})
+    for name in [name for name, value in env.items() if not isinstance(value, str)]:
+        del env[name]
+        yield f"env.{name}", f"env.{name} has a wrong value; {_NO_EFFECT}"
     if not isinstance(permissions.get("defaultMode", ""), str):
         del permissions["defaultMode"]
-        wrong("permissions.defaultMode")
+        yield "permissions.defaultMode", f"permissions.defaultMode has a wrong value; {_NO_EFFECT}"
     for key in _LISTS:
-        _check_list(permissions, key, wrong)
-    return problems
+        yield from _wrong_entries(permissions, key)
 
 
-def _check_list(permissions: Json, key: str, wrong: Callable[..., None]) -> None:
+def _wrong_entries(permissions: Json, key: str) -> Iterator[tuple[str, str]]:
     given, name, refuses = permissions.get(key, []), f"permissions.{key}", key in ("ask", "deny")
     if not isinstance(given, list):
-        wrong(name, " is no list", "it counts as one entry" if refuses and given else _NO_EFFECT)
+        yield name, f"{name} is no list; {'it counts as one entry' if refuses and given else _NO_EFFECT}"
         permissions[key] = given = [given] if refuses and given else []
-    texts = [_no_rule(each, key) for each in given]
-    for at, why in enumerate(texts):
+    for at, each in enumerate(given):
+        why = _no_rule(each, key)
         if why:
-            wrong(f"{name}.{at}", f": {why}", _ALL if refuses and given[at] else _NO_EFFECT)
-    if not refuses and any(texts):
-        permissions[key] = [each for each, why in zip(given, texts) if not why]
+            yield f"{name}.{at}", f"{name}.{at}: {why}; {_ALL if refuses and each else _NO_EFFECT}"
+    if given and not refuses:
+        permissions[key] = [each for each in given if not _no_rule(each, key)]
 
 
 def _no_rule(given: object, key: str = _RULES[0]) -> str:
@@ -179,18 +172,17 @@ def _no_rule(given: object, key: str = _RULES[0]) -> str:
     return ""
 
 
-def unknown_keys(values: Json, also: Sequence[str] = ()) -> list[tuple[str, str]]:
-    """Take the keys that have no effect on a host out of the values, and return their names with why."""
-    known = {*_KEYS, *also}
-    found = [name for name in values if name not in known and not name.startswith("$")]
-    permissions = values.get("permissions", {})
+def unknown_keys(layer: Layer, also: Sequence[str] = ()) -> list[str]:
+    """Take the keys that have no effect on a host out of the values, and return sentences about them."""
+    permissions = layer.values.get("permissions", {})
+    found = [name for name in layer.values if name not in (*_KEYS, *also) and not name.startswith("$")]
     nested = [key for key in permissions if key not in (*_LISTS, "defaultMode", *also)]
     for name in found:
-        del values[name]
+        del layer.values[name]
     for key in nested:
         del permissions[key]
     names = [*found, *(f"permissions.{key}" for key in nested)]
-    return [(name, f"unknown key {name!r} has no effect") for name in names]
+    return layer.told((name, f"unknown key {name!r} has no effect") for name in names)
 
 
 def _not_a_projects(values: Json, path: str, home: str) -> list[tuple[str, str]]:

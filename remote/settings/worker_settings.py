@@ -8,7 +8,7 @@ import os
 import re
 import stat
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import field
+from dataclasses import field, replace
 from typing import Any, Callable
 
 from ccb.tunnel.wire.dataclass import dataclass
@@ -33,21 +33,17 @@ def read_plugins(
         if not os.path.isdir(path):
             report(f"There is no plugin {path} on this host.")
             continue
-        manifest = read_settings(os.path.join(path, ".claude-plugin", "plugin.json"), report) or {}
-        name = manifest.get("name", os.path.basename(path))
+        manifest = read_settings(os.path.join(path, ".claude-plugin", "plugin.json"), report)
+        name = (manifest.values if manifest is not None else {}).get("name", os.path.basename(path))
         if not isinstance(name, str) or not _NAME.fullmatch(name) or any(name == each.name for each in plugins):
             report(f"{path}: {str(name)[:100]!r} cannot be the name of another plugin")
             continue
         plugins.append(Plugin(name, path))
         for below, key in ((os.path.join("hooks", "hooks.json"), "hooks"), (".mcp.json", "mcpServers")):
-            file = read_settings_file(os.path.join(path, below), path)
-            if file is None:
-                continue
-            for text in filter(None, (file.problem, *file.notes)):
-                report(text)
-            value = file.values.get(key) if file.values is not None else file.problem
-            if isinstance(value, dict) or (value and key == "hooks"):  # hooks that cannot be read are refused by name
-                layers.append(Layer(FLAG, os.path.join(path, below), {key: value}, True, file.lines))
+            layer = read_settings(os.path.join(path, below), report, FLAG, path)
+            value = None if layer is None else layer.broken or layer.values.get(key)
+            if layer and (isinstance(value, dict) or (value and key == "hooks")):  # broken hooks are refused by name
+                layers.append(replace(layer, values={key: value}, broken=""))
     return plugins, layers
 
 
@@ -80,18 +76,9 @@ def digest_of(text: str) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-@dataclass(frozen=True)
-class SettingsFile:
-    """`values` are None if it cannot be used (`problem`); `lines` are those of values; `notes` tell of double keys."""
-
-    values: Json | None
-    problem: str = ""
-    lines: Mapping[str, int] = field(default_factory=dict)
-    notes: tuple[str, ...] = ()
-
-
-def read_settings_file(path: str, plugin: str = "") -> SettingsFile | None:
-    """Return what a file says, None without a file. `plugin` is the directory of the plugin that has the file."""
+def read_layer(path: str, source: str, plugin: str = "") -> tuple[Layer, list[str]] | None:
+    """Return the settings in a file, and notes about double keys; None without a file. One that cannot be used is
+    `broken`. `plugin` is the directory of the plugin that has the file."""
     try:
         text = read_text(path)
         if text is None:
@@ -101,25 +88,25 @@ def read_settings_file(path: str, plugin: str = "") -> SettingsFile | None:
         if not isinstance(values, dict):
             raise ValueError("it is not a JSON object")
     except json.JSONDecodeError as error:
-        return SettingsFile(None, f"{path}, line {error.lineno}: {error.msg}")
+        broken = f"{path}, line {error.lineno}: {error.msg}"
     except UnicodeDecodeError:
-        return SettingsFile(None, f"{path}: it is not UTF-8 text")
+        broken = f"{path}: it is not UTF-8 text"
     except (ValueError, RecursionError) as error:
-        return SettingsFile(None, f"{path}: {error}")
-    lines, again = lines_in(text)
-    notes = (
-        f"{path}, line {line}: {name} stands here again: entries of both count, of single values the last"
-        for name, line in again.items()
-    )
-    return SettingsFile(values, "", lines, tuple(notes))
+        broken = f"{path}: {error}"
+    else:
+        lines, again = lines_in(text)
+        effect = "stands here again: entries of both count, of single values the last"
+        notes = [f"{path}, line {line}: {name} {effect}" for name, line in again.items()]
+        return Layer(source, path, values, True, lines), notes
+    return Layer(source, path, {}, True, broken=broken), []
 
 
-def read_settings(path: str, report: Callable[[str], None]) -> Json | None:
-    """Return the JSON object in a file, None without one. One that cannot be used is reported, and counts as none."""
-    file = read_settings_file(path)
-    for text in filter(None, (file.problem, *file.notes) if file is not None else ()):
+def read_settings(path: str, report: Callable[[str], None], source: str = "", plugin: str = "") -> Layer | None:
+    """Return the settings in a file, None without one. What is wrong with it is reported."""
+    layer, notes = read_layer(path, source, plugin) or (None, [])
+    for text in filter(None, (layer.broken, *notes) if layer is not None else ()):
         report(text)
-    return file.values if file is not None else None
+    return layer
 
 
 _MAX_NAMES = 2000
@@ -177,10 +164,14 @@ class Layer:
 
     source: str
     path: str
-    values: Mapping[str, Any]
+    values: Json
     on_host: bool = False
     lines: Mapping[str, int] = field(default_factory=dict)
     broken: str = ""
+
+    def told(self, found: Iterable[tuple[str, str]]) -> list[str]:
+        """Return sentences about what was found of values: their names, and what is to be said of each."""
+        return [f"{at_line(self.path, self.lines, name)}: {said}" for name, said in found]
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.session_options import SessionOptions, unpack
 from ccb.tunnel.wire.tool_traits import DEFAULT_AGENT, split_rules
 
-from ..settings.front_matter import Value, read_markdown
+from ..settings.front_matter import Value, names_in, read_markdown
 from ..settings.worker_settings import PROJECT, USER, WorkerSettings, digest_of, markdown_below, read_text, skills_in
 
 COMMAND, SKILL = "command", "skill"
@@ -85,7 +85,7 @@ def read_definition(name: str, kind: str, path: str, source: str, within: str = 
         for_person=_text(fields, "user-invocable").lower() != "false",
         for_model=kind == SKILL and _text(fields, "disable-model-invocation").lower() != "true",
         agent=(_text(fields, "agent") or DEFAULT_AGENT) if _text(fields, "context") == "fork" else "",
-        paths=tuple(_listed(fields.get("paths"))) if kind == SKILL else (),
+        paths=names_in(fields.get("paths")) if kind == SKILL else (),
         within=within,
     )
 
@@ -93,11 +93,6 @@ def read_definition(name: str, kind: str, path: str, source: str, within: str = 
 def _text(fields: Mapping[str, Value], name: str) -> str:
     value = fields.get(name, "")
     return value if isinstance(value, str) else f"[{', '.join(value)}]"
-
-
-def _listed(value: Value | None) -> list[str]:
-    listed = value.split(",") if isinstance(value, str) else value or []
-    return [each.strip() for each in listed if each.strip()]
 
 
 def _rules(value: Value | None) -> list[str]:
@@ -174,14 +169,11 @@ async def expand(
 ) -> str:
     """Return `text` with its arguments, and the output of each !`command` in its place. Without `shell` these stay as
     they are. `names` are the values of `${NAME}`. Arguments without a place are added at the end."""
-    pieces: list[str] = []
-    at = 0
-    for found in _SHELL.finditer(text) if shell is not None else ():
+    pieces = _SHELL.split(text) if shell is not None else [text]  # text and commands take turns
+    pieces = [_filled(piece, arguments, names) for piece in pieces]
+    for at in range(1, len(pieces), 2):
         assert shell is not None
-        pieces.append(_filled(text[at : found.start()], arguments, names))
-        pieces.append((await shell(_filled(found[1], arguments, names))).rstrip("\n"))
-        at = found.end()
-    pieces.append(_filled(text[at:], arguments, names))
+        pieces[at] = (await shell(pieces[at])).rstrip("\n")
     return "".join(pieces) + _rest(text, arguments)
 
 

@@ -1,9 +1,10 @@
-"""The slash commands of the worker: registered ones, then those of providers, asked at the start of a turn."""
+"""The slash commands of the worker: registered ones, then those of providers."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Iterable, Sequence
+from itertools import chain
 from typing import Callable
 
 from ccb.tunnel.wire.dataclass import dataclass
@@ -32,13 +33,6 @@ class CommandRefused(Exception):
 
 
 @dataclass(frozen=True)
-class Printed:
-    """The command has done its work. `text` is shown to the person; the model learns nothing of it."""
-
-    text: str
-
-
-@dataclass(frozen=True)
 class Expanded:
     """The model gets `blocks` after the prompt. `allowed` rules and `model` (None: the session's) hold in the turn."""
 
@@ -49,11 +43,12 @@ class Expanded:
 
 @dataclass(frozen=True)
 class SlashCommand:
-    """One command of a `source`: `builtin`, `user`, `project`, `skill`, `mcp`. `local`: it never reaches the model."""
+    """One command of a `source`: `builtin`, `user`, `project`, `skill`, `mcp`. What `run` returns as text is for the
+    person, and the model learns nothing of it. `local`: the command never reaches the model."""
 
     name: str
     description: str
-    run: Callable[[CommandCall], Awaitable[Printed | Expanded]]
+    run: Callable[[CommandCall], Awaitable[str | Expanded]]
     hint: str = ""
     source: str = "builtin"
     local: bool = False
@@ -74,7 +69,6 @@ class CommandRegistry:
     def __init__(self) -> None:
         self._registered: dict[str, SlashCommand] = {}
         self._providers: list[Callable[[], Iterable[SlashCommand]]] = []
-        self._known: dict[str, SlashCommand] | None = None
         self._reserved: dict[str, SlashCommand] = {}
 
     def register(self, command: SlashCommand) -> None:
@@ -82,20 +76,14 @@ class CommandRegistry:
         if command.name in self._registered:
             raise ValueError(f"/{command.name} is registered already")
         self._registered[command.name] = command
-        self._known = None
 
     def reserve(self, command: SlashCommand) -> None:
         """Carry out `command` where no other has its name. It is in no list."""
         self._reserved[command.name] = command
 
     def provide(self, provider: Callable[[], Iterable[SlashCommand]]) -> None:
-        """Ask `provider` for more commands at the start of each turn."""
+        """Ask `provider` for more commands whenever they are looked at."""
         self._providers.append(provider)
-        self._known = None
-
-    def refresh(self) -> None:
-        """Ask the providers again when the commands are looked at next."""
-        self._known = None
 
     @property
     def commands(self) -> Sequence[SlashCommand]:
@@ -116,11 +104,8 @@ class CommandRegistry:
         return self.find(blocks) is not None
 
     def _all(self) -> dict[str, SlashCommand]:
-        if self._known is None:
-            known = dict(self._registered)
-            for provider in self._providers:
-                for command in provider():
-                    if len(known) < MAX_COMMANDS:
-                        known.setdefault(command.name, command)
-            self._known = known
-        return self._known
+        known = dict(self._registered)
+        for command in chain.from_iterable(provider() for provider in self._providers):
+            if len(known) < MAX_COMMANDS:
+                known.setdefault(command.name, command)
+        return known

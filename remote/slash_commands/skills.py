@@ -23,23 +23,21 @@ class FileCommands:
 
     def __init__(self, session_id: str, tools: Toolset) -> None:
         self.files: Sequence[CommandFile] = ()
-        self.problems: list[str] = []
         self._told: set[str] = set()  # skills for certain files
         self._worked_with: set[str] = set()
         self._session_id = session_id
         self._tools = tools
         self._sources: tuple[WorkerSettings, Sequence[str], Sequence[str] | None] | None = None
 
-    async def use(self, settings: WorkerSettings, homes: Sequence[str], only: Sequence[str] | None = None) -> bool:
-        """Find what counts, and offer the model the skills that `only` names. Return False if nothing has changed."""
+    async def use(self, settings: WorkerSettings, homes: Sequence[str], only: Sequence[str] | None) -> list[str] | None:
+        """Find what counts, and offer the model the skills that `only` names. Return what is wrong with files, None if
+        nothing has changed."""
         sources = settings, homes, only
         if self._sources is not None and settings is self._sources[0] and sources[1:] == self._sources[1:]:
-            return False
-        had = any(each.for_model for each in self.files)
+            return None
         self._sources = sources
         problems: list[str] = []
         self.files = await in_thread(discover, settings, homes, problems.append)
-        self.problems = problems
         skills = [
             each
             for each in self.files
@@ -48,9 +46,9 @@ class FileCommands:
         ]
         if skills:
             self._tools.add([SkillTool(skills, self._session_id)])
-        elif had:
+        else:
             self._tools.remove([tool_traits.SKILL.name])
-        return True
+        return problems
 
     @property
     def readable(self) -> list[str]:

@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator, Collection, Iterable, Iterator
-from contextlib import asynccontextmanager
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
-from typing import Callable
 
 from ccb.tunnel.wire.model_facts import ModelNames
 from ccb.tunnel.wire.session_options import SessionOptions
 
-from ..agent.agent_config import AgentConfig
-from ..mcp.host_servers import HostServers, Wanted, wanted_server
-from ..mcp.mcp_client import ServerForms
-from ..mcp.mcp_servers import OF_AGENT, McpServers
+from ..mcp.host_servers import Wanted, wanted_server
 from ..settings.worker_settings import PROJECT, USER, WorkerSettings, digest_of, markdown_below, read_text
 from ..system.process import without_ccb
 from ..tools.agent_definitions import AgentDefinition, from_fields, from_markdown
 
 CLIENT = "client"
+PROJECT_AGENTS = ".claude/agents"
 
 
 class Catalogue:
@@ -74,7 +70,6 @@ class Catalogue:
                     yield path, text
 
 
-_MAX_ERROR = 1000  # characters
 _STRICT = "this session uses only those of --mcp-config"
 
 
@@ -97,39 +92,3 @@ def own_servers(
         elif described is not None:
             wanted[name] = wanted_server(name, described, environ, cwd, settings.env)
     return wanted, told
-
-
-@asynccontextmanager
-async def running_servers(
-    definition: AgentDefinition,
-    config: AgentConfig,
-    above: McpServers | None,
-    forms: ServerForms,
-    say: Callable[[str], None],
-    *,
-    strict: bool,
-) -> AsyncIterator[McpServers | None]:
-    """Run the servers that an agent brings; None if it brings none."""
-    taken = [str(each["name"]) for each in above.summary()] if above is not None else []
-    wanted, told = own_servers(definition, taken, config.settings, config.context.cwd, strict=strict)
-    for text in told:
-        say(text)
-    if not wanted:
-        yield None
-        return
-    servers = McpServers(config.tools, above=above)
-    HostServers(servers, OF_AGENT, config.context.host, forms).use(wanted)
-    try:
-        await servers.ready()
-        for each in servers.status():
-            about = f"The MCP server {each['name'][:100]} of the agent {definition.name}"
-            if each.get("error"):
-                say(f"{about} is not connected: {str(each['error'])[:_MAX_ERROR]}.")
-            elif each.get("note"):
-                say(f"{about}: {each['note']}.")
-        yield servers
-    finally:
-        await servers.close()
-
-
-PROJECT_AGENTS = ".claude/agents"

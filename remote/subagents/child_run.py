@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 from dataclasses import replace
 from typing import Callable
 
 from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.frames import Json
-from ccb.tunnel.wire.journal_records import ModelEndRecord, Record, WorktreeRecord
+from ccb.tunnel.wire.journal_records import ModelEndRecord, Projection, Record, WorktreeRecord, on
 from ccb.tunnel.wire.messages import AssistantMessage
 from ccb.tunnel.wire.model_facts import TOKENS, count
-from ccb.tunnel.wire.projection import Projection, on
 
 from ..agent.agent import Agent
 from ..agent.agent_histories import Ledger
+from ..agent.agent_messages import task_message
 from ..agent.turn_state import EndReason, Prompt
-from ..model.model_call import Clock
 from ..session_store.journal import NotKept
 from ..session_store.session_log import SessionLog
 from ..tools.tasks import TaskStatus
@@ -87,12 +87,11 @@ class Child:
         self.refused = False  # the person ended the turn by refusing a call
         self.tree: WorktreeRecord | None = None  # None in the session's directory
         self.facts, self._log, self.context = facts, log, context
-        self._clock = Clock()
-        self._started = self._clock.now()
+        self._started = time.monotonic()
 
     @property
     def seconds(self) -> float:
-        return self._clock.now() - self._started
+        return time.monotonic() - self._started
 
     @property
     def usage(self) -> Json:
@@ -100,7 +99,7 @@ class Child:
         return {"total_tokens": doing.tokens, "tool_uses": doing.tool_uses, "duration_ms": duration}
 
     async def run(self, agent: Agent, ledger: Ledger, parent: Agent) -> ToolResult:
-        self._started = self._clock.now()
+        self._started = time.monotonic()
         facts = self.facts
         if not self._background:
             more = {"task_type": "local_agent", "is_backgrounded": False, "prompt": facts.prompt}
@@ -219,5 +218,4 @@ class TaskFacts:
 
     def message(self, subtype: str, **more: object) -> Json:
         call_id = self.call_id or self.id
-        about = {"task_id": self.id, "tool_use_id": call_id, "subagent_type": self.agent}
-        return {"type": "system", "subtype": subtype, **about, **more}
+        return task_message(subtype, self.id, tool_use_id=call_id, subagent_type=self.agent, **more)

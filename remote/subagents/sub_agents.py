@@ -6,32 +6,32 @@ import asyncio
 import contextlib
 import logging
 import os
-from collections.abc import Collection, Coroutine, Iterable, Sequence
+from collections.abc import AsyncIterator, Collection, Coroutine, Iterable, Sequence
 from dataclasses import replace
-from typing import Any, Callable
+from functools import partial
+from typing import Any
 
-from ccb.tunnel.wire.control_protocol import Broker
 from ccb.tunnel.wire.frames import Json
 from ccb.tunnel.wire.journal_records import AgentResultRecord, MessageRecord, Record, WorktreeRecord
 from ccb.tunnel.wire.messages import TaskMessage
-from ccb.tunnel.wire.projection import Projection
-from ccb.tunnel.wire.session_options import SessionOptions
 from ccb.tunnel.wire.tool_traits import DEFAULT_AGENT, SKILL
 
 from ..agent.agent import Agent
-from ..agent.agent_config import AgentConfig, OfferedTools
+from ..agent.agent_config import AgentConfig, AgentDeps
 from ..agent.agent_histories import AgentHistories, AgentHistory, zero_usage
 from ..agent.agent_messages import informational, mode_message
 from ..agent.turn_state import EndReason, failed_result
 from ..context.instructions import InstructionFile
 from ..context.system_prompt import SessionPrompt
 from ..hooks.hook_table import WORKTREE_CREATE, WORKTREE_REMOVE
-from ..mcp.mcp_servers import McpServers
-from ..model.model_request import SMALL, small_model
+from ..mcp.host_servers import channels_to
+from ..mcp.mcp_client import answer_form
+from ..mcp.mcp_servers import OF_AGENT, McpServers
+from ..model.model_request import SMALL
 from ..permissions.engine import ChildPermissions
 from ..permissions.modes import PLAN
 from ..session_store.session_log import SessionLog
-from ..settings.worker_settings import LOCAL, MEMORIES, MEMORY_FILE, PROJECT, USER, WorkerSettings, read_text
+from ..settings.worker_settings import LOCAL, MEMORIES, MEMORY_FILE, PROJECT, USER, read_text
 from ..slash_commands.skills import SkillTool
 from ..system.deadline import in_thread
 from ..tools.agent_definitions import BUILT_IN_AGENTS, INHERIT, AgentDefinition, TaskTool
@@ -40,7 +40,7 @@ from ..tools.tasks import Task, TaskEnd, TaskKind, TaskStatus
 from ..tools.tool_contract import ToolContext, ToolResult
 from ..tools.tool_state import FileState, TodoList
 from ..tools.toolset import Toolset
-from .agent_catalogue import PROJECT_AGENTS
+from .agent_catalogue import own_servers
 from .child_run import Child, TaskFacts
 from .worktrees import WorktreeRefused, Worktrees, directory_in
 
@@ -108,7 +108,7 @@ class ChildPrompt(SessionPrompt):
         self._cwd = cwd
 
     async def system(self) -> list[Json]:
-        parts = [self._text.strip(), self._notes, await self._main.environment(self._cwd), self._main.for_sub_agents]
+        parts = [self._text.strip(), self._notes, *(await self._main.for_sub_agent(self._cwd))]
         block = {"type": "text", "text": "\n\n".join(part for part in parts if part)}
         return [{**block, "cache_control": {"type": "ephemeral"}}]
 
@@ -121,6 +121,7 @@ class ChildPrompt(SessionPrompt):
 
 _STOPPED = "The worker was stopped while this agent worked."
 _MAX_WORDS = 4_000  # characters
+_MAX_ERROR = 1000  # characters of a server's
 
 
 def after_a_cut(history: AgentHistory, tree: WorktreeRecord | None) -> str:
@@ -171,23 +172,13 @@ _ENDED = {TaskStatus.COMPLETED: "completed", TaskStatus.FAILED: "did not finish"
 
 _log = logging.getLogger(__name__)
 
-MakeAgent = Callable[[AgentConfig, AgentHistory, Projection], Agent]
-
 
 class SubAgents:
-    """Starts sub-agents of `main`. `strict`: no file adds MCP servers (--strict-mcp-config)."""
+    """Starts sub-agents of `main`, to which the session lends `deps`."""
 
-    def __init__(
-        self,
-        main: Agent,
-        make: MakeAgent,
-        log: SessionLog,
-        broker: Broker,
-        servers: Callable[[], McpServers | None],
-        strict: Callable[[], bool],
-    ) -> None:
-        self._main, self._make, self._log = main, make, log
-        self._broker, self._servers, self._strict = broker, servers, strict
+    def __init__(self, main: Agent, deps: AgentDeps, servers: McpServers) -> None:
+        self._main, self._deps, self._servers = main, deps, servers
+        self._log, self._broker = deps.log, deps.broker
         self._running: set[str] = set()
         self._going: dict[str, asyncio.Future[ToolResult]] = {}  # in the background, by agent id
         self._definitions = {each.name: each for each in BUILT_IN_AGENTS}
@@ -217,10 +208,10 @@ class SubAgents:
         definition = self._definitions.get(name)
         if definition is None:
             return f"There is no agent {name!r}. The agents are: {', '.join(self._definitions) or 'none'}."
-        unmet = definition.unmet(connected_names(self._servers(), "pending"))
+        unmet = definition.unmet(self._servers.connected("pending"))
         if unmet:
             return unmet
-        if model and model != INHERIT and not self._main.config.models.names.may_be(model):
+        if model and model != INHERIT and not self._main.config.names.may_be(model):
             return f"{model!r} is not a model: leave it out, or use sonnet, opus, haiku or the full id of a model."
         return None
 
@@ -232,10 +223,9 @@ class SubAgents:
         definition = self._definitions.get(name)
         if definition is None:
             return ToolResult(f"There is no agent {agent_id!r} that could go on.", is_error=True)
-        servers = self._servers()
-        if servers is not None and definition.unmet(connected_names(servers)):
-            await servers.ready(REQUIRED_S)
-        unmet = definition.unmet(connected_names(servers))
+        if definition.unmet(self._servers.connected()):
+            await self._servers.ready(REQUIRED_S)
+        unmet = definition.unmet(self._servers.connected())
         if unmet:
             return ToolResult(unmet, is_error=True)
         facts = TaskFacts(agent_id, definition.name, tool_input["description"], tool_input["prompt"], call_id)
@@ -305,7 +295,7 @@ class SubAgents:
 
     async def _own_tree(self, child: Child, history: AgentHistory) -> WorktreeRecord:
         context, facts, log = child.context, child.facts, self._log
-        trees = Worktrees(context.host, context.cages)
+        trees = Worktrees(context)
         tree = history.worktree
         if tree is None or tree.removed:
             if self._main.config.permissions.mode == PLAN:
@@ -380,28 +370,50 @@ class SubAgents:
         tree_cwd = config.context.cwd if child.tree is not None else ""
         hooks.begin(agent_id, definition.name, definition.hooks if runs else (), tree_cwd)
         try:
-            if not definition.servers:
-                return await child.run(self._make(config, history, child.activity), history.ledger, self._main)
-            from ..mcp.mcp_client import ServerForms
-            from .agent_catalogue import running_servers
-
-            def warn(text: str) -> None:
-                self._log.say(informational(text, "warning"))
-
-            forms, strict = ServerForms(self._broker, hooks), self._strict()
-            async with running_servers(definition, config, self._servers(), forms, warn, strict=strict) as servers:
-                agent = self._make(config, history, child.activity)
+            async with self._running_servers(definition, config) as servers:
+                deps = self._deps.of_child(config.context.cwd, config.options, child.activity)
+                agent = Agent(config, deps, history.conversation, history.ledger)
                 if servers is not None:
                     agent.reminders.follow(servers.due)
                 return await child.run(agent, history.ledger, self._main)
         finally:
             hooks.leave(agent_id)
 
+    @contextlib.asynccontextmanager
+    async def _running_servers(
+        self, definition: AgentDefinition, config: AgentConfig
+    ) -> AsyncIterator[McpServers | None]:
+        """Run the MCP servers that an agent brings; None if it brings none."""
+        above, cwd = self._servers, config.context.cwd
+        taken = [str(each["name"]) for each in above.summary()]
+        wanted, told = own_servers(definition, taken, config.settings, cwd, strict=not config.options.project_mcp)
+        for text in told:
+            self._warn(text)
+        if not wanted:
+            yield None
+            return
+        servers, forms = McpServers(config.tools, above=above), partial(answer_form, self._broker, self._main.hooks)
+        servers.use(OF_AGENT, channels_to(wanted, servers, config.context.host, forms))
+        try:
+            await servers.ready()
+            for each in servers.status():
+                about = f"The MCP server {each['name'][:100]} of the agent {definition.name}"
+                if each.get("error"):
+                    self._warn(f"{about} is not connected: {str(each['error'])[:_MAX_ERROR]}.")
+                elif each.get("note"):
+                    self._warn(f"{about}: {each['note']}.")
+            yield servers
+        finally:
+            await servers.close()
+
+    def _warn(self, text: str) -> None:
+        self._log.say(informational(text, "warning"))
+
     async def _left(self, child: Child, tree: WorktreeRecord) -> WorktreeRecord | None:
         """Remove the work tree of an agent that has ended, if it has left nothing in it. Return what is left."""
         if not tree.branch:
             await self._main.hooks.run(WORKTREE_REMOVE, {"worktree_path": tree.path})
-        if await Worktrees(child.context.host, child.context.cages).remove(tree):
+        if await Worktrees(child.context).remove(tree):
             self._log.emit(replace(tree, removed=True), child.facts.id)
             return None
         if child.status is TaskStatus.KILLED:
@@ -432,28 +444,25 @@ class SubAgents:
         own_place = (context.cwd, tree.branch) if tree is not None else ()
         chosen, own = model or definition.model, self._main.model
         if chosen == SMALL:
-            chosen = small_model(own, main.models.small, main.models.names)
-        effort = definition.effort or main.models.reasoning.effort
-        reasoning = replace(main.models.reasoning, effort=effort)
+            chosen = main.small_model(own)
+        options = replace(
+            main.options,
+            model=own if chosen in ("", INHERIT) else chosen,
+            effort=definition.effort or main.options.effort,
+            max_turns=definition.max_turns,
+            tools=None,
+            tool_aliases={},
+            partial_messages=False,
+        )
         return AgentConfig(
             prompts=ChildPrompt(definition.prompt, main.prompts, *own_place),
             tools=Toolset(offered, main.deferred_tools()),
             permissions=permissions,
             context=context,
-            models=replace(main.models, model=own if chosen in ("", INHERIT) else chosen, reasoning=reasoning),
-            max_turns=definition.max_turns,
+            options=options,
             take_queued=main.take_queued,
             settings=main.settings,
             budget=main.budget.rest(self._main.ledger.total_cost_usd) if main.budget is not None else None,
-            offer=OfferedTools(judge=main.offer.judge, role=definition),
+            judge=main.judge,
+            role=definition,
         )
-
-
-def defines_agents(options: SessionOptions, settings: WorkerSettings) -> bool:
-    directories = (os.path.join(each, PROJECT_AGENTS) for each in settings.trusted_directories)
-    return bool(options.agents or options.own_agents or settings.plugins) or any(map(os.path.isdir, directories))
-
-
-def connected_names(servers: McpServers | None, *also: str) -> list[str]:
-    summary = servers.summary() if servers is not None else []
-    return [str(each["name"]) for each in summary if each["status"] in ("connected", *also)]

@@ -12,11 +12,9 @@ from contextlib import asynccontextmanager
 from ccb.tunnel.wire.journal_records import WorktreeRecord
 
 from ..context.git_state import Git
-from ..permissions.modes import Cages
 from ..session_store.journal_summary import main_worktree
 from ..session_store.refusal import HostRefusal
 from ..session_store.session_registry import sessions
-from ..system.host import Host
 from ..system.regular_files import NotAFile, open_regular
 from ..tools.tool_contract import ToolContext
 from ..tools.toolset import close_context, make_context
@@ -35,17 +33,16 @@ def make_again(journal: str) -> None:
 
 
 @asynccontextmanager
-async def _tools(cwd: str) -> AsyncIterator[ToolContext]:
+async def _trees(cwd: str) -> AsyncIterator[Worktrees]:
     context = make_context(cwd, "")
     try:
-        yield context
+        yield Worktrees(context)
     finally:
         await close_context(context)
 
 
 async def _made(cwd: str, name: str, tree: WorktreeRecord | None = None) -> tuple[str, WorktreeRecord | None]:
-    async with _tools(cwd) as context:
-        trees = Worktrees(context.host, context.cages)
+    async with _trees(cwd) as trees:
         try:
             if os.path.basename(name) != name or name.startswith("."):
                 raise WorktreeRefused(f"{name[:100]!r} is no name")
@@ -58,8 +55,8 @@ async def _made(cwd: str, name: str, tree: WorktreeRecord | None = None) -> tupl
 
 
 async def remove_untouched(tree: WorktreeRecord) -> bool:
-    async with _tools(tree.top) as context:
-        return await Worktrees(context.host, context.cages).remove(tree)
+    async with _trees(tree.top) as trees:
+        return await trees.remove(tree)
 
 
 async def give_back(journal: str) -> None:
@@ -67,10 +64,10 @@ async def give_back(journal: str) -> None:
     tree = main_worktree(journal)
     if tree is None or sum(each.alive and f"{each.cwd}/".startswith(f"{tree.path}/") for each in sessions()) > 1:
         return
-    async with _tools(tree.top) as context:
-        left = await Git(context.host, context.cages, tree.path).run("status", "--porcelain", "--ignored")
+    async with _trees(tree.top) as trees:
+        left = await trees.git(tree.path).run("status", "--porcelain", "--ignored")
         if left is not None and not left.strip():
-            await Worktrees(context.host, context.cages).remove(tree)
+            await trees.remove(tree)
 
 
 PLACE = ".claude/worktrees"
@@ -85,13 +82,15 @@ class WorktreeRefused(Exception):
 
 
 class Worktrees:
-    def __init__(self, host: Host, cages: Cages) -> None:
-        self._host = host
-        self._cages = cages
+    def __init__(self, context: ToolContext) -> None:
+        self._context = context
+
+    def git(self, cwd: str, *write: str) -> Git:
+        return Git(self._context.host, self._context.cages, cwd, write)
 
     async def plan(self, cwd: str, name: str, key: str = "") -> WorktreeRecord:
         """Return the work tree that `make` would make; `key` makes its name unique. Raise WorktreeRefused."""
-        git = Git(self._host, self._cages, cwd)
+        git = self.git(cwd)
         if not git.available:
             raise WorktreeRefused(f"{cwd} is not in a repository of git, or this host has no git")
         top, base = await git.run("rev-parse", "--show-toplevel"), await git.run("rev-parse", "HEAD")
@@ -141,7 +140,7 @@ class Worktrees:
             git = await self._git(tree)
         except WorktreeRefused:
             return False
-        inside = Git(self._host, self._cages, tree.path)
+        inside = self.git(tree.path)
         heads = await inside.run("rev-parse", "HEAD", tree.branch)
         if heads is None or set(heads.split()) != {tree.base} or await inside.why_unsafe():
             return False
@@ -151,13 +150,13 @@ class Worktrees:
         return code == 0
 
     async def _shared(self, tree: WorktreeRecord) -> str:
-        common = await Git(self._host, self._cages, tree.top).run("rev-parse", "--git-common-dir")
+        common = await self.git(tree.top).run("rev-parse", "--git-common-dir")
         if not common:
             raise WorktreeRefused(f"git finds no repository in {tree.top}")
         return os.path.realpath(os.path.join(tree.top, common.rstrip("\n")))
 
     async def _git(self, tree: WorktreeRecord) -> Git:
-        git = Git(self._host, self._cages, tree.top, (await self._shared(tree), os.path.dirname(tree.path)))
+        git = self.git(tree.top, await self._shared(tree), os.path.dirname(tree.path))
         why = await git.why_unsafe()
         if why:
             raise WorktreeRefused(f"git is not safe to run there: {why}")

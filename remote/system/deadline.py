@@ -48,8 +48,8 @@ async def to_its_end(work: asyncio.Future[T]) -> T:
     return work.result()
 
 
-async def first_of(*waits: Coroutine[object, object, object]) -> None:
-    """Return when the first of several coroutines is done, and cancel the others."""
+async def first_of(*waits: Coroutine[object, object, object]) -> list[Exception]:
+    """Return when the first of several coroutines is done, and cancel the others. Return what they raised."""
     loop = asyncio.get_running_loop()
     tasks = [loop.create_task(wait) for wait in waits]
     try:
@@ -57,7 +57,8 @@ async def first_of(*waits: Coroutine[object, object, object]) -> None:
     finally:
         for task in tasks:
             task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        ended = await asyncio.gather(*tasks, return_exceptions=True)
+    return [each for each in ended if isinstance(each, Exception)]
 
 
 _STACK = 4 * 1024 * 1024  # musl gives 128 KiB: Python overflows it within its own recursion limit, and crashes

@@ -7,7 +7,6 @@ import contextlib
 import errno
 import os
 import stat
-import threading
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Callable, TypeVar, Union
 
@@ -15,6 +14,7 @@ from ccb.tunnel.wire.dataclass import dataclass
 
 from ..sandbox.cage_rules import CageRules
 from ..sandbox.cage_server import Availability, CageServer
+from ..sandbox.outliving import held_below
 from .deadline import to_its_end, within
 from .process import MARK, Process, child_environment, new_mark, started
 from .regular_files import ABSENT, FileInfo, FileKind, info_of, open_regular, replace_file, restore_file
@@ -46,7 +46,6 @@ class Host:
     ) -> None:
         self.session = session or new_mark()
         self._untrusted = [real for real in map(os.path.realpath, untrusted) if real != "/"]
-        self._replacing = threading.Lock()
         self._environ = os.environ if environ is None else environ
         self._cages = cages or CageServer()
 
@@ -54,9 +53,9 @@ class Host:
         """Return `path` with every link resolved; its last parts need not exist."""
         return os.path.realpath(path)
 
-    async def stat(self, path: str, follow: bool = True) -> FileInfo | None:
+    async def stat(self, path: str) -> FileInfo | None:
         """Return the state of a path; None when it does not exist."""
-        return await _in_thread(_stat, path, follow)
+        return await _in_thread(_stat, path)
 
     async def read(self, path: str, offset: int, limit: int) -> bytes:
         """Return up to `limit` bytes from `offset`, fewer only at the end. Raise NotAFile."""
@@ -71,22 +70,19 @@ class Host:
         owner and hard links, in one atomic step unless that would make another file of it; `unkept`, why the content
         could not be kept, forbids the latter. Raise FileChanged, and change nothing, for another content."""
         real = path if is_real else os.path.realpath(path)
-
-        def write() -> FileInfo:
-            with self._cages.writing(os.path.join(os.path.realpath(os.path.dirname(real)), os.path.basename(real))):
-                return replace_file(self._replacing, real, data, expected, unkept)
-
-        return await _in_thread(write)
+        return await self._write(real, replace_file, data, expected, unkept)
 
     async def restore(self, path: str, data: bytes | None, expected: str, mode: int) -> None:
         """Give the file at a real path the content `data`, None to remove it, if its digest is `expected`. A new file
         gets `mode`. Raise FileChanged, and change nothing, for another content."""
+        await self._write(path, restore_file, data, expected, mode)
 
-        def write() -> None:
-            with self._cages.writing(path):
-                restore_file(self._replacing, path, data, expected, mode)
+    async def _write(self, path: str, change: Callable[..., T], *arguments: object) -> T:
+        def write() -> T:
+            with self._cages.writing(os.path.join(os.path.realpath(os.path.dirname(path)), os.path.basename(path))):
+                return change(path, *arguments)
 
-        await _in_thread(write)
+        return await _in_thread(write)
 
     def which(self, name: str) -> str | None:
         """Return the path of a program, None for one inside the project or by a relative entry of PATH."""
@@ -169,9 +165,9 @@ async def _in_thread(function: Callable[..., T], *args: object) -> T:
     return await to_its_end(asyncio.get_running_loop().run_in_executor(None, function, *args))
 
 
-def _stat(path: str, follow: bool) -> FileInfo | None:
+def _stat(path: str) -> FileInfo | None:
     try:
-        return info_of(os.stat(path, follow_symlinks=follow))
+        return info_of(os.stat(path))
     except (FileNotFoundError, NotADirectoryError):
         return None
 
@@ -248,20 +244,7 @@ Files = Union[Host, PinnedHost]
 @contextlib.contextmanager
 def _opened(path: str, *, make: bool = False) -> Iterator[str]:
     """Return a path to what was opened at a real path, not over links. `make`: a directory, made if missing."""
-    file = os.open("/", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        parts = [part for part in path.split("/") if part]
-        for at, part in enumerate(parts):
-            inner = at < len(parts) - 1 or make
-            flags = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC | (os.O_DIRECTORY if inner else 0)
-            if make:
-                with contextlib.suppress(FileExistsError):
-                    os.mkdir(part, dir_fd=file)
-            entered = os.open(part, flags, dir_fd=file)
-            os.close(file)
-            file = entered
+    with held_below("/", path, make=make, any_kind=not make) as file:
         if stat.S_ISLNK(os.fstat(file).st_mode):
             raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), path)
         yield f"/proc/self/fd/{file}"
-    finally:
-        os.close(file)

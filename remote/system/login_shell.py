@@ -15,7 +15,6 @@ import sys
 from collections.abc import Iterator, Mapping, MutableMapping
 from typing import Callable
 
-from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.frames import Json
 
 from ..sandbox.cage_server import CageServer
@@ -54,7 +53,6 @@ _OF_LOADERS = ("LD_", "DYLD_", "PYTHON")  # variables for the children that woul
 _USER_IN_URL = r"://[^/@\s]*@"
 _UTF8 = r"(?i)(?:|C|POSIX|.*\.utf-?8(?:@.*)?)"
 
-
 _FILES = (
     *("/etc/profile", "/etc/profile.d", "/etc/environment", "/etc/bash.bashrc", "/etc/bashrc", "/etc/zshenv"),
     *("/etc/zprofile", "/etc/zshrc", "/etc/zlogin", "/etc/zsh/zshenv", "/etc/zsh/zprofile", "/etc/zsh/zshrc"),
@@ -69,11 +67,7 @@ _FILES = (
 )  # what the start-up files of shells are, and what they commonly read. Of a directory, each entry counts
 _MAX_ENTRIES = 200
 
-
-@dataclass(frozen=True)
-class CachedEnvironment:
-    variables: dict[str, str]
-    why: str = ""
+_Found = tuple[dict[str, str], str]  # the variables that a shell gives, or why it gives none
 
 
 class LoginEnvironment:
@@ -87,7 +81,7 @@ class LoginEnvironment:
         self._given: dict[str, str] = {}  # what the connection gave
         self._session = session
         self._first: asyncio.Task[str] | None = None
-        self._again: asyncio.Task[CachedEnvironment] | None = None
+        self._again: asyncio.Task[_Found] | None = None
 
     def begin(self, directory: str, shell: str = "") -> None:
         """Find the environment of `shell`, by default that of this user, kept in `directory` if any."""
@@ -99,7 +93,7 @@ class LoginEnvironment:
         again, said = self._again, ""
         if again is not None and again.done():
             self._again = None
-            self._take(again.result().variables)
+            self._take(again.result()[0])
         if self._first is not None:
             done, _ = await asyncio.wait({self._first}, timeout=_SILENT_S)
             if not done:
@@ -128,10 +122,11 @@ class LoginEnvironment:
         except Exception:  # noqa: BLE001 - the top of a task: the session goes on with the environment that it has
             _log.exception("the environment of the login shell cannot be found")
             return ""
-        self._take(kept.variables)
+        variables, why = kept
+        self._take(variables)
         path = self._given.get("PATH", os.defpath)
-        return kept.why and (
-            f"Your shell {shell} {kept.why}. Commands get the PATH of the connection, {path}; `env` in the settings "
+        return why and (
+            f"Your shell {shell} {why}. Commands get the PATH of the connection, {path}; `env` in the settings "
             "sets another one."
         )
 
@@ -140,7 +135,7 @@ class LoginEnvironment:
         own = {name: value for name, value in variables.items() if not name.startswith(_OF_LOADERS)}
         os.environ.update(own)
 
-    async def _asked(self, cache: str, shell: str, key: Json, *, again: bool = False) -> CachedEnvironment:
+    async def _asked(self, cache: str, shell: str, key: Json, *, again: bool = False) -> _Found:
         """Ask the shell, and keep what it says; when it is asked `again`, not that it failed."""
         variables: dict[str, str] = {}
         why = ""
@@ -148,10 +143,9 @@ class LoginEnvironment:
             variables = kept_variables(await ask(shell, self._given, self._cages, self._session))
         except (ShellFailed, OSError) as error:
             why = f"cannot be started ({error.strerror})" if isinstance(error, OSError) else str(error)
-        found = CachedEnvironment(variables, why)
         if not (again and why):
-            await in_thread(_keep, cache, key, found)
-        return found
+            await in_thread(_keep, cache, key, variables, why)
+        return variables, why
 
 
 class ShellFailed(Exception):
@@ -242,7 +236,7 @@ def _states(places: list[str]) -> Iterator[tuple[str, os.stat_result]]:
                         yield os.path.join(path, name), os.stat(os.path.join(path, name))
 
 
-def _kept(cache: str, shell: str, environ: Mapping[str, str]) -> tuple[str, Json, CachedEnvironment | None]:
+def _kept(cache: str, shell: str, environ: Mapping[str, str]) -> tuple[str, Json, _Found | None]:
     try:
         shell = shell or pwd.getpwuid(os.getuid()).pw_shell or "/bin/sh"  # may ask a server
     except KeyError:
@@ -254,16 +248,16 @@ def _kept(cache: str, shell: str, environ: Mapping[str, str]) -> tuple[str, Json
             data = json.loads(os.read(file, _MAX_BYTES))
         private = info.st_uid == os.getuid() and not info.st_mode & 0o077
         if private and data["key"] == key:
-            return shell, key, CachedEnvironment(kept_variables(data["variables"]), str(data["why"]))
+            return shell, key, (kept_variables(data["variables"]), str(data["why"]))
     except (OSError, NotAFile, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         pass
     return shell, key, None
 
 
-def _keep(cache: str, key: Json, kept: CachedEnvironment) -> None:
+def _keep(cache: str, key: Json, variables: dict[str, str], why: str) -> None:
     if not cache:
         return
-    data = {"key": key, "variables": kept.variables, "why": kept.why}
+    data = {"key": key, "variables": variables, "why": why}
     new = f"{cache}.{os.getpid()}"
     try:
         with contextlib.suppress(FileNotFoundError):

@@ -110,7 +110,7 @@ class Process:
         await self._exited.wait()
         if not (self._drained.is_set() and self._gone.is_set()):
             with contextlib.suppress(asyncio.TimeoutError):
-                await within(_DRAIN, self._over())
+                await within(_DRAIN, asyncio.gather(self._drained.wait(), self._gone.wait()))
         await self._finished()
         assert self.returncode is not None
         return self.returncode
@@ -148,10 +148,6 @@ class Process:
     def left(self) -> list[str]:
         """Return what lives on of what the command had started at its end, as `name (pid 1)`; only the first few."""
         return _named(self._command.left)
-
-    async def _over(self) -> None:
-        await self._drained.wait()
-        await self._gone.wait()
 
     def _hear(self) -> None:
         self._command.hear()
@@ -247,24 +243,28 @@ def marked(mark: str) -> list[int]:
     """Return the pids of live processes with this mark, or with one of this session; [] without /proc."""
     if not mark:
         return []
-    wanted = f"{MARK}={mark}".encode()
-    own = os.getpid()
     try:
-        names = os.listdir("/proc")
+        pids = [int(name) for name in os.listdir("/proc") if name.isdigit()]
     except OSError:
         return []
-    return [int(name) for name in names if name.isdigit() and int(name) != own and _has_mark(name, wanted)]
+    return [pid for pid in pids if pid != os.getpid() and _belongs(pid, mark)]
 
 
-def _has_mark(pid: str, wanted: bytes) -> bool:
-    with contextlib.suppress(OSError):
+def _belongs(pid: int, mark: str) -> bool:
+    return f"{mark_in(pid)}.".startswith(f"{mark}.")
+
+
+def mark_in(pid: int) -> str:
+    """Return the mark in the environment of a process, "" for none."""
+    try:
         file = os.open(f"/proc/{pid}/environ", os.O_RDONLY)  # of every process: `open` takes twice as long
         try:
-            environ = b"\0" + os.read(file, 1 << 20) + b"\0"
+            environ = b"\0" + os.read(file, 1 << 20)
         finally:
             os.close(file)
-        return any(b"\0" + wanted + end in environ for end in (b"\0", b"."))
-    return False
+    except OSError:
+        return ""
+    return environ.partition(f"\0{MARK}=".encode())[2].partition(b"\0")[0].decode("ascii", "replace")
 
 
 async def stop_marked(mark: str) -> None:
@@ -290,4 +290,4 @@ async def _end_marked(mark: str, number: int, seconds: float) -> bool:
             if time.monotonic() >= deadline:
                 return False
             await asyncio.sleep(0.01)
-            left = [pid for pid in left if _has_mark(str(pid), f"{MARK}={mark}".encode())]
+            left = [pid for pid in left if _belongs(pid, mark)]

@@ -95,21 +95,18 @@ _LOCK_WAIT = 1.0  # seconds
 _CLOSED = (errno.EACCES, errno.EPERM, errno.EROFS)
 
 
-def replace_file(lock: threading.Lock, path: str, data: bytes, expected: str, unkept: str = "") -> FileInfo:
+def replace_file(path: str, data: bytes, expected: str, unkept: str = "") -> FileInfo:
     if expected == ABSENT:
         return _create(path, data)
     old = _to_change(path)
     if old.st_nlink <= 1:  # 0: the file system does not count
-        with contextlib.suppress(_OtherFile):
-            return _by_rename(lock, path, data, expected, old)
+        renamed = _by_rename(path, data, expected, old)
+        if renamed is not None:
+            return renamed
     if unkept:
         why = f"it has to be written in place, and its present content could not be kept before ({unkept}): use Bash"
         raise OSError(errno.ENOTSUP, why, path)
-    return _in_place(lock, path, data, expected)
-
-
-class _OtherFile(Exception):
-    """A rename is not possible here, or would make another file of it: with other owners, or other attributes."""
+    return _in_place(path, data, expected)
 
 
 def _create(path: str, data: bytes) -> FileInfo:
@@ -124,42 +121,45 @@ def _create(path: str, data: bytes) -> FileInfo:
         _write_all(file, data)
         os.fsync(file)
         info = info_of(os.fstat(file))
-        _rename_to_new(temp, path)
+        if not rename_to_new(temp, path):
+            raise FileChanged(f"{path} exists already")
     sync_directory(directory)
     return info
 
 
-def _by_rename(lock: threading.Lock, path: str, data: bytes, expected: str, old: os.stat_result) -> FileInfo:
+def _by_rename(path: str, data: bytes, expected: str, old: os.stat_result) -> FileInfo | None:
+    """Return None if a rename is not possible, or would make another file of it: with other owners or attributes."""
     directory = os.path.dirname(path)
     if _is_mounted(path, old):
-        raise _OtherFile
+        return None
     with contextlib.ExitStack() as stack:
         try:
             temp, file = stack.enter_context(_temporary(directory, 0o600))
         except OSError as error:
             if error.errno in _CLOSED:
-                raise _OtherFile from None
+                return None
             raise
         _write_all(file, data)
-        _copy_attributes(path, old, file)
+        if not _copy_attributes(path, old, file):
+            return None
         os.fsync(file)
         info = info_of(os.fstat(file))
-        with lock, _locked(directory):
+        with _locked(directory):
             if _digest(path) != expected:
                 raise FileChanged(f"{path} has changed")
             try:
                 os.replace(temp, path)
             except OSError as error:
                 if error.errno in (*_CLOSED, errno.EBUSY, errno.EXDEV):  # it is mounted, or in a sticky directory
-                    raise _OtherFile from None
+                    return None
                 raise
     sync_directory(directory)
     return info
 
 
-def _in_place(lock: threading.Lock, path: str, data: bytes, expected: str) -> FileInfo:
+def _in_place(path: str, data: bytes, expected: str) -> FileInfo:
     """Write over the file. When that fails, the old content is put back; when it is cut off, it is a mixture."""
-    with lock, _locked(os.path.dirname(path)), _opened(path) as file:
+    with _locked(os.path.dirname(path)), _opened(path) as file:
         _lock(file)  # its other names may be in other directories
         old = b"".join(iter(lambda: os.read(file, _BLOCK), b""))
         if digest_of(old) != expected:
@@ -182,36 +182,35 @@ def _write_over(file: int, data: bytes, size: int) -> None:
     os.fsync(file)
 
 
-def restore_file(lock: threading.Lock, path: str, data: bytes | None, expected: str, mode: int) -> None:
+def restore_file(path: str, data: bytes | None, expected: str, mode: int) -> None:
     if os.path.realpath(path) != path:
         raise FileChanged(f"{path} is reached over a link now")
     if _digest(path) == (ABSENT if data is None else digest_of(data)):
         return
     if data is not None:
-        replace_file(lock, path, data, expected)
+        replace_file(path, data, expected)
         if expected == ABSENT and mode:
             os.chmod(path, mode)
         return
-    with lock, _locked(os.path.dirname(path)):
+    with _locked(os.path.dirname(path)):
         if _digest(path) != expected:
             raise FileChanged(f"{path} has changed")
         os.unlink(path)
     sync_directory(os.path.dirname(path))
 
 
+_CHANGING = threading.Lock()  # for this process, as not every file system has locks
+
+
 @contextlib.contextmanager
 def _locked(directory: str) -> Iterator[None]:
     """Lock the directory, as far as it can be: the digest is checked again right before the change."""
-    try:
-        file = os.open(directory, os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:
+    with _CHANGING, contextlib.ExitStack() as stack:
+        with contextlib.suppress(OSError):
+            file = os.open(directory, os.O_RDONLY | os.O_CLOEXEC)
+            stack.callback(os.close, file)
+            _lock(file)
         yield
-        return
-    try:
-        _lock(file)
-        yield
-    finally:
-        os.close(file)
 
 
 def _lock(file: int) -> None:
@@ -254,8 +253,8 @@ def _is_mounted(path: str, old: os.stat_result) -> bool:
     return False
 
 
-def _copy_attributes(path: str, old: os.stat_result, file: int) -> None:
-    """Give a new file owner, attributes (as ACLs) and mode of the old one. Raise _OtherFile."""
+def _copy_attributes(path: str, old: os.stat_result, file: int) -> bool:
+    """Give a new file owner, attributes (as ACLs) and mode of the old one. Return whether that is possible."""
     mine = os.fstat(file)
     try:
         if (old.st_uid, old.st_gid) != (mine.st_uid, mine.st_gid):
@@ -268,7 +267,8 @@ def _copy_attributes(path: str, old: os.stat_result, file: int) -> None:
                 os.setxattr(file, name, value)
         os.fchmod(file, stat.S_IMODE(old.st_mode))
     except OSError:
-        raise _OtherFile from None
+        return False
+    return True
 
 
 def _attributes(file: str | int) -> dict[str, bytes]:
@@ -339,15 +339,17 @@ def _digest(path: str) -> str:
     return sha.hexdigest()
 
 
-def _rename_to_new(temp: str, path: str) -> None:
+def rename_to_new(temp: str, path: str) -> bool:
+    """Give a file its name, and keep the other one if it can be. Return False if there is a file of that name."""
     try:
         os.link(temp, path)
     except FileExistsError:
-        raise FileChanged(f"{path} exists already") from None
+        return False
     except OSError:  # a file system without hard links
         if os.path.lexists(path):
-            raise FileChanged(f"{path} exists already") from None
+            return False
         os.rename(temp, path)
+    return True
 
 
 def sync_directory(directory: str) -> None:

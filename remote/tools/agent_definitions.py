@@ -14,7 +14,7 @@ from ccb.tunnel.wire.tool_traits import DEFAULT_AGENT, EDIT, READ, TASK, WRITE, 
 
 from ..hooks.hook_table import Hook, read_hooks
 from ..model.model_request import SMALL
-from ..settings.front_matter import NESTED, read_markdown, read_nested
+from ..settings.front_matter import NESTED, names_in, read_markdown, read_nested
 from ..settings.worker_settings import LOCAL, PROJECT, USER, Layer, Sourced
 from .input_schema import choice, flag, object_of, text
 from .tool_contract import Json, Tool, ToolContext, ToolDeclaration, ToolResult
@@ -77,37 +77,30 @@ def _names(entry: str, tool_name: str) -> bool:
     return entry == "*" or own_name(entry) == tool_name
 
 
-_GENERAL = (
-    "You work through the task that you are given with the tools that you have, from start to end, and do no more "
-    "than it asks. Search broadly when you do not know where something is, then read closely. Change files only if "
-    "the task says so; edit what exists rather than making new files."
-)
-_EXPLORE = (
-    "You find things in code: files, definitions, uses, the place where something happens. You only read; calls that "
-    "would change anything are refused. Start wide with Glob and Grep, look into what you find, and send searches "
-    "that do not depend on each other in one message. Stop when the question is answered."
-)
-_PLAN = (
-    "You design how a change can be made. You only read; calls that would change anything are refused. Learn how the "
-    "code does such things today, then describe the way: the steps in order, the files of each, what could break, "
-    "how it is tested. Name the three to five files that matter most."
-)
-
 BUILT_IN_AGENTS = (
     AgentDefinition(
         DEFAULT_AGENT,
         "For questions that take many searches, and for tasks of several steps that can be done on the side.",
-        _GENERAL,
+        "You work through the task that you are given with the tools that you have, from start to end, and do no more "
+        "than it asks. Search broadly when you do not know where something is, then read closely. Change files only if "
+        "the task says so; edit what exists rather than making new files.",
     ),
     AgentDefinition(
         "Explore",
         "Fast, only reads. For finding files, code or answers about a code base. Say how thorough it should be.",
-        _EXPLORE,
+        "You find things in code: files, definitions, uses, the place where something happens. You only read; calls "
+        "that would change anything are refused. Start wide with Glob and Grep, look into what you find, and send "
+        "searches that do not depend on each other in one message. Stop when the question is answered.",
         model=SMALL,
         read_only=True,
     ),
     AgentDefinition(
-        "Plan", "Only reads. For working out how to implement something, before it is done.", _PLAN, read_only=True
+        "Plan",
+        "Only reads. For working out how to implement something, before it is done.",
+        "You design how a change can be made. You only read; calls that would change anything are refused. Learn how "
+        "the code does such things today, then describe the way: the steps in order, the files of each, what could "
+        "break, how it is tested. Name the three to five files that matter most.",
+        read_only=True,
     ),
 )
 
@@ -161,12 +154,12 @@ def from_fields(
         isolation=_one_of(name, "isolation", fields, (WORKTREE,)),
         source=source,
         effort=_one_of(name, "effort", fields, EFFORTS),
-        skills=_listed(fields.get("skills")),
+        skills=names_in(fields.get("skills")),
         hooks=read_hooks(hooks, problems.append, names),
         servers=_servers(name, fields.get("mcpServers")),
         memory=memory,
         initial_prompt=str(fields.get("initialPrompt") or ""),
-        required=_listed(fields.get("requiredMcpServers")),
+        required=names_in(fields.get("requiredMcpServers")),
     )
     return definition, problems
 
@@ -192,17 +185,11 @@ def _servers(name: str, value: object) -> tuple[tuple[str, Json | None], ...]:
 def _tools(name: str, value: object) -> tuple[str, ...] | None:
     if value is None or value == "":
         return None
-    names = _listed(value)
+    names = names_in(value)
     wrong = next((each for each in names if not (each == "*" or _TOOL.fullmatch(each))), None)
     if wrong is not None:
         raise ValueError(f"the agent {name} names a tool {wrong!r}; only the names of tools are possible")
     return names
-
-
-def _listed(value: object) -> tuple[str, ...]:
-    """Return the names in a list, or in a text with commas between them."""
-    listed = str(value or "").split(",") if not isinstance(value, list) else value
-    return tuple(text for each in listed if (text := str(each).strip()))
 
 
 def _one_of(name: str, key: str, fields: Mapping[str, Any], allowed: Sequence[str]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Awaitable, Coroutine
+from collections.abc import Awaitable
 from typing import Callable
 
 from ccb.tunnel.wire.dataclass import dataclass
@@ -17,18 +17,18 @@ from .output import Output
 from .tasks import Task, TaskEnd, TaskKind, TaskRegistry, TaskStatus
 
 MAX_RUNNING = 32
-_MAX_SHELLS = 100
 _MAX_DESCRIPTION = 200  # characters
 
 
 @dataclass(frozen=True)
 class ShellStart:
-    """The call that started a background command. `description` is what the model says about it."""
+    """The call that started a command. `description` is what the model says about it."""
 
     command: str
     description: str = ""
     tool_use_id: str = ""
     agent_id: str = ""
+    cage: CageRules | None = None
 
 
 @dataclass(eq=False)
@@ -36,24 +36,10 @@ class Shell:
     """A background command. `position` is how many bytes of its output BashOutput has returned."""
 
     task: Task
-    command: str
+    start: ShellStart
     process: Process
     output: Output
-    cage: CageRules | None = None
     position: int = 0
-    killed: bool = False
-
-    @property
-    def id(self) -> str:
-        return self.task.id
-
-    @property
-    def status(self) -> TaskStatus:
-        if self.killed:
-            return TaskStatus.KILLED
-        if self.process.returncode is None:
-            return TaskStatus.RUNNING
-        return TaskStatus.COMPLETED if self.process.returncode == 0 else TaskStatus.FAILED
 
 
 class BackgroundShells:
@@ -68,18 +54,12 @@ class BackgroundShells:
         """Seconds after which a foreground command goes on in the background; None for never."""
         self._tasks = tasks
         self._session = session
-        self._shells: dict[str, Shell] = {}
-        self._watchers: set[asyncio.Task[None]] = set()
-        self._leftovers: set[Process] = set()
+        self.by_id: dict[str, Shell] = {}
+        self._watchers: dict[asyncio.Task[None], Process] = {}
 
     @property
     def running(self) -> int:
-        return sum(1 for shell in self._shells.values() if shell.status is TaskStatus.RUNNING)
-
-    @property
-    def busy(self) -> bool:
-        """Whether a background command runs, or a process that a command has left behind."""
-        return self.running > 0 or bool(self._leftovers)
+        return sum(shell.task.end is None for shell in self.by_id.values())
 
     def move_all(self) -> bool:
         """Let every foreground command go on in the background. Return whether there is one."""
@@ -88,93 +68,71 @@ class BackgroundShells:
         return bool(self.foreground)
 
     def add(
-        self,
-        start: ShellStart,
-        process: Process,
-        output: Output,
-        cage: CageRules | None = None,
-        ended: Callable[[], object] = lambda: None,
+        self, start: ShellStart, process: Process, output: Output, ended: Callable[[], object] = lambda: None
     ) -> Shell:
         """Take over a process that goes on in the background. `ended` is called after its end."""
 
-        async def stop() -> None:
-            await self.kill(shell)
-            await asyncio.wait({watcher})
+        async def end(task: Task) -> TaskEnd:
+            code = await process.wait()
+            output.close()
+            ended()
+            how, status = "completed (exit code 0)", TaskStatus.COMPLETED
+            if task.killed:
+                how, status = "was stopped", TaskStatus.KILLED
+            elif code:
+                how = f"was ended by signal {-code}" if code < 0 else f"failed with exit code {code}"
+                status = TaskStatus.FAILED
+            left = "" if task.killed else self.left(process, start)
+            subject = f'Background command "{" ".join(task.description.split())}"'
+            return TaskEnd(status, f"{subject} {how}. {left}" if left else f"{subject} {how}")
 
-        task = self._task(start, start.description or start.command[:_MAX_DESCRIPTION], stop)
+        task = self._watched(start, start.description or start.command, process, end)
         task.output_file, task.read = output.path, output.last
-        shell = Shell(task, start.command, process, output, cage)
-        self._shells[shell.id] = shell
-        finished = [each for each in self._shells.values() if each.status is not TaskStatus.RUNNING]
-        for each in finished[: max(0, len(self._shells) - _MAX_SHELLS)]:
-            del self._shells[each.id]
+        shell = Shell(task, start, process, output)
+        self.by_id = {key: each for key, each in self.by_id.items() if self._tasks.get(key)}
+        self.by_id[task.id] = shell
         self._tasks.start(task)
-        watcher = self._own(self._watch(shell, start, ended))
         return shell
-
-    def _task(self, start: ShellStart, description: str, stop: Callable[[], Awaitable[None]]) -> Task:
-        task_id = self._tasks.new_id("bash")
-        return Task(task_id, TaskKind.SHELL, description, stop, start.tool_use_id, agent_id=start.agent_id)
-
-    def _own(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
-        watcher = asyncio.get_running_loop().create_task(work)
-        self._watchers.add(watcher)
-        watcher.add_done_callback(self._watchers.discard)
-        return watcher
-
-    async def _watch(self, shell: Shell, start: ShellStart, ended: Callable[[], object]) -> None:
-        code = await shell.process.wait()
-        shell.output.close()
-        ended()
-        subject = f'Background command "{" ".join(shell.task.description.split())}"'
-        if shell.killed:
-            how = "was stopped"
-        elif code < 0:
-            how = f"was ended by signal {-code}"
-        else:
-            how = "completed (exit code 0)" if code == 0 else f"failed with exit code {code}"
-        left = "" if shell.killed else self.left(shell.process, start)
-        self._tasks.finished(shell.task, TaskEnd(shell.status, f"{subject} {how}" + (f". {left}" if left else "")))
-
-    def get(self, shell_id: str) -> Shell | None:
-        return self._shells.get(shell_id)
-
-    def ids(self) -> list[str]:
-        return list(self._shells)
-
-    async def kill(self, shell: Shell) -> None:
-        shell.killed = shell.killed or shell.status is TaskStatus.RUNNING
-        await shell.process.stop()
 
     def left(self, process: Process, start: ShellStart) -> str:
         """Keep what a command has left running (`server &`) as a task, so that it can be ended. Return a line about it
         for the model, "" if nothing runs."""
         if not process.has_leftovers():
             return ""
-        status = TaskStatus.COMPLETED
+
+        async def end(task: Task) -> TaskEnd:
+            await process.gone()
+            summary = f"{names}, left running by a command, {'was stopped' if task.killed else 'has ended'}"
+            if task.killed:
+                return TaskEnd(TaskStatus.KILLED, summary, told=bool(start.agent_id))
+            return TaskEnd(TaskStatus.COMPLETED, summary, told=True)  # its own end starts no turn
+
+        process.discard_output()
+        names = ", ".join(process.left()) or "a process"
+        task = self._watched(start, f"{names}, left running by: {' '.join(start.command.split())}", process, end)
+        task.lasts = True
+        self._tasks.start(task)
+        return f"Still running after the command: {names}. Its task is {task.id}; TaskStop ends it."
+
+    def _watched(
+        self, start: ShellStart, description: str, process: Process, end: Callable[[Task], Awaitable[TaskEnd]]
+    ) -> Task:
+        """Return a new task of a process, whose end is reported. `end` waits for it, and says how it was."""
 
         async def stop() -> None:
-            nonlocal status
-            status = TaskStatus.KILLED
+            task.killed = True
             await process.stop()
             await asyncio.wait({watcher})
 
         async def watch() -> None:
-            await process.gone()
-            self._leftovers.discard(process)
-            how = "was stopped" if status is TaskStatus.KILLED else "has ended"
-            told = status is TaskStatus.COMPLETED or bool(start.agent_id)  # its own end starts no turn
-            self._tasks.finished(task, TaskEnd(status, f"{names}, left running by a command, {how}", told=told))
+            self._tasks.finished(task, await end(task))
 
-        process.discard_output()
-        self._leftovers.add(process)
-        names = ", ".join(process.left()) or "a process"
-        described = f"{names}, left running by: {' '.join(start.command.split())}"
-        task = self._task(start, described[:_MAX_DESCRIPTION], stop)
-        task.lasts = True
-        self._tasks.start(task)
-        watcher = self._own(watch())
-        return f"Still running after the command: {names}. Its task is {task.id}; TaskStop ends it."
+        task_id, description = self._tasks.new_id("bash"), description[:_MAX_DESCRIPTION]
+        task = Task(task_id, TaskKind.SHELL, description, stop, start.tool_use_id, agent_id=start.agent_id)
+        watcher = asyncio.get_running_loop().create_task(watch())
+        self._watchers[watcher] = process
+        watcher.add_done_callback(self._watchers.pop)
+        return task
 
     def directory(self, host: Host, roots: list[str]) -> str:
         """Return the directory for the next command: where the last `cd` led, or the first root if that directory is
@@ -185,19 +143,16 @@ class BackgroundShells:
 
     async def close(self) -> None:
         """End every process of the session. Returns when they are gone."""
-        for shell in self._shells.values():
+        for shell in self.by_id.values():
             # a sub-agent that has ended reads nothing any more
             shell.task.told = shell.task.told or bool(shell.task.agent_id)
-        processes = [*(shell.process for shell in self._shells.values()), *self._leftovers]
-        alive = [each for each in processes if each.returncode is None or each.has_leftovers()]
+        processes = set(self._watchers.values())
         try:
-            await asyncio.gather(*(process.stop() for process in alive))
+            await asyncio.gather(*(process.stop() for process in processes))
             if self._session:
                 await stop_marked(self._session)
         finally:
-            for process in alive:
+            for process in processes:
                 process.kill()
             if self._watchers:
                 await asyncio.wait(self._watchers)
-            for shell in self._shells.values():
-                shell.output.close()

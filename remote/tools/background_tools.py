@@ -6,16 +6,16 @@ import asyncio
 
 from ccb.tunnel.wire import tool_traits
 
-from ..search_program.scan import BadRequest, Pattern
+from ..search_program.globs import BadRequest
+from ..search_program.scan import Pattern
 from ..system.deadline import in_thread
 from .background_shells import Shell
 from .bash import aside_note, narrowing_note, stop_note
-from .file_access import refusal
 from .input_schema import flag, number, object_of, text
 from .output import MAX_OUTPUT_CHARS, clean, limited
-from .search_process import MAX_PATTERN, SearchFailed, search
+from .search_process import MAX_PATTERN, search
 from .tasks import Task, TaskKind, TaskStatus
-from .tool_contract import Json, Tool, ToolContext, ToolDeclaration, ToolResult
+from .tool_contract import Json, Tool, ToolContext, ToolDeclaration, ToolRefused, ToolResult
 
 _MAX_WAIT_MS = 600_000
 _WAIT_MS = 30_000
@@ -130,34 +130,32 @@ class BashOutput(Tool):
         return _unknown_shell(tool_input["bash_id"], context)
 
     async def run(self, tool_input: Json, context: ToolContext) -> ToolResult:
-        shell = context.shells.get(tool_input["bash_id"])
-        if shell is None:
-            return refusal(_unknown_shell(tool_input["bash_id"], context) or "")
+        shell = context.shells.by_id[tool_input["bash_id"]]
         if shell.process.returncode is not None:
-            await shell.process.wait()  # until it is known what it has left behind
-        shell.task.told = shell.task.told or shell.process.returncode is not None
-        status, start, end = shell.status, shell.position, shell.output.total
-        code = shell.process.returncode
+            shell.task.told = True
+            await shell.task.over.wait()  # until it is known what it has left behind
+        code, status = shell.process.returncode, shell.task.status
+        start, end = shell.position, shell.output.total
         shell.position = end
         if tool_input.get("filter") and end > start:
             try:
                 text = await _filtered(shell, start, end, tool_input["filter"], context)
-            except SearchFailed as error:
+            except ToolRefused:
                 shell.position = start
-                return refusal(str(error))
+                raise
         else:
-            text = shell.output.since(start)
+            text = shell.output.text(start=start)
         parts = [f"<status>{status.value}</status>"]
         if status in (TaskStatus.COMPLETED, TaskStatus.FAILED):
             parts.append(f"<exit_code>{code}</exit_code>")
         parts.append(f"<stdout>\n{text.rstrip()}\n</stdout>" if text.strip() else "(no new output)")
         if code is not None:
             cwd = context.shells.cwd
-            stop = stop_note(shell.cage, text, code, cwd, shell.command)
-            parts += [stop, await in_thread(narrowing_note, shell.command, cwd, context.roots)]
+            stop = stop_note(shell.start.cage, text, code, cwd, shell.start.command)
+            parts += [stop, await in_thread(narrowing_note, shell.start.command, cwd, context.roots)]
         parts = [*filter(None, (*parts, aside_note(shell.process)))]
-        structured = {"shellId": shell.id, "command": shell.command[:2000], "status": status.value, "exitCode": code}
-        structured.update(stdout=text, stderr="")
+        command, facts = shell.start.command[:2000], {"status": status.value, "exitCode": code}
+        structured = {"shellId": shell.task.id, "command": command, **facts, "stdout": text, "stderr": ""}
         return ToolResult("\n\n".join(parts), structured=structured)
 
 
@@ -174,29 +172,28 @@ class KillShell(Tool):
         return _unknown_shell(tool_input["shell_id"], context)
 
     async def run(self, tool_input: Json, context: ToolContext) -> ToolResult:
-        shell = context.shells.get(tool_input["shell_id"])
-        if shell is None:
-            return refusal(_unknown_shell(tool_input["shell_id"], context) or "")
-        if shell.status is not TaskStatus.RUNNING:
-            return refusal(f"Shell {shell.id} is not running: its status is {shell.status.value}.")
-        shell.task.told = True
-        await shell.task.stop()
-        message = f"Successfully killed shell: {shell.id} ({shell.command[:500]})"
+        shell = context.shells.by_id[tool_input["shell_id"]]
+        task = shell.task
+        if task.status is not TaskStatus.RUNNING:
+            raise ToolRefused(f"Shell {task.id} is not running: its status is {task.status.value}.")
+        task.told = True
+        await task.stop()
+        message = f"Successfully killed shell: {task.id} ({shell.start.command[:500]})"
         message = "\n".join(filter(None, (message, aside_note(shell.process))))
-        return ToolResult(message, structured={"message": message, "shell_id": shell.id})
+        return ToolResult(message, structured={"message": message, "shell_id": task.id})
 
 
 def _unknown_shell(shell_id: str, context: ToolContext) -> str | None:
-    if context.shells.get(shell_id) is not None:
+    if shell_id in context.shells.by_id:
         return None
-    known = ", ".join(context.shells.ids()) or "none"
+    known = ", ".join(context.shells.by_id) or "none"
     return f"No shell found with ID: {shell_id}. Known: {known}."
 
 
 async def _filtered(shell: Shell, start: int, end: int, pattern: str, context: ToolContext) -> str:
     path = shell.output.path
     if not path:
-        raise SearchFailed("The output could not be kept in a file, so it cannot be filtered: call without filter.")
+        raise ToolRefused("The output could not be kept in a file, so it cannot be filtered: call without filter.")
     request = {"op": "filter", "path": path, "pattern": pattern, "start": max(start, end - _MAX_FILTERED), "end": end}
     found = await search(context, request)
     if found["partial"]:

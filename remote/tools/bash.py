@@ -23,14 +23,12 @@ from ..system.host import is_under, nearest_directory
 from ..system.process import Process
 from ..system.regular_files import NotAFile, open_regular
 from .background_shells import MAX_RUNNING, ShellStart
-from .file_access import refusal
 from .input_schema import flag, object_of, text
 from .output import MAX_OUTPUT_CHARS, Output, clean
-from .tool_contract import Json, Tool, ToolContext, ToolDeclaration, ToolResult
+from .tool_contract import Json, Tool, ToolContext, ToolDeclaration, ToolRefused, ToolResult
 
-DEFAULT_TIMEOUT = 120_000
-MAX_TIMEOUT = 600_000
-"""In milliseconds, as DEFAULT_TIMEOUT."""
+DEFAULT_TIMEOUT = 120_000  # in milliseconds
+MAX_TIMEOUT = 600_000  # in milliseconds
 
 _MAX_COMMAND = 100_000  # bytes: what the kernel accepts as one argument, less what ccb adds
 _PROGRESS_EVERY = 0.1  # seconds
@@ -59,7 +57,6 @@ _HOW_TO_ANSWER = (
     "file, stdin), or ask the user to run this in a terminal of their own."
 )
 _SLEEP = re.compile(r"\s*sleep\b")  # the model waits on purpose
-_MAX_DESCRIPTION = 200  # characters
 _ASIDE_SHOWN = 5
 _ASIDE_CHARS = 200
 
@@ -122,8 +119,8 @@ class Bash(Tool):
         return None
 
     async def run(self, tool_input: Json, context: ToolContext) -> ToolResult:
-        description = str(tool_input.get("description") or "")[:_MAX_DESCRIPTION]
-        start = ShellStart(tool_input["command"], description, context.call.tool_use_id, context.call.agent_id)
+        call, does = context.call, str(tool_input.get("description") or "")
+        start = ShellStart(tool_input["command"], does, call.tool_use_id, call.agent_id, call.cage)
         if tool_input.get("run_in_background"):
             return await _start_in_background(start, context)
         return await _Foreground(start, context).run((tool_input.get("timeout") or DEFAULT_TIMEOUT) / 1000)
@@ -146,21 +143,21 @@ def _directory(context: ToolContext) -> tuple[str, str]:
 
 async def _start_in_background(start: ShellStart, context: ToolContext) -> ToolResult:
     if context.shells.running >= MAX_RUNNING:
-        return refusal(f"{MAX_RUNNING} background commands run already. End one with TaskStop or KillShell first.")
+        raise ToolRefused(f"{MAX_RUNNING} background commands run already. End one with TaskStop or KillShell first.")
     cwd, moved = await in_thread(_directory, context)
     output = Output(context.spill, "background", to_file=True)
     try:
         process = await context.host.start(
-            [_shell(context), "-c", start.command], cwd, output.add, context.login.variables, cage=context.call.cage
+            [_shell(context), "-c", start.command], cwd, output.add, context.login.variables, cage=start.cage
         )
     except OSError as error:
         output.close()
-        return _not_started(error)
-    shell = context.shells.add(start, process, output, context.call.cage)
-    text = f"Command running in background with ID: {shell.id}. You are told when it ends. {_HOW_TO_READ}"
+        raise _not_started(error) from None
+    task = context.shells.add(start, process, output).task
+    text = f"Command running in background with ID: {task.id}. You are told when it ends. {_HOW_TO_READ}"
     if output.path:
         text += f" Output is also written to: {output.path}"
-    return ToolResult(_joined(text, moved), structured=_structured("", backgroundTaskId=shell.id))
+    return ToolResult(_joined(text, moved), structured=_structured("", backgroundTaskId=task.id))
 
 
 class _Foreground:
@@ -177,7 +174,7 @@ class _Foreground:
 
     async def run(self, timeout: float) -> ToolResult:
         context, command = self._context, self._start.command
-        report, cage = context.spill.scratch(), context.call.cage
+        report, cage = context.spill.scratch(), self._start.cage
         if cage is not None and report:
             cage = replace(cage, write=(*cage.write, report))
         context.shells.foreground.add(self._moves)  # from now on, the person may move it to the background
@@ -188,7 +185,7 @@ class _Foreground:
             argv = _arguments(_shell(context), command, report)
             process = await context.host.start(argv, self._cwd, self._output.add, context.login.variables, cage=cage)
         except OSError as error:
-            return _not_started(error)
+            raise _not_started(error) from None
         finally:
             if process is None:
                 context.shells.foreground.discard(self._moves)
@@ -221,7 +218,7 @@ class _Foreground:
         if news:
             context.call.remind("root", news)
         code, narrowed = process.returncode or 0, await in_thread(narrowing_note, command, self._cwd, context.roots)
-        stop = stop_note(context.call.cage, self._end, code, self._cwd, command)
+        stop = stop_note(self._start.cage, self._end, code, self._cwd, command)
         where = self._move(moved, is_astray, has_report=bool(report))
         notes = (where, stop, narrowed, aside_note(process), self._asked(code), left)
         return self._result(code, _joined(self._elsewhere, *notes))
@@ -237,16 +234,16 @@ class _Foreground:
     def _go_on(self, process: Process, report: str) -> ToolResult:
         output = self._output
         output.keep()
-        shell = self._context.shells.add(self._start, process, output, self._context.call.cage, lambda: _taken(report))
+        shell = self._context.shells.add(self._start, process, output, lambda: _taken(report))
         shell.position = output.total
         why = f"It takes longer than {self._context.shells.background_after:g} s, so it" if self._by_itself else "It"
-        note = f"{why} goes on in the background with ID: {shell.id}. You are told when it ends. {_HOW_TO_READ}"
+        note = f"{why} goes on in the background with ID: {shell.task.id}. You are told when it ends. {_HOW_TO_READ}"
         if output.path:
             note += f" All its output is in {output.path}"
         note = _joined(note, self._elsewhere)
         text = output.text(MAX_OUTPUT_CHARS - len(note) - _ROOM).rstrip("\n")
         by = "assistantAutoBackgrounded" if self._by_itself else "backgroundedByUser"
-        structured = {**_structured(text, backgroundTaskId=shell.id), by: True}
+        structured = {**_structured(text, backgroundTaskId=shell.task.id), by: True}
         return ToolResult(f"{note}\nOutput so far:\n{text}" if text else note, structured=structured)
 
     async def _watch(self, process: Process, timeout: float) -> bool:
@@ -328,9 +325,9 @@ def aside_note(process: Process) -> str:
     return f"{_SET_ASIDE}: {shown}{more}\n{_TO_KEEP}"
 
 
-def _not_started(error: OSError) -> ToolResult:
+def _not_started(error: OSError) -> ToolRefused:
     text = f"The command could not be started: {error}"
-    return refusal(f"{text}\n{_HOW_TO_ASK}" if isinstance(error, CageUnavailable) else text)
+    return ToolRefused(f"{text}\n{_HOW_TO_ASK}" if isinstance(error, CageUnavailable) else text)
 
 
 def _joined(*notes: str) -> str:

@@ -14,10 +14,8 @@ from typing import Any
 Json = dict[str, Any]
 Piece = list[Any]
 
-MAX_TEXT = 100_000
-"""Most characters of all cells."""
-MAX_OUTPUT = 10_000
-"""Most characters of one output, without the escape sequences that its process leaves to the worker."""
+MAX_TEXT = 100_000  # most characters of all cells
+MAX_OUTPUT = 10_000  # most characters of one output, without the escape sequences that its process leaves to the worker
 
 _MAX_RAW = 4 * MAX_OUTPUT
 _MAX_IMAGES = 3_932_160  # characters of base64 of all images

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, cast
 from ccb.tunnel.wire.prompt_content import image_block
 
 from ..system.process import LIMITED
-from .tool_contract import Json, ToolContext
+from .tool_contract import Json, ToolContext, ToolRefused
 
 if TYPE_CHECKING:
     from importlib.abc import InspectLoader
@@ -46,43 +46,33 @@ async def scaled(context: ToolContext, path: str, media_type: str, most_bytes: i
 
 MAX_BYTES = 12 << 20
 """Largest document that is shown whole, in bytes: it and the conversation must fit in a request of 32 MB."""
-MAX_PAGES = 100
-"""Most pages of a document that is shown whole; the limit of the API."""
-MAX_PAGES_A_CALL = 20
-"""Most pages that one call can ask for."""
+MAX_PAGES = 100  # most pages of a document that is shown whole; the limit of the API
+MAX_PAGES_A_CALL = 20  # most pages that one call can ask for
 
 _MAX_IMAGE = 1_500_000
 _RANGE = re.compile(r"\s{0,9}(\d{1,5})\s{0,9}(?:-\s{0,9}(\d{1,5})?)?\s{0,9}")
 
 
-class PagesRefused(Exception):
-    """The pages cannot be shown; the text says why, and what would help."""
-
-
 def read_pages(text: str) -> tuple[int, int]:
-    """Return the first and last page of a range such as `3`, `1-5` or `10-`. Raise PagesRefused."""
+    """Return the first and last page of a range such as `3`, `1-5` or `10-`. Raise ToolRefused."""
     found = _RANGE.fullmatch(text)
     if found is None:
-        raise PagesRefused(f"pages must be a page or a range, such as 3 or 1-5, not {text[:40]!r}.")
+        raise ToolRefused(f"pages must be a page or a range, such as 3 or 1-5, not {text[:40]!r}.")
     first = int(found[1])
     last = int(found[2]) if found[2] else first + MAX_PAGES_A_CALL - 1 if "-" in text else first
     if not 1 <= first <= last:
-        raise PagesRefused("The first page is 1, and a range goes upwards.")
+        raise ToolRefused("The first page is 1, and a range goes upwards.")
     if last - first >= MAX_PAGES_A_CALL:
-        raise PagesRefused(f"At most {MAX_PAGES_A_CALL} pages can be read in one call.")
+        raise ToolRefused(f"At most {MAX_PAGES_A_CALL} pages can be read in one call.")
     return first, last
 
 
-def document_block(data: bytes) -> Json:
-    return {**image_block(data, "application/pdf"), "type": "document"}
-
-
 async def page_blocks(context: ToolContext, path: str, pages: str) -> list[Json]:
-    """Return images of some pages, made by `pdftoppm` of the host. Raise PagesRefused."""
+    """Return images of some pages, made by `pdftoppm` of the host. Raise ToolRefused."""
     first, last = read_pages(pages)
     program = context.host.which("pdftoppm")
     if not program:
-        raise PagesRefused(
+        raise ToolRefused(
             "This host has no program that can take pages out of a PDF. Install poppler-utils there, or read the "
             "document without pages if it is short."
         )
@@ -94,12 +84,11 @@ async def page_blocks(context: ToolContext, path: str, pages: str) -> list[Json]
             break  # there are no more pages
         blocks += [{"type": "text", "text": f"Page {page}:"}, image_block(made, "image/jpeg")]
     if not blocks:
-        raise PagesRefused(f"Page {first} cannot be read: the document may have fewer pages, or be damaged.")
+        raise ToolRefused(f"Page {first} cannot be read: the document may have fewer pages, or be damaged.")
     return blocks
 
 
-SECONDS = 60.0
-"""Seconds that a program may take."""
+SECONDS = 60.0  # seconds that a program may take
 
 _MAX_OUTPUT = 32 << 20
 _OUR_SECONDS = 20.0

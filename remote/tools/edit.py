@@ -6,20 +6,11 @@ from ccb.tunnel.wire import tool_traits
 
 from ..system.deadline import in_thread
 from ..system.text_encoding import Text, shown, text_of
-from .file_access import CHANGED, Current, FileChangingTool, PlannedChange, current, missing, path_refusal, text_error
+from .file_access import CHANGED, FileChangingTool, PlannedChange, current, missing, path_refusal, text_error
 from .input_schema import flag, object_of, text
 from .read import LINE_CUT
-from .text_changes import (
-    NO_TEXT,
-    NOT_UTF8,
-    ChangeRefused,
-    bounded_text,
-    editable,
-    replace_in,
-    structured_patch,
-    whole_or_none,
-)
-from .tool_contract import Json, ToolContext, ToolDeclaration, ToolResult
+from .text_changes import NOT_UTF8, bounded_text, editable, replace_in, structured_patch, whole_or_none
+from .tool_contract import Json, ToolContext, ToolDeclaration, ToolRefused, ToolResult
 
 _MAX_EDITS = 1_000  # of one call
 _NEAR = 1_000  # characters in which the neighbours of a place are looked for
@@ -56,7 +47,7 @@ class _Replacing(FileChangingTool):
                 data, rest = await in_thread(_apply, data, edits[1:])
                 count += rest
         elif file.data is None:
-            raise ChangeRefused(await missing(context.host, file.path, context.cwd))
+            raise await missing(context.host, file.path, context.cwd)
         else:
             data, count = await in_thread(_apply, file.data, edits, file.seen)
         return PlannedChange(file, data, count)
@@ -142,7 +133,7 @@ def _outcome(done: PlannedChange) -> Json:
 
 def _apply(data: bytes, edits: list[Json], seen: bytes | None = None) -> tuple[bytes, int]:
     """Return the new content and the number of replacements. If the model has `seen` another version, what it replaces
-    must stand where it stood. Raise ChangeRefused."""
+    must stand where it stood. Raise ToolRefused."""
     file = editable(data)
     before = text_of(seen) if seen is not None else None
     total = 0
@@ -153,14 +144,14 @@ def _apply(data: bytes, edits: list[Json], seen: bytes | None = None) -> tuple[b
             if before is not None:
                 known = replace_in(before, *arguments)
                 if not _stood_there(before.text, known.spans, file.text, done.spans):
-                    raise ChangeRefused(CHANGED)
+                    raise ToolRefused(CHANGED)
                 before = Text(known.text, before.codec, before.mark)
-        except ChangeRefused as refused:
+        except ToolRefused as refused:
             if seen is not None:
-                raise ChangeRefused(CHANGED) from None
+                raise ToolRefused(CHANGED) from None
             if len(edits) == 1:
                 raise
-            raise ChangeRefused(f"No edit was made. Edit {number} of {len(edits)}: {refused}") from None
+            raise ToolRefused(f"No edit was made. Edit {number} of {len(edits)}: {refused}") from None
         file = Text(done.text, file.codec, file.mark)
         total += len(done.spans)
     return file.encoded(file.text), total
@@ -184,6 +175,9 @@ def _surroundings(text: str, place: tuple[int, int]) -> tuple[str, str, str]:
     return "".join(above.split()), "".join(text[start:end].split()), "".join(below.split())
 
 
+_WRITTEN = {"file_path": text("The absolute path to the file to write"), "content": text("The content of the file")}
+
+
 class Write(FileChangingTool):
     """Creates a file or replaces its whole content."""
 
@@ -194,11 +188,7 @@ class Write(FileChangingTool):
         "- A file that exists keeps its encoding, its byte order mark and its line endings (unless the content has "
         "CRLF).\n"
         "- Prefer Edit for changes to an existing file: it sends only what changes.",
-        object_of(
-            {"file_path": text("The absolute path to the file to write"), "content": text("The content of the file")},
-            "file_path",
-            "content",
-        ),
+        object_of(_WRITTEN, "file_path", "content"),
     )
 
     def validate(self, tool_input: Json, context: ToolContext) -> str | None:
@@ -207,15 +197,13 @@ class Write(FileChangingTool):
     async def planned(self, tool_input: Json, context: ToolContext) -> PlannedChange:
         """`about` says what was kept of the file."""
         file = await current(context, tool_input["file_path"])
-        content, text = tool_input["content"], text_of(file.data or b"")
-        if text is None:
-            raise ChangeRefused(NO_TEXT)
+        content, text = tool_input["content"], editable(file.data or b"")
         if not text.codec:
-            raise ChangeRefused(f"{NOT_UTF8} Write would lose what Read could not show.")
+            raise ToolRefused(f"{NOT_UTF8} Write would lose what Read could not show.")
         for sign, stands_for in ((LINE_CUT, True), ("\ufffd", "\0" in text.text)):
             if stands_for and sign in content and sign not in text.text:
-                raise ChangeRefused(f"The content has {sign!r}, which stands for what Read could not show. Use Edit.")
-        data, kept = await in_thread(_content, content, file)
+                raise ToolRefused(f"The content has {sign!r}, which stands for what Read could not show. Use Edit.")
+        data, kept = await in_thread(_content, content, text)
         return PlannedChange(file, data, kept, is_in_call=file.data is None)
 
     def result(self, tool_input: Json, done: PlannedChange, notes: str) -> ToolResult:
@@ -235,11 +223,9 @@ class Write(FileChangingTool):
         return ToolResult(text, structured=structured)
 
 
-def _content(content: str, file: Current) -> tuple[bytes, str]:
-    """Return the bytes that the file gets, encoded and with line ends as it is, and a sentence about what was kept."""
-    text = text_of(file.data) if file.data else None
-    if text is None:
-        return content.encode(), ""
+def _content(content: str, text: Text) -> tuple[bytes, str]:
+    """Return the bytes that the file gets, encoded and with line ends as its text is, and a sentence about what was
+    kept."""
     kept = [text.codec.upper()] if text.codec != "utf-8" else []
     kept += ["byte order mark"] if text.mark else []
     if "\r\n" in text.text and "\n" in content and "\r" not in content:

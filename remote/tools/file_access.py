@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 from abc import abstractmethod
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 from ccb.tunnel.wire.dataclass import dataclass
@@ -12,13 +14,12 @@ from ccb.tunnel.wire.spelling import spelled, unspelled
 
 from ..system.deadline import in_thread
 from ..system.host import Files, Host, PinnedHost, is_under
-from ..system.regular_files import ABSENT, FileChanged, FileKind, digest_of
+from ..system.regular_files import ABSENT, FileChanged, FileInfo, FileKind, NotAFile, digest_of
 from ..system.text_encoding import is_binary, shown, text_of
-from .text_changes import MAX_PREVIEW, ChangeRefused, compared
-from .tool_contract import FileVersion, Json, Preview, Tool, ToolContext, ToolResult, UpcomingChange
+from .text_changes import MAX_PREVIEW, compared
+from .tool_contract import FileVersion, Json, Preview, Tool, ToolContext, ToolRefused, ToolResult, UpcomingChange
 
-MAX_BYTES = 32 << 20
-"""Largest file that is edited, in bytes."""
+MAX_BYTES = 32 << 20  # largest file that is edited, in bytes
 _HEAD = 1 << 20  # bytes that tell whether a file is binary
 _MAX_ELSEWHERE = 4_000  # bytes of the lines that are shown as changed by others
 
@@ -50,11 +51,6 @@ class Current:
         return spelled(self.path)
 
 
-def refusal(text: str) -> ToolResult:
-    """Return the result for a call that did nothing; `text` says why."""
-    return ToolResult(text, is_error=True, structured=f"Error: {text}")
-
-
 def text_error(text: str) -> str | None:
     """Return why a string cannot be written to a file, or None."""
     try:
@@ -78,7 +74,7 @@ def _unread(head: bytes) -> str:
 
 async def current(context: ToolContext, file_path: str, *, merge: bool = False) -> Current:
     """Return the file if it may be changed: it is absent, or was read and has not changed since. With `merge`, it may
-    have changed if what the model has seen is known. Raise ChangeRefused or OSError."""
+    have changed if what the model has seen is known. Raise ToolRefused or OSError."""
     path = absolute(file_path, context.cwd)
     real = context.host.real_path(path)
     info = await host_of(context).stat(real)
@@ -87,17 +83,17 @@ async def current(context: ToolContext, file_path: str, *, merge: bool = False) 
         return Current(path, real, None, ABSENT, is_link=_is_link(context, path, real))
     name = spelled(path)
     if info.kind is not FileKind.FILE:
-        raise ChangeRefused(f"{name} is a {info.kind.value}, not a file.")
+        raise ToolRefused(f"{name} is a {info.kind.value}, not a file.")
     if info.size > MAX_BYTES:
-        raise ChangeRefused(f"{name} has {info.size:,} bytes; files over {MAX_BYTES:,} are not edited. Use Bash.")
+        raise ToolRefused(f"{name} has {info.size:,} bytes; files over {MAX_BYTES:,} are not edited. Use Bash.")
     seen = context.files.get(real)
     if seen is None:
-        raise ChangeRefused(_unread(await host_of(context).read(real, 0, _HEAD)))
+        raise ToolRefused(_unread(await host_of(context).read(real, 0, _HEAD)))
     data = await host_of(context).read(real, 0, MAX_BYTES + 1)
     digest = digest_of(data)
     is_version = seen.is_version(digest, info)
     if not is_version and not (merge and seen.content is not None):
-        raise ChangeRefused(CHANGED)
+        raise ToolRefused(CHANGED)
     _check_approved(context, real, digest)
     is_link = _is_link(context, path, real)
     return Current(path, real, data, digest, info.mode, None if is_version else seen.content, is_link)
@@ -112,7 +108,7 @@ def _is_link(context: ToolContext, path: str, real: str) -> bool:
 
 def _check_approved(context: ToolContext, real: str, digest: str) -> None:
     if context.call.approved is not None and context.call.approved != FileVersion(real, digest):
-        raise ChangeRefused(CHANGED_SINCE_ASKED)
+        raise ToolRefused(CHANGED_SINCE_ASKED)
 
 
 def _preview(file: Current, data: bytes) -> Preview:
@@ -142,41 +138,37 @@ class FileChangingTool(Tool):
 
     @abstractmethod
     async def planned(self, tool_input: Json, context: ToolContext) -> PlannedChange:
-        """Return the change that a call makes. Raise ChangeRefused or OSError."""
+        """Return the change that a call makes. Raise ToolRefused or OSError."""
 
     @abstractmethod
     def result(self, tool_input: Json, done: PlannedChange, notes: str) -> ToolResult:
         """Return the result of a change that was made, with the `notes` about it. It runs in a thread."""
 
-    async def preview(self, tool_input: Json, context: ToolContext) -> Preview | ToolResult | None:
-        try:
+    async def preview(self, tool_input: Json, context: ToolContext) -> Preview:
+        with self._naming(tool_input):
             change = await self.planned(tool_input, context)
-        except (ChangeRefused, OSError) as error:
-            return self._refused(tool_input, error)
         return await in_thread(_preview, change.file, b"" if change.is_in_call else change.data)
 
     async def run(self, tool_input: Json, context: ToolContext) -> ToolResult:
-        try:
+        with self._naming(tool_input):
             change = await self.planned(tool_input, context)
             notes = await store_change(context, change.file, change.data)
-        except (ChangeRefused, OSError) as error:
-            return self._refused(tool_input, error)
         return await in_thread(self.result, tool_input, change, notes)
 
-    def _refused(self, tool_input: Json, error: Exception) -> ToolResult:
+    def _naming(self, tool_input: Json) -> AbstractContextManager[None]:
         assert self.traits.path is not None
-        return refusal(os_error(error, tool_input[self.traits.path.key]) if isinstance(error, OSError) else str(error))
+        return naming(tool_input[self.traits.path.key])
 
 
 async def store_change(context: ToolContext, file: Current, data: bytes) -> str:
     """Make `data` the content of the file. Return what the model must know about it, behind what was done. Raise
-    ChangeRefused if the file has changed meanwhile, or OSError."""
+    ToolRefused if the file has changed meanwhile, or OSError."""
     digest = digest_of(data)
     unkept = await context.call.before_change(UpcomingChange(file.real, file.data, file.mode, file.digest, digest))
     try:
         info = await host_of(context).replace(file.real, data, file.digest, unkept=unkept)
     except FileChanged:
-        raise ChangeRefused(CHANGED) from None
+        raise ToolRefused(CHANGED) from None
     context.files.written(file.real, digest, info, data)
     notes = [f"It is a link: the file is {spelled(file.real)}."] if file.is_link else []
     if info.links > 1:
@@ -229,8 +221,16 @@ def host_of(context: ToolContext) -> Files:
     return PinnedHost(context.host, context.call.pinned) if context.call.pinned else context.host
 
 
-async def missing(host: Files, path: str, cwd: str) -> str:
-    """Return the sentence for a path that does not exist, with similar names."""
+async def present(host: Files, path: str, cwd: str) -> FileInfo:
+    """Return what is at a path. Raise ToolRefused if nothing is, or OSError."""
+    info = await host.stat(path)
+    if info is None:
+        raise await missing(host, path, cwd)
+    return info
+
+
+async def missing(host: Files, path: str, cwd: str) -> ToolRefused:
+    """Return the refusal for a path that does not exist, with similar names."""
     parent, name = os.path.split(path.rstrip("/"))
     try:
         entries = await host.list(parent)
@@ -238,12 +238,12 @@ async def missing(host: Files, path: str, cwd: str) -> str:
         entries = []
     link = next((entry for entry in entries if entry.name == name and entry.kind is FileKind.LINK), None)
     if link is not None:
-        return f"{spelled(path)} is a link to {spelled(link.target)}, which does not exist."
+        return ToolRefused(f"{spelled(path)} is a link to {spelled(link.target)}, which does not exist.")
     text = f"File does not exist: {spelled(path)}"
     near = _near_names(name, [each.name for each in entries if each.kind is not FileKind.OTHER and each.name != name])
     if near:
-        return f"{text}. Did you mean {' or '.join(spelled(os.path.join(parent, each)) for each in near)}?"
-    return f"{text}. The session's directory is {spelled(cwd)}."
+        return ToolRefused(f"{text}. Did you mean {' or '.join(spelled(os.path.join(parent, each)) for each in near)}?")
+    return ToolRefused(f"{text}. The session's directory is {spelled(cwd)}.")
 
 
 def _near_names(name: str, names: list[str]) -> list[str]:
@@ -255,9 +255,15 @@ def _near_names(name: str, names: list[str]) -> list[str]:
     return list(dict.fromkeys(same + close))[:3]
 
 
-def os_error(error: OSError, name: str) -> str:
-    """Return one sentence about a failed system call on a path, as it is spelled."""
-    return f"{name}: {error.strerror or error}"
+@contextmanager
+def naming(name: str) -> Iterator[None]:
+    """Refuse the call if a system call on the path of this name fails, or what is there is no file any more."""
+    try:
+        yield
+    except NotAFile as error:
+        raise ToolRefused(f"{spelled(str(error))}; only files can be read.") from None
+    except OSError as error:
+        raise ToolRefused(f"{name}: {error.strerror or error}") from None
 
 
 _BINARY_HINTS = (

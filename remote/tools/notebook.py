@@ -11,6 +11,7 @@ from typing import Any
 
 from ccb.tunnel.wire import tool_traits
 from ccb.tunnel.wire.prompt_content import MAX_IMAGE_BYTES, image_block, image_trouble, image_type
+from ccb.tunnel.wire.spelling import spelled
 
 from ..system.deadline import in_thread
 from ..system.text_encoding import Text, shown, text_of
@@ -19,29 +20,22 @@ from .documents import printed_by_ours
 from .file_access import Current, FileChangingTool, PlannedChange, current, missing, path_refusal, text_error
 from .input_schema import choice, object_of, text
 from .output import clean
-from .text_changes import ChangeRefused, bounded_text, whole_or_none
-from .tool_contract import Json, ToolContext, ToolDeclaration, ToolResult
+from .text_changes import bounded_text, whole_or_none
+from .tool_contract import Json, ToolContext, ToolDeclaration, ToolRefused, ToolResult
 
-MAX_BYTES = 16 << 20
-"""Largest notebook that is read, in bytes."""
+MAX_BYTES = 16 << 20  # largest notebook that is read, in bytes
 
 _CUT = "[... the notebook is cut here; use jq in Bash for the rest ...]"
 
 
-class NotANotebook(Exception):
-    """The file does not have the structure of a notebook, or cannot be taken apart."""
-
-
 async def notebook_blocks(context: ToolContext, path: str, digest: str) -> list[Json]:
-    """Return Messages API blocks: the cells as text, with images in place. `digest`: the file's. Raise NotANotebook."""
+    """Return Messages API blocks: the cells as text, with images in place. `digest`: the file's. Raise ToolRefused."""
     printed = await printed_by_ours(context, "cells", path)
-    if printed is None:
-        raise NotANotebook("it takes too long or too much memory to be parsed")
-    answer = json.loads(printed)
-    if "error" in answer:
-        raise NotANotebook(answer["error"])
-    if answer["digest"] != digest:
-        raise NotANotebook("it was changed while it was read")
+    answer: Json = {"error": "it takes too long or too much memory to be parsed"}
+    answer = json.loads(printed) if printed is not None else answer
+    why = answer.get("error") or ("it was changed while it was read" if answer["digest"] != digest else "")
+    if why:
+        raise ToolRefused(f"{spelled(path)} is not a valid notebook ({why}). Read it as text with offset and limit.")
     return _blocks(answer["pieces"]) or [_text("(The notebook has no cells)")]
 
 
@@ -123,7 +117,7 @@ class NotebookEdit(FileChangingTool):
         """`about` are the facts of the changed cell for the result."""
         file = await current(context, tool_input["notebook_path"])
         if file.data is None:
-            raise ChangeRefused(await missing(context.host, file.path, context.cwd))
+            raise await missing(context.host, file.path, context.cwd)
         data, cell = await in_thread(_edited, file, tool_input)
         return PlannedChange(file, data, cell)
 
@@ -145,10 +139,10 @@ class NotebookEdit(FileChangingTool):
 def _edited(file: Current, tool_input: Json) -> tuple[bytes, Json]:
     data = file.data or b""
     if len(data) > MAX_BYTES or 10 * (data.count(b"[") + data.count(b"{")) + data.count(b",") > _MAX_VALUES:
-        raise ChangeRefused(f"{file.name} is too large to be changed cell by cell. Use a program in Bash, such as jq.")
+        raise ToolRefused(f"{file.name} is too large to be changed cell by cell. Use a program in Bash, such as jq.")
     text = text_of(data)
     if text is None or not text.codec:
-        raise ChangeRefused(f"{file.name} is not a valid notebook: it is not in UTF-8.")
+        raise ToolRefused(f"{file.name} is not a valid notebook: it is not in UTF-8.")
     try:
         book = json.loads(text.text)
         cells: list[Json] = book["cells"]
@@ -156,7 +150,7 @@ def _edited(file: Current, tool_input: Json) -> tuple[bytes, Json]:
             raise TypeError("a cell is no object")
         language = str(book.get("metadata", {}).get("language_info", {}).get("name", "python"))
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise ChangeRefused(f"{file.name} is not a valid notebook ({error}).") from None
+        raise ToolRefused(f"{file.name} is not a valid notebook ({error}).") from None
     mode, wanted = tool_input.get("edit_mode", _REPLACE), tool_input.get("cell_id") or ""
     place = _place(cells, wanted) if wanted else -1
     if mode == _INSERT:
@@ -167,7 +161,7 @@ def _edited(file: Current, tool_input: Json) -> tuple[bytes, Json]:
         cell = cells.pop(place)
     else:
         cell = cells[place]
-        _replace(cell, tool_input)
+        _fill(cell, {"cell_type": "code", **cell, **tool_input}["cell_type"], tool_input["new_source"])
     name = str(cell.get("id") or (wanted if mode != _INSERT else f"cell-{place}"))
     about = {"cell_id": name, "cell_type": str(cell.get("cell_type", "code")), "language": language}
     return _printed(book, text), about
@@ -187,13 +181,12 @@ def _place(cells: list[Json], wanted: str) -> int:
     """Return the index of a cell: by its id, or `cell-N` for a cell without one, as Read shows them."""
     names = [cell.get("id", f"cell-{place}") for place, cell in enumerate(cells)]
     if wanted not in names:
-        raise ChangeRefused(f"The notebook has no cell with the id {wanted!r}. Read it again to see the ids.")
+        raise ToolRefused(f"The notebook has no cell with the id {wanted!r}. Read it again to see the ids.")
     return names.index(wanted)
 
 
-def _replace(cell: Json, tool_input: Json) -> None:
-    kind = tool_input.get("cell_type") or cell.get("cell_type", "code")
-    cell["cell_type"], cell["source"] = kind, tool_input["new_source"].splitlines(keepends=True)
+def _fill(cell: Json, kind: str, source: str) -> None:
+    cell["cell_type"], cell["source"] = kind, source.splitlines(keepends=True)
     if kind == "code":
         cell.update(execution_count=None, outputs=[])
     else:
@@ -202,10 +195,9 @@ def _replace(cell: Json, tool_input: Json) -> None:
 
 
 def _new_cell(book: Json, kind: str, source: str) -> Json:
-    cell: Json = {"cell_type": kind, "metadata": {}, "source": source.splitlines(keepends=True)}
+    cell: Json = {"cell_type": kind, "metadata": {}, "source": []}
     major, minor = book.get("nbformat"), book.get("nbformat_minor")
     if isinstance(major, int) and isinstance(minor, int) and (major, minor) >= (4, 5):
         cell["id"] = os.urandom(4).hex()
-    if kind == "code":
-        cell.update(execution_count=None, outputs=[])
+    _fill(cell, kind, source)
     return cell

@@ -7,16 +7,12 @@ import glob
 import logging
 import os
 import re
-from collections import OrderedDict
 
 _log = logging.getLogger(__name__)
 
-MAX_OUTPUT_CHARS = 30_000
-"""Longest output of most tools, in characters, that the model gets without a cut."""
-FILE_CAP = 64 << 20
-"""Limit of one output on disk, in bytes."""
-TOTAL_CAP = 512 << 20
-"""Limit of all outputs of a session on disk, in bytes; the oldest finished files are removed first."""
+MAX_OUTPUT_CHARS = 30_000  # longest output of most tools, in characters, that the model gets without a cut
+FILE_CAP = 64 << 20  # limit of one output on disk, in bytes
+TOTAL_CAP = 512 << 20  # limit of all outputs of a session on disk, in bytes; the oldest closed files are removed first
 _KEPT = 128 * 1024  # bytes held in memory at each end: enough for MAX_OUTPUT_CHARS of any text
 _TERMINAL = re.compile(
     r"\x1b\[[0-?]*[ -/]*[@-~]"  # CSI
@@ -74,28 +70,14 @@ class Output:
         lines = clean(recent).split("\n")
         return "\n".join(lines[-max_lines - 1 :] if lines[-1] == "" else lines[-max_lines:])
 
-    def text(self, max_chars: int = MAX_OUTPUT_CHARS) -> str:
-        """Return the output for the model: all of it, or its head and tail around a note that names the file."""
-        tail = bytes(self._tail)
-        if self.total <= len(self._head) + len(tail):
-            whole = clean(bytes(self._head) + tail)
-            if len(whole) <= max_chars:
-                return whole
-            self.keep()
-            head_text, tail_text = whole, whole
-        else:
-            head_text, tail_text = clean(bytes(self._head)), clean(tail)
-        return joined(head_text, tail_text, max_chars, self._note())
-
-    def since(self, start: int, max_chars: int = MAX_OUTPUT_CHARS) -> str:
-        """Return the output after its first `start` bytes, in at most `max_chars` characters."""
-        if start >= self.total:
-            return ""
-        head = self._range(start, min(self.total, start + _KEPT))
-        if start + _KEPT >= self.total:
-            text = clean(head)
-            return text if len(text) <= max_chars else joined(text, text, max_chars, self._note())
-        return joined(clean(head), clean(self._range(self.total - _KEPT, self.total)), max_chars, self._note())
+    def text(self, max_chars: int = MAX_OUTPUT_CHARS, start: int = 0) -> str:
+        """Return the output after its first `start` bytes for the model: all of it, or its head and tail around a note
+        that names the file."""
+        head = clean(self._range(start, start + _KEPT))
+        if self.total - start <= _KEPT and len(head) <= max_chars:
+            return head
+        self.keep()
+        return joined(head, clean(self._range(max(start, self.total - _KEPT), self.total)), max_chars, self._note())
 
     def keep(self) -> None:
         """Write everything to a file as well, from its beginning. Memory still holds all that is needed for it unless
@@ -112,9 +94,9 @@ class Output:
             self._file.close()
 
     def _range(self, start: int, end: int) -> bytes:
-        if end <= len(self._head):
-            return bytes(self._head[start:end])
         tail_start = self.total - len(self._tail)
+        if end <= len(self._head) or tail_start == len(self._head):
+            return bytes((self._head + self._tail)[start:end])
         if start >= tail_start:
             return bytes(self._tail[start - tail_start : end - tail_start])
         with contextlib.suppress(OSError), open(self.path, "rb") as file:
@@ -168,7 +150,7 @@ class SpillFile:
 
     def write(self, data: bytes) -> None:
         """Append as many bytes as fit. Never raises: bytes that the disk does not accept count as dropped."""
-        room = 0 if self._file < 0 or self.dropped else self._owner.reserve(self, len(data))
+        room = 0 if self.is_closed or self.dropped else self._owner.reserve(self, len(data))
         view = memoryview(data)[:room]
         try:
             while view:
@@ -182,10 +164,13 @@ class SpillFile:
 
     def close(self) -> None:
         """End writing. The file stays until its room is needed for newer outputs."""
-        if self._file >= 0:
+        if not self.is_closed:
             os.close(self._file)
             self._file = -1
-            self._owner.finished(self)
+
+    @property
+    def is_closed(self) -> bool:
+        return self._file < 0
 
 
 class OutputFiles:
@@ -199,8 +184,7 @@ class OutputFiles:
         self.why_none = "" if directory else "this session is in memory only"
         self._total = 0
         self._count = 0
-        self._open: set[SpillFile] = set()
-        self._finished: OrderedDict[str, int] = OrderedDict()
+        self._files: list[SpillFile] = []
 
     @property
     def sessions(self) -> str:
@@ -220,7 +204,7 @@ class OutputFiles:
                 with contextlib.suppress(FileExistsError):
                     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
                     spilled = SpillFile(self, path, os.open(path, flags, 0o600))
-                    self._open.add(spilled)
+                    self._files.append(spilled)
                     return spilled
         except OSError as error:
             _log.warning("no output can be kept in %s: %s", self.directory, error)
@@ -255,22 +239,18 @@ class OutputFiles:
         return spilled
 
     def close(self) -> None:
-        for spilled in list(self._open):
+        for spilled in self._files:
             spilled.close()
 
     def reserve(self, spilled: SpillFile, size: int) -> int:
         """Make room for `size` more bytes of a file, by removing old files. Return how many bytes may be written."""
         size = min(size, self._file_cap - spilled.kept)
-        while self._total + size > self._total_cap and self._finished:
-            path, kept = self._finished.popitem(last=False)
+        closed = (each for each in self._files[:] if each.is_closed)
+        while self._total + size > self._total_cap and (oldest := next(closed, None)) is not None:
+            self._files.remove(oldest)
             with contextlib.suppress(OSError):
-                os.unlink(path)
-            self._total -= kept
+                os.unlink(oldest.path)
+            self._total -= oldest.kept
         size = max(0, min(size, self._total_cap - self._total))
         self._total += size
         return size
-
-    def finished(self, spilled: SpillFile) -> None:
-        """Record that a file was closed. From now on it may be removed to make room."""
-        self._open.discard(spilled)
-        self._finished[spilled.path] = spilled.kept

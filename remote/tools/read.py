@@ -19,24 +19,20 @@ from ccb.tunnel.wire.prompt_content import (
 from ccb.tunnel.wire.spelling import spelled
 
 from ..system.host import Files
-from ..system.regular_files import FileInfo, FileKind, NotAFile, digest_of
+from ..system.regular_files import FileInfo, FileKind, digest_of
 from ..system.text_encoding import SNIFF, is_binary, name_of, wide_decoder
 from . import file_access, notebook
-from .file_access import absolute, host_of, missing, os_error, path_error, refusal
+from .file_access import absolute, host_of, naming, path_error, present
 from .input_schema import number, object_of, text
 from .text_changes import bounded_text
-from .tool_contract import Json, Tool, ToolContext, ToolDeclaration, ToolResult
+from .tool_contract import Json, Tool, ToolContext, ToolDeclaration, ToolRefused, ToolResult
 
-MAX_SCALED_BYTES = 64 << 20
-"""Largest image in bytes that is made smaller."""
+MAX_SCALED_BYTES = 64 << 20  # largest image in bytes that is made smaller
 _GOOD_PIXELS = 2000  # width and height: the most that a request with many images may have
 MAX_LINES = 2000
-MAX_LINE = 2000
-"""How many characters of a line are shown."""
-MAX_CHARS = 100_000
-"""Longest result in characters."""
-MAX_BYTES = 150_000
-"""Longest result in bytes, as JSON in UTF-8, so that its message line stays small."""
+MAX_LINE = 2000  # how many characters of a line are shown
+MAX_CHARS = 100_000  # longest result in characters
+MAX_BYTES = 150_000  # longest result in bytes, as JSON in UTF-8, so that its message line stays small
 
 _BLOCK = 1 << 20
 _MAX_SCANNED = 256 << 20  # bytes read past the wanted lines to count the others and to know the version
@@ -44,14 +40,6 @@ _LINE_BYTES = 4 * MAX_LINE + 16  # bytes of a line that are kept: enough for MAX
 LINE_CUT = "… [line cut: it has "
 NOT_UTF8 = "?"
 """The encoding of a text that is not in UTF-8 and has no byte order mark."""
-
-
-class Binary(Exception):
-    """The file is not text; `head` is its start."""
-
-    def __init__(self, head: bytes) -> None:
-        super().__init__()
-        self.head = head
 
 
 class TextRange:
@@ -71,10 +59,6 @@ class TextRange:
         self._line = bytearray()  # the beginning of the line being read, if it is wanted
         self._line_size = 0
         self._room = [MAX_CHARS, MAX_BYTES]
-
-    @property
-    def next_line(self) -> int:
-        return self.start + len(self.lines)
 
     def feed(self, block: bytes) -> None:
         at, comes_later = 0, self.total + block.count(b"\n") < self.start - 1
@@ -124,7 +108,7 @@ class TextRange:
 
 
 async def read_range(host: Files, path: str, offset: int, limit: int) -> TextRange:
-    """Return `limit` lines from line `offset` on (counted from 1). Raise Binary, NotAFile or OSError."""
+    """Return `limit` lines from line `offset` on (counted from 1). Raise ToolRefused, NotAFile or OSError."""
     sha = hashlib.sha256()
     found, position = TextRange(offset, limit), 0
     wide: codecs.IncrementalDecoder | None = None
@@ -134,7 +118,8 @@ async def read_range(host: Files, path: str, offset: int, limit: int) -> TextRan
         if position == 0:
             found.content = block if len(block) < _BLOCK else None
             if is_binary(block, whole=len(block) < _BLOCK):
-                raise Binary(block[:SNIFF])
+                hint = file_access.binary_hint(block[:SNIFF])
+                raise ToolRefused(f"{spelled(path)} is a binary file and cannot be shown as text. {hint}")
             wide = wide_decoder(block, whole=len(block) < _BLOCK)
             found.encoding = name_of(block) if wide else ""
         sha.update(block)
@@ -195,13 +180,13 @@ class Read(Tool):
         path = absolute(tool_input["file_path"], context.cwd)
         name = spelled(path)
         wanted = (max(1, tool_input.get("offset") or 1), tool_input.get("limit") or MAX_LINES)
-        try:
-            info = await host_of(context).stat(path)
-            if info is None:
-                return refusal(await missing(host_of(context), path, context.cwd))
+        with naming(name):
+            info = await present(host_of(context), path, context.cwd)
             if info.kind is not FileKind.FILE:
-                return refusal(f"{name} is a {info.kind.value}; only files can be read{_HOW.get(info.kind, '')}.")
-            if "pages" not in tool_input and _was_shown(context, path, info, wanted):
+                raise ToolRefused(f"{name} is a {info.kind.value}; only files can be read{_HOW.get(info.kind, '')}.")
+            seen = context.files.get(context.host.real_path(path))
+            is_shown = seen is not None and wanted in seen.ranges and seen.is_untouched(info)
+            if is_shown and "pages" not in tool_input:
                 return ToolResult(
                     "The file is unchanged since you last read this range: the earlier result is still current.",
                     structured={"type": "file_unchanged", "file": {"filePath": name}},
@@ -215,23 +200,11 @@ class Read(Tool):
             if path.endswith(".ipynb") and "offset" not in tool_input and "limit" not in tool_input:
                 return await _notebook(path, info, context)
             return _text(path, info, wanted, await read_range(host_of(context), path, *wanted), context)
-        except Binary as binary:
-            hint = file_access.binary_hint(binary.head)
-            return refusal(f"{name} is a binary file and cannot be shown as text. {hint}")
-        except NotAFile as error:
-            return refusal(f"{spelled(str(error))}; only files can be read.")
-        except OSError as error:
-            return refusal(os_error(error, name))
-
-
-def _was_shown(context: ToolContext, path: str, info: FileInfo, wanted: tuple[int, int]) -> bool:
-    seen = context.files.get(context.host.real_path(path))
-    return seen is not None and wanted in seen.ranges and seen.is_untouched(info)
 
 
 def _text(path: str, info: FileInfo, wanted: tuple[int, int], found: TextRange, context: ToolContext) -> ToolResult:
     if found.total and not found.lines:
-        return refusal(f"{spelled(path)} has only {found.total:,} lines; there is no line {found.start:,}.")
+        raise ToolRefused(f"{spelled(path)} has only {found.total:,} lines; there is no line {found.start:,}.")
     context.files.read(context.host.real_path(path), found.digest, info, wanted, found.content)
     file: Json = {
         "filePath": spelled(path),
@@ -244,10 +217,11 @@ def _text(path: str, info: FileInfo, wanted: tuple[int, int], found: TextRange, 
     if not found.total:
         return ToolResult(f"(The file {spelled(path)} exists, but it is empty)", structured=structured)
     text = "\n".join(f"{number}\t{line}" for number, line in enumerate(found.lines, found.start))
-    if found.next_line <= found.total:
+    following = found.start + len(found.lines)
+    if following <= found.total:
         total = f"{found.total:,} lines" if found.digest else f"more than {found.total:,} lines"
         why = "the result is full" if found.full else "the range ends"
-        text += f"\n\n[{why} at line {found.next_line - 1} of {total}; go on with offset={found.next_line}]"
+        text += f"\n\n[{why} at line {following - 1} of {total}; go on with offset={following}]"
     if found.encoding:
         text += f"\n\n[{_NOT_UTF8 if found.encoding == NOT_UTF8 else _IN_UTF16.format(found.encoding)}]"
     return ToolResult(text, structured=structured)
@@ -259,7 +233,7 @@ async def _image(path: str, info: FileInfo, media_type: str, context: ToolContex
     size = image_size(data)
     why = f"it has more than {MAX_SCALED_BYTES:,} bytes" if len(data) > MAX_SCALED_BYTES else DAMAGED
     if why is not DAMAGED or size is None or not is_whole(data):
-        return refusal(f"{name} is an image that cannot be shown: {why}. Bash can tell more (`file`, `identify`).")
+        raise ToolRefused(f"{name} is an image that cannot be shown: {why}. Bash can tell more (`file`, `identify`).")
     shown, note = data, ""
     if len(data) > MAX_IMAGE_BYTES or max(size) > _GOOD_PIXELS:
         from . import documents
@@ -273,7 +247,7 @@ async def _image(path: str, info: FileInfo, media_type: str, context: ToolContex
     if not trouble and len(shown) > MAX_IMAGE_BYTES:
         trouble = f"it has {len(shown):,} bytes, and at most {MAX_IMAGE_BYTES:,} can be shown"
     if trouble:
-        return refusal(
+        raise ToolRefused(
             f"{name} is an image that cannot be shown: {trouble}, and nothing on this host can make it smaller. "
             "Install ImageMagick or Pillow there, and read it again."
         )
@@ -292,36 +266,33 @@ async def _pdf(path: str, info: FileInfo, pages: str | None, context: ToolContex
     name = spelled(path)
     file: Json = {"filePath": name, "originalSize": info.size}
     if pages is not None:
-        try:
-            blocks = await documents.page_blocks(context, path, pages)
-        except documents.PagesRefused as refused:
-            return refusal(str(refused))
+        blocks = await documents.page_blocks(context, path, pages)
         return ToolResult(blocks, structured={"type": "parts", "file": {**file, "count": len(blocks)}})
     if info.size > documents.MAX_BYTES:
-        return refusal(f"{name} has {info.size:,} bytes, too many to be shown whole. Give pages, such as 1-10.")
+        raise ToolRefused(f"{name} has {info.size:,} bytes, too many to be shown whole. Give pages, such as 1-10.")
     data = await host_of(context).read(path, 0, documents.MAX_BYTES + 1)
     printed = await documents.printed_by_ours(context, "pages", path)
     count = int(printed) if printed is not None else -1
     if count < 0:
-        return refusal(f"The pages of {name} cannot be counted: it unpacks to too much. Give pages, such as 1-10.")
+        raise ToolRefused(f"The pages of {name} cannot be counted: it unpacks to too much. Give pages, such as 1-10.")
     if count > documents.MAX_PAGES or len(data) > documents.MAX_BYTES:
-        return refusal(f"{name} has {count:,} pages, too many to be shown whole. Give pages, such as 1-10.")
+        raise ToolRefused(f"{name} has {count:,} pages, too many to be shown whole. Give pages, such as 1-10.")
     if b"%%EOF" not in data[-2048:]:
-        return refusal(f"{name} is a PDF that is damaged or not complete. Bash can tell more (`pdfinfo`, `pdftotext`).")
+        raise ToolRefused(
+            f"{name} is a PDF that is damaged or not complete. Bash can tell more (`pdfinfo`, `pdftotext`)."
+        )
     context.files.read(context.host.real_path(path), digest_of(data), info, _WHOLE)
-    return ToolResult([documents.document_block(data)], structured={"type": "pdf", "file": file})
+    block = {**image_block(data, "application/pdf"), "type": "document"}
+    return ToolResult([block], structured={"type": "pdf", "file": file})
 
 
 async def _notebook(path: str, info: FileInfo, context: ToolContext) -> ToolResult:
     name = spelled(path)
     if info.size > notebook.MAX_BYTES:
-        return refusal(f"{name} has {info.size:,} bytes, too many for a notebook; use jq in Bash for a part of it.")
+        raise ToolRefused(f"{name} has {info.size:,} bytes, too many for a notebook; use jq in Bash for a part of it.")
     data = await host_of(context).read(path, 0, notebook.MAX_BYTES + 1)
     digest = digest_of(data)
-    try:
-        blocks = await notebook.notebook_blocks(context, path, digest)
-    except notebook.NotANotebook as error:
-        return refusal(f"{name} is not a valid notebook ({error}). Read it as text with offset and limit.")
+    blocks = await notebook.notebook_blocks(context, path, digest)
     context.files.read(context.host.real_path(path), digest, info, _WHOLE, data)
     texts = "\n".join(block["text"] for block in blocks if block["type"] == "text")
     structured = {"type": "notebook", "file": {"filePath": name, "content": bounded_text(texts)}}

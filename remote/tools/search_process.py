@@ -21,7 +21,7 @@ from typing import IO, TYPE_CHECKING, Any, Callable, cast
 from ..system.deadline import in_thread
 from ..system.host import Host
 from ..system.process import MARK, child_environment, new_mark
-from .tool_contract import Json, ToolContext
+from .tool_contract import Json, ToolContext, ToolRefused
 
 if TYPE_CHECKING:
     from importlib.abc import InspectLoader
@@ -130,10 +130,8 @@ class NameFinder:
             self._own(in_thread(process.wait))
 
 
-SECONDS = 20.0
-"""Seconds after which a search returns what it has found so far."""
-MAX_PATTERN = 10_000
-"""Longest pattern in characters: a request travels in a command line."""
+SECONDS = 20.0  # seconds after which a search returns what it has found so far
+MAX_PATTERN = 10_000  # longest pattern in characters: a request travels in a command line
 _KILL_AFTER = 5.0  # seconds after the limit at which a program that is stuck in a pattern is killed
 _MAX_FOUND = 16 << 20
 NAMES, TEXTS = "ccb.tunnel.wire.spelling", "ccb.remote.system.text_encoding"
@@ -158,41 +156,6 @@ if sys.argv[2:]:
 """
 
 
-def unsearched(found: Json) -> list[str]:
-    """Return sentences for the model about what a search did not look at."""
-    ignored, foreign, cut, large = found["ignored"]["count"], found["foreign"]["count"], found["cut"], found["large"]
-    entries, files = _counted(ignored, "it", "entries"), _counted(foreign, "it", "files")
-    unread = _counted(found["unread"], "1 file or directory", "files or directories")
-    lines = _counted(cut, "1 line over 16 MiB was", "lines over 16 MiB were")
-    too_large = _counted(large, "1 file over 32 MiB was", "files over 32 MiB were")
-    ascii_only = f"so that only ASCII text is found and shown in {files}: {_named(found['foreign'])}"
-    odd = "being unreadable, no regular file, or over 1 MiB or 10,000 lines"
-    notes = (
-        (found["left_out"], "Files that permission rules keep from this tool were left out."),
-        (ignored, f"Not searched, because .gitignore leaves {entries} out: {_named(found['ignored'])}."),
-        (found["unobeyed"]["count"], f"Not obeyed, {odd}: {_named(found['unobeyed'])}."),
-        (found["unread"], f"{unread} could not be read."),
-        (cut, f"{lines} not searched to the end."),
-        (foreign, f"Not in UTF-8, {ascii_only}."),
-        (found["binary"], "It is a binary file, and was not searched. Use a program in Bash, such as `strings`."),
-        (found["slow"]["count"], f"A pattern takes too long in {_named(found['slow'])}: the rest was not searched."),
-        (large, f"{too_large} not searched: multiline is on."),
-    )
-    return [f"({note})" for count, note in notes if count]
-
-
-def _counted(number: int, one: str, many: str) -> str:
-    return one if number == 1 else f"{number:,} {many}"
-
-
-def _named(few: Json) -> str:
-    return ", ".join(few["named"]) + (", …" if few["count"] > len(few["named"]) else "")
-
-
-class SearchFailed(Exception):
-    """The search has no result; the text says why."""
-
-
 @lru_cache(maxsize=2)
 def load_program(modules: tuple[str, ...] = _MODULES) -> str:
     """Return the compiled modules of a program, packed for a command line of this Python: those of the package
@@ -211,7 +174,7 @@ def search_command(request: Json) -> list[str]:
 
 
 async def search(context: ToolContext, request: Json, seconds: float = SECONDS) -> Json:
-    """Return the program's answer to `request` (see `search_main.answer`). Raise SearchFailed if there is none."""
+    """Return the program's answer to `request` (see `search_main.answer`). Raise ToolRefused if there is none."""
     host = context.host
     fixed = {
         "rg": host.which("rg") or "",
@@ -228,17 +191,17 @@ async def search(context: ToolContext, request: Json, seconds: float = SECONDS) 
             cage = replace(cage, own=sys.getfilesystemencoding() == "utf-8")
         code, answer = await host.output(command, seconds + _KILL_AFTER, _MAX_FOUND, cage=cage)
     except OSError as error:
-        raise SearchFailed(f"The search could not be started: {error}") from None
+        raise ToolRefused(f"The search could not be started: {error}") from None
     if code is None:
-        raise SearchFailed(
+        raise ToolRefused(
             f"The search was stopped after {seconds:g} s without a result. Use a simpler pattern or a smaller path."
         )
     try:
         found = json.loads(answer)
     except ValueError:
         last = answer.decode("utf-8", "replace").strip().rsplit("\n", 1)[-1][:300]
-        raise SearchFailed(f"The search program failed (exit code {code}): {last}") from None
+        raise ToolRefused(f"The search program failed (exit code {code}): {last}") from None
     assert isinstance(found, dict)
     if "error" in found:
-        raise SearchFailed(str(found["error"]))
+        raise ToolRefused(str(found["error"]))
     return found

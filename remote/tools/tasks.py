@@ -7,7 +7,7 @@ import enum
 import time
 from collections.abc import Awaitable
 from dataclasses import field, replace
-from typing import Callable, Protocol
+from typing import Callable
 
 from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.frames import Json
@@ -53,7 +53,8 @@ class TaskEnd:
 class Task:
     """One task. `agent_id` is the agent that gets the notification of its end. `stop` ends it and returns when nothing
     of it is left; whoever runs the task reports its end to the registry. `read(lines, bytes)` returns the end of its
-    output. `lasts`: a command has left it running, as a server, so nothing waits for its end."""
+    output. `lasts`: a command has left it running, as a server, so nothing waits for its end. `killed`: somebody stops
+    it."""
 
     id: str
     kind: TaskKind
@@ -67,6 +68,7 @@ class Task:
     started: float = field(default_factory=time.monotonic)
     told: bool = False
     lasts: bool = False
+    killed: bool = False
     end: TaskEnd | None = None
     over: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when the task has ended."""
@@ -76,29 +78,21 @@ class Task:
         return TaskStatus.RUNNING if self.end is None else self.end.status
 
 
-class TaskWatcher(Protocol):
-    """The session, which journals what happens to tasks and notifies agents."""
-
-    def started(self, task: Task) -> None:
-        """A task runs in the background now."""
-
-    def ended(self, task: Task, end: TaskEnd, *, closing: bool) -> None:
-        """A task has ended. `closing`: the worker ends, and the task with it."""
-
-
 class TaskRegistry:
     """The tasks of a session that run or ended lately. An id is never used twice in a session."""
 
     def __init__(self) -> None:
         self._tasks: dict[str, Task] = {}
         self._count = 0
-        self._watcher: TaskWatcher | None = None
-        self._closing = False
+        self._started: Callable[[Task], None] = lambda task: None
+        self._ended: Callable[[Task, TaskEnd], None] = lambda task, end: None
+        self.closing = False
+        """The worker ends: from now on, the end of a task starts no turn."""
         self._stopping: set[asyncio.Future[None]] = set()
 
-    def watched_by(self, watcher: TaskWatcher, count: int = 0) -> None:
+    def watched_by(self, started: Callable[[Task], None], ended: Callable[[Task, TaskEnd], None], count: int) -> None:
         """Report to the session from now on. `count` tasks were started by earlier workers of the session."""
-        self._watcher = watcher
+        self._started, self._ended = started, ended
         self._count = max(self._count, count)
 
     def new_id(self, prefix: str) -> str:
@@ -111,18 +105,15 @@ class TaskRegistry:
         over = [each for each in self._tasks.values() if each.end is not None]
         for each in over[: max(0, len(over) - _MAX_KEPT)]:
             del self._tasks[each.id]
-        if self._watcher is not None:
-            self._watcher.started(task)
+        self._started(task)
 
     def finished(self, task: Task, end: TaskEnd) -> None:
         """Note that a task has ended. Only the first end counts."""
         if task.end is not None:
             return
-        end = replace(end, told=end.told or task.told)
-        task.end = end
+        task.end = replace(end, told=end.told or task.told)
         task.over.set()
-        if self._watcher is not None:
-            self._watcher.ended(task, end, closing=self._closing)
+        self._ended(task, task.end)
 
     def get(self, task_id: str) -> Task | None:
         return self._tasks.get(task_id)
@@ -140,10 +131,6 @@ class TaskRegistry:
     def known(self) -> list[str]:
         """The ids of the tasks that run or ended lately, oldest first."""
         return list(self._tasks)
-
-    def closing(self) -> None:
-        """The worker ends: from now on, the end of a task starts no turn."""
-        self._closing = True
 
     def stop_soon(self, task: Task) -> None:
         stopping = asyncio.ensure_future(task.stop())

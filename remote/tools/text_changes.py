@@ -11,17 +11,12 @@ from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.frames import Json
 
 from ..system.text_encoding import Text, text_of
+from .tool_contract import ToolRefused
 
 _STYLES = {'"': ("“", "”"), "'": ("‘", "’")}
-MAX_REPLACEMENTS = 200_000
-"""Most places that one edit replaces."""
-MAX_RESULT = 32 << 20
-"""Longest text in characters that an edit makes."""
+MAX_REPLACEMENTS = 200_000  # most places that one edit replaces
+MAX_RESULT = 32 << 20  # longest text in characters that an edit makes
 _SOME = "Use a program in Bash for that, such as sed."
-
-
-class ChangeRefused(Exception):
-    """The change cannot be made; the text says why and what would help."""
 
 
 NO_TEXT = "The file is binary, or its text is damaged: only a program in Bash can change it."
@@ -40,16 +35,16 @@ class Replacement:
 
 
 def editable(data: bytes) -> Text:
-    """Return the text of a file. Raise ChangeRefused for a binary one."""
+    """Return the text of a file. Raise ToolRefused for a binary one."""
     text = text_of(data)
     if text is None:
-        raise ChangeRefused(NO_TEXT)
+        raise ToolRefused(NO_TEXT)
     return text
 
 
 def replace_in(within: Text, old: str, new: str, replace_all: bool) -> Replacement:
     """Replace a text. A line feed in `old` also matches a CRLF in the file, and `new` gets the line ending of the first
-    place it is written to, unless one of the strings contains a carriage return. Raise ChangeRefused."""
+    place it is written to, unless one of the strings contains a carriage return. Raise ToolRefused."""
     text = within.text
     _check_strings(within, old, new)
     adapts = "\r\n" in text and "\r" not in old + new
@@ -58,17 +53,17 @@ def replace_in(within: Text, old: str, new: str, replace_all: bool) -> Replaceme
     if is_loose:
         found = _places(text, old, adapts, any_quotes=True)
     if not found:
-        raise ChangeRefused(f"String to replace not found in file.\nString: {_shown(old)}")
+        raise ToolRefused(f"String to replace not found in file.\nString: {_shown(old)}")
     if len(found) > 1 and not replace_all:
-        raise ChangeRefused(
+        raise ToolRefused(
             f"Found {len(found)} matches of the string to replace, but replace_all is false. To replace all of them, "
             "set replace_all to true; to replace one, give more of the text around it.\n"
             f"String: {_shown(old)}"
         )
     if len(text) + len(found) * len(new) > MAX_RESULT:
-        raise ChangeRefused(f"The file would have more than {MAX_RESULT:,} characters. {_SOME}")
+        raise ToolRefused(f"The file would have more than {MAX_RESULT:,} characters. {_SOME}")
     if not within.codec and any(not text[start - 1 : start].isascii() for start, _ in found if start):
-        raise ChangeRefused(_HALF)
+        raise ToolRefused(_HALF)
     if adapts and _has_crlf_at(text, found[0][0]):
         new = new.replace("\n", "\r\n")
     pieces, at = [], 0
@@ -86,20 +81,20 @@ def _has_crlf_at(text: str, place: int) -> bool:
 
 def _check_strings(within: Text, old: str, new: str) -> None:
     if old == new:
-        raise ChangeRefused("No changes to make: old_string and new_string are exactly the same.")
+        raise ToolRefused("No changes to make: old_string and new_string are exactly the same.")
     if not old:
-        raise ChangeRefused("old_string is empty: that creates a new file, but the file already has content.")
+        raise ToolRefused("old_string is empty: that creates a new file, but the file already has content.")
     if not within.codec and not (old + new).isascii():
-        raise ChangeRefused(f"{NOT_UTF8} Edit changes only ASCII text in it.")
+        raise ToolRefused(f"{NOT_UTF8} Edit changes only ASCII text in it.")
 
 
 def _places(text: str, old: str, is_flat: bool, *, any_quotes: bool = False) -> list[tuple[int, int]]:
-    """Return where `old` is in a text. Raise ChangeRefused if it is in too many places."""
+    """Return where `old` is in a text. Raise ToolRefused if it is in too many places."""
     bare = text.replace("\r\n", "\n") if is_flat else text
     if any_quotes:
         bare, old = _straight(bare), _straight(old)
     if bare.count(old) > MAX_REPLACEMENTS:
-        raise ChangeRefused(f"The string to replace is in more than {MAX_REPLACEMENTS:,} places. {_SOME}")
+        raise ToolRefused(f"The string to replace is in more than {MAX_REPLACEMENTS:,} places. {_SOME}")
     found, at = [], bare.find(old)
     while at >= 0:
         found += [at, at + len(old)]
@@ -144,11 +139,9 @@ MAX_BYTES = 40_000
 """Most bytes of JSON for one text or patch in a structured result, so that four of them stay under 200 KB."""
 
 _CONTEXT = 3
-MAX_PREVIEW = 200_000
-"""Most bytes of JSON of the patch that a person is asked about."""
+MAX_PREVIEW = 200_000  # most bytes of JSON of the patch that a person is asked about
 
-MAX_LINES = 1_000_000
-"""Most lines of two texts together that are compared."""
+MAX_LINES = 1_000_000  # most lines of two texts together that are compared
 
 _NO_NEWLINE = "\\ No newline at end of file"
 _MAX_WORK = 1_000_000  # pairs of lines that difflib may look at: 0.3 s

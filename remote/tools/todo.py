@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Callable
 
 from ccb.tunnel.wire import tool_traits
 
@@ -16,17 +15,11 @@ _REMINDER = (
 )
 
 
-class TodoReminder:
-    """A source of reminders. `todos` returns the list of its agent."""
-
-    def __init__(self, todos: Callable[[], TodoList | None]) -> None:
-        self._todos = todos
-
-    def __call__(self, occasion: Occasion) -> Iterable[str]:
-        todos = self._todos()
-        if occasion is Occasion.TOOL_RESULTS and todos is not None and todos.round_passed():
-            lines = [f"- [{item['status']}] {item['content']}" for item in todos.items]
-            yield "\n".join([_REMINDER, *lines])
+def todo_reminder(todos: TodoList, occasion: Occasion) -> Iterable[str]:
+    """Yield what is to be said of the list of an agent. With the list itself, this is a source of reminders."""
+    if occasion is Occasion.TOOL_RESULTS and todos.round_passed():
+        lines = [f"- [{item['status']}] {item['content']}" for item in todos.items]
+        yield "\n".join([_REMINDER, *lines])
 
 
 class TodoWrite(Tool):

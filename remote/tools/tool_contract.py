@@ -17,7 +17,7 @@ from .output import MAX_OUTPUT_CHARS
 if TYPE_CHECKING:
     from ccb.tunnel.wire.web_fetch import FetchedText
 
-    from ..model.model_call import ModelQuestion, ModelReply
+    from ..model.model_call import ModelQuestion, ReplyListener
     from ..permissions.modes import Cages
     from ..sandbox.cage_rules import CageRules
     from ..session_store.file_history import FileHistory
@@ -71,6 +71,14 @@ class ToolResult:
     content: Content
     is_error: bool = False
     structured: Any = None
+
+
+class ToolRefused(Exception):
+    """A call does nothing, or has failed; the text says why, for the model."""
+
+    @property
+    def result(self) -> ToolResult:
+        return ToolResult(str(self), is_error=True, structured=f"Error: {self}")
 
 
 @dataclass(frozen=True)
@@ -254,15 +262,22 @@ class Tool(ABC):
         """Return the input with which the person is asked about a call, and which it has if they change nothing."""
         return tool_input
 
-    async def preview(self, tool_input: Json, context: ToolContext) -> Preview | ToolResult | None:
-        """Return what the call would do to a file, or its result if it would fail, or None if it changes no file in a
-        way that can be foretold. Called when the person is about to be asked."""
+    async def preview(self, tool_input: Json, context: ToolContext) -> Preview | None:
+        """Return what the call would do to a file, or None if it changes no file in a way that can be foretold. Raise
+        ToolRefused if it would fail. Called when the person is about to be asked."""
         return None
 
     @abstractmethod
     async def run(self, tool_input: Json, context: ToolContext) -> ToolResult:
-        """Run the call. Expected failures are results with `is_error`; an exception is a bug. When it is cancelled, it
-        must leave no process and no half-written file behind."""
+        """Run the call. Expected failures are results with `is_error`, or raise ToolRefused; another exception is a
+        bug. When it is cancelled, it must leave no process and no half-written file behind."""
+
+    async def call(self, tool_input: Json, context: ToolContext) -> ToolResult:
+        """Return the result of the call, also if it is refused."""
+        try:
+            return await self.run(tool_input, context)
+        except ToolRefused as refused:
+            return refused.result
 
 
 @dataclass
@@ -281,5 +296,5 @@ class WebSettings:
 class WebAccess:
     """`ask` puts a question to a model, and `fetch_on_laptop` fetches a page there; it raises RequestFailed."""
 
-    ask: Callable[[ModelQuestion], Awaitable[ModelReply]]
+    ask: Callable[[ModelQuestion], Awaitable[ReplyListener]]
     fetch_on_laptop: Callable[[str], Awaitable[FetchedText]]

@@ -13,15 +13,14 @@ from .input_schema import number, object_of, text
 from .tool_contract import Json, Tool, ToolContext, ToolDeclaration, ToolResult
 
 _DEFAULT_RESULTS = 5
-_SEARCH = (
-    "Finds tools that are not listed here, and returns their descriptions and schemas. Their names come in"
-    " system reminders. Call what it finds with ExecuteExtraTool.\n"
-    "- `select:NAME,NAME` returns tools by their exact names.\n"
-    "- Words look for tools by name and description; a word after `+` must be there (`+slack send`)."
-)
-_EXECUTE = (
-    "Calls a tool that is not listed here. Look its schema up with ToolSearch first, and give `params` that fit it."
-)
+_SEARCH = {
+    "query": text("What to look for", 1, 1000),
+    "max_results": number(f"{_DEFAULT_RESULTS} by default", 1, 20),
+}
+_CALL = {
+    "tool_name": text("The exact name", 1),
+    "params": {"type": "object", "description": "The input of that tool"},
+}
 
 
 class ToolSearch(Tool):
@@ -29,15 +28,11 @@ class ToolSearch(Tool):
 
     declaration = ToolDeclaration(
         tool_traits.TOOL_SEARCH,
-        _SEARCH,
-        object_of(
-            {
-                "query": text("What to look for", 1, 1000),
-                "max_results": number(f"{_DEFAULT_RESULTS} by default", 1, 20),
-            },
-            "query",
-            closed=False,
-        ),
+        "Finds tools that are not listed here, and returns their descriptions and schemas. Their names come in"
+        " system reminders. Call what it finds with ExecuteExtraTool.\n"
+        "- `select:NAME,NAME` returns tools by their exact names.\n"
+        "- Words look for tools by name and description; a word after `+` must be there (`+slack send`).",
+        object_of(_SEARCH, "query", closed=False),
     )
 
     def __init__(self, deferred: Callable[[], Sequence[Tool]]) -> None:
@@ -63,16 +58,9 @@ class ExecuteExtraTool(Tool):
 
     declaration = ToolDeclaration(
         tool_traits.EXECUTE_EXTRA_TOOL,
-        _EXECUTE,
-        object_of(
-            {
-                "tool_name": text("The exact name", 1),
-                "params": {"type": "object", "description": "The input of that tool"},
-            },
-            "tool_name",
-            "params",
-            closed=False,
-        ),
+        "Calls a tool that is not listed here. Look its schema up with ToolSearch first, and give `params` that fit"
+        " it.",
+        object_of(_CALL, "tool_name", "params", closed=False),
     )
 
     def stands_for(self, tool_input: Json) -> tuple[str, Json] | None:

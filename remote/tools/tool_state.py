@@ -13,12 +13,10 @@ from ..system.regular_files import FileInfo
 from .input_schema import issues, object_of
 
 MAX_FILES = 2000
-MAX_CONTENT = 4 << 20
-"""Bytes of the contents that are remembered, of the files used most recently."""
+MAX_CONTENT = 4 << 20  # bytes of the contents that are remembered, of the files used most recently
 _MAX_ONE = 1 << 20  # bytes of one content
 _MAX_RANGES = 50
 Ranges = tuple[tuple[int, int], ...]
-_NO_RANGES: Ranges = ()
 
 
 @dataclass(frozen=True)
@@ -63,7 +61,8 @@ class FileState:
 
     def read(self, path: str, digest: str, info: FileInfo, part: tuple[int, int], content: bytes | None = None) -> None:
         """Note that Read has shown a range (offset, limit) of this version."""
-        old, ranges = self._files.get(path), _NO_RANGES
+        old = self._files.get(path)
+        ranges: Ranges = ()
         if old is not None and old.is_version(digest, info):
             digest = digest or old.digest
             ranges = tuple(each for each in old.ranges if each != part)

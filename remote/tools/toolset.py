@@ -13,8 +13,7 @@ if TYPE_CHECKING:
     from ..sandbox.cage_server import CageServer
     from .tool_contract import Tool, ToolContext
 
-DEFER_ABOVE_CHARS = 60_000
-"""About a tenth of the window of most models."""
+DEFER_ABOVE_CHARS = 60_000  # about a tenth of the window of most models
 
 
 class Toolset:
@@ -92,15 +91,13 @@ class Toolset:
 def default_tools() -> Toolset:
     """Return a registry of the built-in tools, in the order of `tool_traits.BUILT_IN`."""
     from .agent_definitions import TaskTool
-    from .ask_user import AskUserQuestion
+    from .asking import AskUserQuestion, EnterPlanMode, ExitPlanMode
     from .background_tools import BashOutput, KillShell, TaskOutput, TaskStop
     from .bash import Bash
     from .edit import Edit, MultiEdit, Write
-    from .find_files import LS, Glob
-    from .grep import Grep
     from .notebook import NotebookEdit
-    from .plan_mode import EnterPlanMode, ExitPlanMode
     from .read import Read
+    from .search_tools import LS, Glob, Grep
     from .todo import TodoWrite
     from .web import WebFetch, WebSearch
 
@@ -151,7 +148,7 @@ async def close_context(context: ToolContext) -> None:
     """End every process the tools have started, and close their files."""
     from ..system.deadline import in_thread
 
-    context.tasks.closing()
+    context.tasks.closing = True
     try:
         await context.login.close()
         await context.tasks.stop_all()

@@ -19,6 +19,7 @@ import pytest
 from tests.remote.agent_kit import content, says
 from tests.remote.bundle_in_memory import imports_from
 from tests.remote.worker_process import Laptop, WorkerHost, until, worker_host
+from tests.support.machine.processes import peak_mb
 from tests.support.worker.compiled import files_of, packed
 
 from ccb.deploy.bootstrap_command import bootstrap_command
@@ -108,13 +109,6 @@ async def test_the_first_session_leaves_a_copy_and_the_next_uses_it(tmp_path: Pa
         visited.plant("of-the-copy")
         assert version and await visited.visit() == "of-the-copy"
         assert "compiled copy" not in visited.log
-
-
-def peak_mb(pid: int) -> float:
-    """Return the most memory that a process ever had, in MB. What it frees may stay with it or not."""
-    found = re.search(r"VmHWM:\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text())
-    assert found is not None
-    return int(found[1]) / 1024
 
 
 async def test_the_worker_that_writes_the_copy_stays_small(tmp_path: Path, bundle: Bundle) -> None:

@@ -73,7 +73,6 @@ def _follow(log: Path, running: subprocess.Popen[bytes], count: int, started: fl
 def report(sessions: list[Json], seconds: float) -> None:
     kinds = Counter(kind for session in sessions for kind in session["happened"])
     recovered = sorted(took for session in sessions for took in session["recovered_s"])
-    replayed = [session["replayed"] for session in sessions]
     failed = [session for session in sessions if session["wrong"]]
     _say(f"{len(sessions)} sessions in {seconds / 60:.1f} min, {len(failed)} came out differently")
     for kind, count in kinds.most_common():
@@ -83,7 +82,6 @@ def report(sessions: list[Json], seconds: float) -> None:
     if recovered:
         median = statistics.median(recovered)
         _say(f"  connected again {median:.2f} s (median), {recovered[-1]:.1f} s (longest) after a loss was known")
-    _say(f"  {sum(replayed)} bytes of journals replayed, {max(replayed, default=0)} at most in a session")
     for session in failed:
         what = session["wrong"].splitlines()[0][:160]
         _say(f"FAILED seed {session['seed']}: {what} (make faults N=1 SEED={session['seed']})")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import fcntl
 import pickle
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 from pathlib import Path
 
 import pytest
@@ -15,7 +15,7 @@ from tests.faults.play.plan import Plan
 from tests.faults.play.runner import play
 from tests.support.hosts.sshd import host_user, sshd
 
-Reference = Callable[[str], Awaitable[Outcome]]
+Reference = Callable[[str], Coroutine[None, None, Outcome]]
 
 
 @pytest.fixture(scope="session")
@@ -47,8 +47,4 @@ async def _undisturbed(work: str, directory: Path) -> Outcome:
 
 @pytest.fixture(scope="session")
 def undisturbed(reference: Reference) -> Outcome:
-    return asyncio.run(_awaited(reference))
-
-
-async def _awaited(reference: Reference) -> Outcome:
-    return await reference("basics")
+    return asyncio.run(reference("basics"))

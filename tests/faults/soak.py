@@ -34,10 +34,10 @@ WORKER_MB, LAPTOP_MB, REATTACH_S = 10.0, 40.0, 1.0
 
 @dataclass
 class Figures:
-    """Memory in MB after the first turns and at the end, seconds of each reattach, bytes of output of the tools."""
+    """Memory of worker and laptop in MB, after the first turns and at the end; seconds of each reattach; bytes of
+    output of the tools."""
 
-    worker: list[float] = field(default_factory=list)
-    laptop: list[float] = field(default_factory=list)
+    weights: list[tuple[float, float]] = field(default_factory=list)
     reattached_s: list[float] = field(default_factory=list)
     output: int = 0
 
@@ -71,10 +71,12 @@ async def soak(turns: int) -> Figures:
                     model.requests.clear()  # each holds the whole conversation
                     figures.output += LARGE if turn % every == 0 else 10
                     if turn == int(turns * WARM) or turn == turns - 1:
-                        _weigh(figures, run, user)
+                        figures.weights.append(_weights(run, user))
                     if turn % max(1, turns // 20) == 0:
-                        figures.reattached_s.append(await _reattach(run, between))
-                        _say(f"turn {turn}: {_weight(run, user)}, attached again in {figures.reattached_s[-1]:.2f} s")
+                        took = await _reattach(run, between)
+                        figures.reattached_s.append(took)
+                        worker, laptop = _weights(run, user)
+                        _say(f"turn {turn}: {worker:.1f} and {laptop:.1f} MB, attached again in {took:.2f} s")
                 done = await run.finish()
                 assert done.code == 0, done.stderr
             assert await left_by(user) == []
@@ -88,18 +90,10 @@ async def _turn(run: Running, turn: int) -> None:
     run.lines.clear()
 
 
-def _weigh(figures: Figures, run: Running, user: HostUser) -> None:
-    figures.worker.append(rss_mb(_worker(user)))
-    figures.laptop.append(rss_mb(run.process.pid))
-
-
-def _weight(run: Running, user: HostUser) -> str:
-    return f"worker {rss_mb(_worker(user)):.1f} MB, laptop {rss_mb(run.process.pid):.1f} MB"
-
-
-def _worker(user: HostUser) -> int:
+def _weights(run: Running, user: HostUser) -> tuple[float, float]:
+    """Return the memory of the worker and of the laptop in MB."""
     (daemon,) = [process.pid for process in processes_of(user) if name_of(process) == "ccb"]
-    return daemon
+    return rss_mb(daemon), rss_mb(run.process.pid)
 
 
 async def _reattach(run: Running, between: Relay) -> float:
@@ -121,11 +115,12 @@ def main() -> int:
     given = parser.parse_args()
     started = time.monotonic()
     figures = asyncio.run(soak(given.turns))
-    worker, laptop = (after - before for before, after in (figures.worker, figures.laptop))
+    before, after = figures.weights
+    worker, laptop = after[0] - before[0], after[1] - before[1]
     slowest = max(figures.reattached_s)
     _say(f"{given.turns} turns, {figures.output / 1e6:.0f} MB of tool output, {time.monotonic() - started:.0f} s")
-    _say(f"worker {figures.worker[0]:.1f} MB, grew by {worker:.1f} MB (limit {WORKER_MB:g})")
-    _say(f"laptop {figures.laptop[0]:.1f} MB, grew by {laptop:.1f} MB (limit {LAPTOP_MB:g})")
+    _say(f"worker {before[0]:.1f} MB, grew by {worker:.1f} MB (limit {WORKER_MB:g})")
+    _say(f"laptop {before[1]:.1f} MB, grew by {laptop:.1f} MB (limit {LAPTOP_MB:g})")
     _say(f"attached again in {slowest:.2f} s at most (limit {REATTACH_S:g})")
     return 0 if worker < WORKER_MB and laptop < LAPTOP_MB and slowest < REATTACH_S else 1
 

@@ -62,7 +62,7 @@ def _note(planned: Plan, outcome: Outcome, wrong: str) -> None:
         "seed": planned.seed,
         "plan": str(planned),
         "happened": outcome.happened + processes + (["offline prompt"] if planned.offline else []),
-        **{name: vars(outcome)[name] for name in ("connections", "recovered_s", "replayed", "seconds")},
+        **{name: vars(outcome)[name] for name in ("connections", "recovered_s", "seconds")},
         "wrong": wrong,
         "evidence": outcome.evidence if wrong else "",
     }

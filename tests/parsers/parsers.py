@@ -29,11 +29,12 @@ from ccb.remote.permissions.shell.read_only import is_read_only_command
 from ccb.remote.permissions.shell.shell_parser import parse as parse_command
 from ccb.remote.permissions.shell.shell_words import NotUnderstood
 from ccb.remote.permissions.shell_deny_rules import forbidding_rule
-from ccb.remote.search_program.globs import BadGlob, Globs
+from ccb.remote.search_program.globs import BadRequest, Globs
 from ccb.remote.settings.front_matter import read_markdown, read_nested
 from ccb.remote.tools import document_programs
 from ccb.remote.tools.output import clean
-from ccb.remote.tools.text_changes import ChangeRefused, compared, editable, replace_in
+from ccb.remote.tools.text_changes import compared, editable, replace_in
+from ccb.remote.tools.tool_contract import ToolRefused
 from ccb.remote.tools.web import to_markdown
 from ccb.tunnel.providers.translating_provider import StreamTranslator
 from ccb.tunnel.wire.json_schema import tool_schema
@@ -154,7 +155,7 @@ def typed(text: str) -> None:
 
 
 Parser = Callable[[str], object]
-NO_YAML, NO_EDIT = (ValueError,), (ChangeRefused,)
+NO_YAML, NO_EDIT = (ValueError,), (ToolRefused,)
 BROKEN = (ValueError, KeyError, TypeError, AttributeError, RecursionError)
 
 PARSERS: dict[str, tuple[Parser, str, tuple[type[Exception], ...]]] = {
@@ -190,7 +191,7 @@ PARSERS: dict[str, tuple[Parser, str, tuple[type[Exception], ...]]] = {
     "provider_lines": (provider_lines, "text", ()),
     "schema": (schema, "schema", ()),
     "path_rule": (path_rule, "glob", ()),
-    "search_glob": (lambda text: Globs([text[:10_000]]), "glob", (BadGlob,)),
+    "search_glob": (lambda text: Globs([text[:10_000]]), "glob", (BadRequest,)),
     "command_rules": (command_rules, "shell", ()),
     "typed": (typed, "text", ()),
 }  # fmt: skip

@@ -14,7 +14,8 @@ from tests.remote.tools_kit import open_toolbox
 from ccb.local.files.both_ends.copy_channel import CopyChannel
 from ccb.remote.tools import document_programs
 from ccb.remote.tools.input_schema import issues
-from ccb.remote.tools.text_changes import ChangeRefused, compared, structured_patch
+from ccb.remote.tools.text_changes import compared, structured_patch
+from ccb.remote.tools.tool_contract import ToolRefused
 from ccb.remote.tools.web import to_markdown
 from ccb.tunnel.wire.json_schema import tool_schema
 
@@ -82,7 +83,7 @@ def test_line_feeds_of_a_long_file_with_crlf_are_replaced() -> None:
     ],
 )
 def test_an_edit_that_is_too_large_is_refused(data: bytes, old: str, new: str, why: str) -> None:
-    with pytest.raises(ChangeRefused, match=why):
+    with pytest.raises(ToolRefused, match=why):
         replaced(data, old, new, True)
 
 
@@ -131,7 +132,7 @@ def test_json_that_is_too_deep_is_refused_as_what_cannot_be_read(deep: str) -> N
     data = b"m" + len(deep).to_bytes(4, "big") + deep.encode()
     pieces = [data[:5], data[5:]]
     with pytest.raises(ValueError, match="it is no message"):
-        CopyChannel(lambda least: [pieces.pop(0)], lambda parts: None).next()
+        CopyChannel(lambda: pieces.pop(0), lambda data: None).next()
 
 
 def test_the_choices_of_a_schema_are_counted_until_the_limit() -> None:

@@ -85,14 +85,11 @@ def test_every_package_that_is_imported_is_declared() -> None:
 
 
 def test_the_worker_defines_its_dataclasses_with_the_cheap_decorator() -> None:
-    """Programs that run in a process of their own get their modules only, and these are few."""
     wire, remote = ROOT / "tunnel" / "wire", ROOT / "remote"
     costly = [
         f"{_relative(path)}: use ccb.tunnel.wire.dataclass"
         for path in MODULES
-        if (path.is_relative_to(wire) or path.is_relative_to(remote))
-        and path != wire / "dataclass.py"
-        and not path.is_relative_to(remote / "tools" / "search" / "program")
+        if (path.is_relative_to(wire) or path.is_relative_to(remote)) and path != wire / "dataclass.py"
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
         if isinstance(node, ast.ImportFrom)
         and node.module == "dataclasses"

@@ -8,7 +8,6 @@ import pytest
 from tests.support.reference_pages import RUN, pages
 
 from ccb.local.command_line.arguments import OPTIONS
-from ccb.local.command_line.exit_codes import ExitCode
 from ccb.local.command_line.subcommands import COMMANDS, SUBCOMMANDS, options_of
 
 
@@ -29,6 +28,5 @@ def test_every_sentence_ends_with_a_full_stop() -> None:
     for text in (
         *(option.help for option in OPTIONS),
         *(command.description for command in SUBCOMMANDS),
-        *(code.meaning for code in ExitCode),
     ):
         assert text[:1].isupper() and text.endswith("."), text

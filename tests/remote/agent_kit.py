@@ -13,7 +13,7 @@ from typing import Any, Callable, TypeVar, Union, cast
 from tests.support.worker.cages import sandbox
 
 from ccb.remote.agent.agent import Agent
-from ccb.remote.agent.agent_config import AgentConfig, AgentDeps, ModelChoice
+from ccb.remote.agent.agent_config import AgentConfig, AgentDeps
 from ccb.remote.agent.agent_histories import Ledger
 from ccb.remote.agent.conversation import Conversation
 from ccb.remote.agent.turn_state import Prompt
@@ -28,14 +28,14 @@ from ccb.remote.permissions.matchers import Askable
 from ccb.remote.permissions.rules import Behavior, Decision
 from ccb.remote.session_store.session_log import SessionLog
 from ccb.remote.settings.worker_settings import Layer, WorkerSettings
-from ccb.remote.slash_commands.command_registry import CommandCall, Printed, SlashCommand
+from ccb.remote.slash_commands.command_registry import SlashCommand
 from ccb.remote.tools.output import OutputFiles
 from ccb.remote.tools.tasks import TaskRegistry
 from ccb.remote.tools.tool_contract import Tool, ToolContext, ToolDeclaration, ToolResult
 from ccb.remote.tools.tool_state import FileState, TodoList
 from ccb.remote.tools.toolset import Toolset
 from ccb.tunnel.wire.control_protocol import A, P, Request, RequestKind, ToolPermission
-from ccb.tunnel.wire.journal_records import MAIN_AGENT, Content, MessageRecord, Record, parse, record_of, to_line
+from ccb.tunnel.wire.journal_records import MAIN_AGENT, Content, MessageRecord, Record, parse_line, record_of, to_line
 from ccb.tunnel.wire.session_options import SessionOptions
 from ccb.tunnel.wire.tool_traits import Effect, ToolTraits
 
@@ -176,7 +176,8 @@ class MemoryLog(SessionLog):
         self.news = asyncio.Event()
 
     def emit(self, content: Content, agent_id: str = MAIN_AGENT) -> Record:
-        record = parse(json.loads(to_line(record_of(content, len(self.records) + 1, agent_id=agent_id))))
+        record = parse_line(to_line(record_of(content, len(self.records) + 1, agent_id=agent_id)))
+        assert record is not None
         self.records.append(record)
         self.all.append((record.kind, record.body))
         self.news.set()
@@ -230,7 +231,7 @@ class OpenPermissions(PermissionEngine):
     def decide(
         self, tool: Askable, tool_input: Json, *, can_ask: bool = False, shell_cwd: str = "", granted: bool = False
     ) -> Decision:
-        return self.decisions.get(tool.name, Decision(Behavior.ALLOW, "allowed"))
+        return self.decisions.get(tool.traits.name, Decision(Behavior.ALLOW, "allowed"))
 
     def visible(self, tool_name: str) -> bool:
         return tool_name not in self.hidden
@@ -417,9 +418,7 @@ def make_world(
         tools=Toolset([read, write]),
         permissions=permissions,
         context=context,
-        models=ModelChoice(model),
-        max_turns=max_turns,
-        partial_messages=partial,
+        options=SessionOptions(model=model, max_turns=max_turns, partial_messages=partial),
         take_queued=take_queued,
         settings=settings_of(window or WindowSettings()),
     )
@@ -437,10 +436,8 @@ def make_world(
     )
     agent = Agent(config, deps, history, ledger or Ledger())
 
-    async def compact(call: CommandCall) -> Printed:
-        return Printed(await agent.running_turn.compact(call.arguments))
-
-    deps.commands.register(SlashCommand("compact", "", compact, local=True))
+    compact = SlashCommand("compact", "", lambda call: agent.running_turn.compact(call.arguments), local=True)
+    deps.commands.register(compact)
     return World(agent, transport, journal, clock, broker, permissions, read, write, log, history, queue)
 
 

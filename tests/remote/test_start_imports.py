@@ -41,7 +41,6 @@ _EVERY_CONNECTION = [
     "main",
     "session_store",
     "session_store.locks",
-    "session_store.process_identity",
     "session_store.refusal",
     "session_store.session_paths",
     "session_store.sockets",
@@ -82,11 +81,16 @@ def test_who_waits_for_the_laptop_imports_only_what_the_daemon_needs_until_its_w
 
 def _modules_after(program: str, home: Path) -> list[str]:
     """Return the names of the modules that a program has imported; it prints them as JSON."""
-    env = {"PATH": os.environ["PATH"], "HOME": str(home), "PYTHONPATH": str(_SOURCE)}
-    argv = [sys.executable, "-S", "-c", program]
-    done = subprocess.run(argv, env=env, capture_output=True, check=True, timeout=60)
+    done = _run(program, home)
+    assert done.returncode == 0, done.stderr
     modules: list[str] = json.loads(done.stdout)
     return modules
+
+
+def _run(program: str, home: Path) -> subprocess.CompletedProcess[bytes]:
+    env = {"PATH": os.environ["PATH"], "HOME": str(home), "PYTHONPATH": str(_SOURCE)}
+    argv = [sys.executable, "-S", "-c", program]
+    return subprocess.run(argv, env=env, capture_output=True, check=False, timeout=60)
 
 
 _BUG = """
@@ -101,9 +105,7 @@ sys.exit(main.start(%r, "b" * 64, "disk"))
 
 @pytest.mark.parametrize("params", [{"session": "x"}, {"command": "ps"}])
 def test_a_bug_is_a_refusal_with_the_places_in_the_code(params: dict[str, str], tmp_path: Path) -> None:
-    env = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "PYTHONPATH": str(_SOURCE)}
-    argv = [sys.executable, "-S", "-c", _BUG % params]
-    done = subprocess.run(argv, env=env, capture_output=True, check=False, timeout=60)
+    done = _run(_BUG % params, tmp_path)
     assert (done.returncode, done.stderr) == (1, b"")
     refused = json.loads(done.stdout)
     assert (refused["t"], refused["code"]) == ("refused", "internal") and "a bug in the worker" in refused["message"]

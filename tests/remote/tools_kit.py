@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Callable
 
 from ccb.remote.tools.input_schema import issues
-from ccb.remote.tools.tool_contract import Tool, ToolContext, ToolResult
+from ccb.remote.tools.tool_contract import Tool, ToolContext, ToolRefused, ToolResult
 from ccb.remote.tools.toolset import close_context, default_tools, make_context
 
 Json = dict[str, Any]
@@ -37,8 +37,11 @@ class Toolbox:
     async def unasked(self, name: str, **tool_input: Any) -> str:
         """Return why nobody is asked about a call, because it would fail; "" if somebody is."""
         why = self.refusal(name, **tool_input)
-        foretold = None if why else await self.tools[name].preview(tool_input, self.context)
-        return why or (str(foretold.content) if isinstance(foretold, ToolResult) else "")
+        try:
+            await self.tools[name].preview(tool_input, self.context)
+        except ToolRefused as refused:
+            return why or str(refused)
+        return why or ""
 
     async def __call__(self, name: str, **tool_input: Any) -> ToolResult:
         assert self.refusal(name, **tool_input) is None
@@ -49,7 +52,7 @@ class Toolbox:
             self.context.call, tool_use_id="toolu_1", progress=self.updates.append, stopped=self.printed.append
         )
         context = self.context.for_call(call)
-        return await self.tools[name].run(tool_input, context)
+        return await self.tools[name].call(tool_input, context)
 
     async def text(self, name: str, **tool_input: Any) -> str:
         result = await self(name, **tool_input)
@@ -80,16 +83,27 @@ class Toolbox:
 
 
 @asynccontextmanager
-async def open_toolbox(directory: Path) -> AsyncIterator[Toolbox]:
-    """Open a session in `directory`/project. At the end, all its processes are stopped."""
-    root = directory / "project"
-    root.mkdir()
-    outputs = directory / "outputs"
+async def opened_context(root: Path, outputs: Path) -> AsyncIterator[ToolContext]:
+    """Lend what a session in `root` lends to its tools. At the end, all its processes are stopped."""
     context = make_context(str(root), str(outputs))
     try:
-        yield Toolbox(context, root, outputs, {tool.name: tool for tool in default_tools()})
+        yield context
     finally:
         await close_context(context)
+
+
+@asynccontextmanager
+async def open_toolbox(directory: Path) -> AsyncIterator[Toolbox]:
+    """Open a session in `directory`/project."""
+    root, outputs = directory / "project", directory / "outputs"
+    root.mkdir()
+    async with opened_context(root, outputs) as context:
+        yield Toolbox(context, root, outputs, {tool.name: tool for tool in default_tools()})
+
+
+def write(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
 
 
 def plant(root: Path, *names: str) -> None:

@@ -17,7 +17,7 @@ from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any, Callable, TypeVar
 
-from tests.remote.agent_kit import Reply, content
+from tests.remote.agent_kit import Reply, content, says
 from tests.support.forking.process import start_process
 
 from ccb.tunnel.wire.frames import (
@@ -63,11 +63,9 @@ class Laptop:
         self.process = process
         self.frames: list[Frame] = []
         self.epoch = 0
-        self.raw = b""
         self.hello: Hello  # the hello of the worker, once it is attached
         self._decoder = FrameDecoder()
         self._seen = 0
-        self._bodies: dict[int, bytes] = {}
 
     async def send(self, frame: Frame) -> None:
         assert self.process.stdin is not None
@@ -78,7 +76,6 @@ class Laptop:
     async def read(self) -> bool:
         assert self.process.stdout is not None
         data = await asyncio.wait_for(self.process.stdout.read(65536), DEADLINE_S)
-        self.raw += data
         for frame in self._decoder.feed(data):
             self.frames.append(frame)
             if isinstance(frame, Ping):
@@ -149,9 +146,10 @@ class Laptop:
         response: Json = event.body["response"]
         return response
 
-    async def reply(self, request_id: str, payload: Json) -> None:
+    async def reply(self, request_id: str, payload: Json, input_id: str = "") -> None:
         response = {"subtype": "success", "request_id": request_id, "response": payload}
-        await self.send(Input(self.epoch, uuid.uuid4().hex, {"type": "control_response", "response": response}))
+        body = {"type": "control_response", "response": response}
+        await self.send(Input(self.epoch, input_id or uuid.uuid4().hex, body))
 
     async def call(self) -> tuple[CallOpen, bytes]:
         opened = await self.next(CallOpen)
@@ -288,6 +286,12 @@ class WorkerHost:
         laptop = await self.connect(session, **params)
         await laptop.attach(options, have=have, tail=tail, role=role)
         return laptop
+
+    async def ended(self, session: str) -> None:
+        """Leave a session with one turn and no daemon."""
+        laptop = await self.drive(session, SessionOptions(client="me@laptop"))
+        await laptop.turn("what is\nthis?", says("a thing"))
+        await laptop.end()
 
     async def refused(self, session: str, cwd: str = "~/project", **params: Any) -> Refused:
         return await (await self.connect(session, cwd, **params)).next(Refused)

@@ -1,4 +1,4 @@
-"""The pages of docs/reference, made from the code: command line, settings, exit codes, tools, and the
+"""The pages of docs/reference, made from the code: command line, settings, tools, and the
 commands and keys of the REPL.
 
 `python -m tests.support.reference_pages` writes them; a project test says whether they are current.
@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import fields
+from dataclasses import fields, is_dataclass
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
@@ -17,11 +17,11 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 from tests.support.tool_page import tool_blocks
 
 from ccb.local.command_line.arguments import OPTIONS, Group, Option, OptionKind
-from ccb.local.command_line.exit_codes import ExitCode
 from ccb.local.command_line.subcommands import HOSTS, PATHS, SUBCOMMANDS, Subcommand
-from ccb.local.config.settings import Section, Settings
+from ccb.local.config.settings import Settings
 from ccb.local.slash_commands.command_table import COMMANDS
-from ccb.local.slash_commands.registry import EVERYWHERE, ON_SCREEN, LaptopCommand
+from ccb.local.slash_commands.registry import LaptopCommand
+from ccb.local.slash_commands.session_api import Place
 from ccb.local.terminal.keymap import DEFAULT_KEYMAP
 from ccb.local.tui.keys import KEYS
 
@@ -37,7 +37,6 @@ def pages() -> dict[Path, str]:
     return {
         FOLDER / "command-line.md": _page("Command line", _command_line()),
         FOLDER / "settings.md": _page("Settings", _settings()),
-        FOLDER / "exit-codes.md": _page("Exit codes", _exit_codes()),
         FOLDER / "tools.md": _page("Tools", tool_blocks()),
         FOLDER / "repl.md": _page("Commands and keys of the REPL", _repl()),
     }
@@ -75,7 +74,9 @@ def _does(each: LaptopCommand) -> str:
 
 
 def _where(each: LaptopCommand) -> str:
-    return "screen" if each.places == ON_SCREEN else "everywhere" if each.places == EVERYWHERE else "screen, `--plain`"
+    if Place.HEADLESS in each.places:
+        return "everywhere"
+    return "screen, `--plain`" if Place.LINES in each.places else "screen"
 
 
 def _ids(key: str) -> str:
@@ -151,11 +152,11 @@ def _settings() -> Iterator[str]:
     yield '```json\n{"model": "opus", "permissions": {"allow": ["Bash(git status)"], "deny": ["Read(**/.env)"]}}\n```'
 
 
-def _setting_rows(keys: type[Settings | Section], prefix: str = "") -> Iterator[tuple[str, str, str, str]]:
+def _setting_rows(keys: Any, prefix: str = "") -> Iterator[tuple[str, str, str, str]]:
     kinds = get_type_hints(keys)
     for each in fields(keys):
         kind = kinds[each.name]
-        if kind in get_args(Section):
+        if is_dataclass(kind):
             yield from _setting_rows(kind, f"{prefix}{each.name}.")
         elif each.metadata:
             default = each.default_factory() if callable(each.default_factory) else each.default
@@ -188,16 +189,6 @@ def _default(value: object) -> str:
     if isinstance(value, bool):
         return f"`{str(value).lower()}`"
     return f"{value:g}" if isinstance(value, int | float) else f"`{value}`"
-
-
-def _exit_codes() -> Iterator[str]:
-    yield (
-        "Every command ends with one of these codes. [Errors](../errors.md) lists the messages that belong to a code. "
-        "The names are those of `ExitCode` in `local/command_line/exit_codes.py`."
-    )
-    yield _table(
-        ("code", "name", "meaning"), ((str(int(code)), f"`{code.name}`", code.meaning) for code in sorted(ExitCode))
-    )
 
 
 def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:

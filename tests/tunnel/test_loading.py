@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes.util
 import gc
-import ssl
 import subprocess
 import sys
 import threading
@@ -67,25 +66,6 @@ def test_a_search_is_run_only_for_what_is_there_in_several_versions(tmp_path: Pa
     assert asked == ["ssl"]
     assert quick_search(search, cache, {"LD_LIBRARY_PATH": "/opt/lib"}) is search
     assert quick_search(search, tmp_path / "none", {}) is search
-
-
-def test_aiohttp_reads_no_certificates_and_trusts_nobody_by_itself() -> None:
-    code = (
-        "import ssl, threading\nimport ccb.tunnel.heavy_imports as loading\n"
-        "with loading._no_authorities():\n"
-        "    own, others = ssl.create_default_context(), []\n"
-        "    thread = threading.Thread(target=lambda: others.append(ssl.create_default_context()))\n"
-        "    thread.start(); thread.join()\n"
-        "loading.load_aiohttp()\n"
-        "from aiohttp.connector import _SSL_CONTEXT_VERIFIED as verified\n"
-        "made = (own, verified, *others, ssl.create_default_context())\n"
-        "stats = [each.cert_store_stats()['x509_ca'] for each in made]\n"
-        "assert verified.verify_mode is ssl.CERT_REQUIRED and verified.check_hostname\n"
-        "print(stats[:2], len(set(stats[2:])), stats[2] > 0)\n"
-    )
-    authorities = ssl.create_default_context().cert_store_stats()["x509_ca"]
-    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
-    assert done.stdout == f"[0, 0] 1 {authorities > 0}\n"
 
 
 def test_asyncssh_finds_the_libraries_that_are_here_and_loads_no_more_than_ssh_has() -> None:

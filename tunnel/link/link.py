@@ -11,13 +11,14 @@ import itertools
 import logging
 import secrets
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sized
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from dataclasses import field, fields
 from typing import Any, Self
 
 from ..errors import ConnectionLost, DeployError, Dropped, ProtocolError
 from ..plain_text import HostText, neutralise
 from ..secret import Secret
+from ..tasks import cancelled
 from ..transports.pipe import Pipe
 from ..wire import frames as wire
 from ..wire.dataclass import dataclass
@@ -80,43 +81,6 @@ def new_nonce() -> Secret:
     return Secret(secrets.token_urlsafe(32))
 
 
-class FrameReader:
-    """Decodes what `read` returns, after `rest`. `memory` is how many bytes the last frame may take in memory."""
-
-    def __init__(self, pipe: Pipe, rest: bytes, read: Callable[[], Awaitable[bytes]], host: str) -> None:
-        self.memory = 0
-        self._pipe = pipe
-        self._rest = rest
-        self._read = read
-        self._host = host
-        self._decoder = FrameDecoder()
-        self._decoded: Iterator[wire.Frame] = iter(())
-
-    def close(self) -> None:
-        self._decoder.drop()
-
-    async def next_frame(self) -> wire.Frame:
-        """Return the next frame. Raise ConnectionLost at the end, ProtocolError, and what `read` raises."""
-        while True:
-            try:
-                frame = next(self._decoded, None)  # one at a time: together they could take much memory
-            except wire.FrameError as error:
-                raise ProtocolError(
-                    f"{self._host} sent bytes that are not a frame: {error.reason}",
-                    evidence=error.sample.decode("utf-8", "backslashreplace"),
-                    do="Something on the host may write into the channel. Run with --debug and report it.",
-                ) from None
-            if frame is not None:
-                self.memory = self._decoder.memory
-                return frame
-            data = self._rest or await self._read()
-            self._rest = b""
-            if not data:
-                evidence = self._pipe.stderr_tail().strip()
-                raise ConnectionLost(f"the connection to {self._host} ended", evidence=evidence, do="Connect again.")
-            self._decoded = self._decoder.feed(data)
-
-
 _BATCH = 64 * 1024  # bytes for one write of the pipe
 _MAX_INPUTS = 64  # frames
 _MAX_DATA = 8  # frames of at most CHUNK bytes
@@ -143,27 +107,25 @@ class FrameWriter:
         self._task = asyncio.create_task(self._run(), name="link writer")
 
     async def close(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        await cancelled(self._task)
         await self._fail(ConnectionLost("the connection is closed"))
 
     async def send(self, frame: wire.Frame) -> None:
         """Queue `frame`. Wait while its queue is full. Raise ConnectionLost, or FrameError if it is too large."""
         if isinstance(frame, wire.Credit):  # never dropped: its stream would stand still for good
-            await self._room(self._urgent, _MAX_URGENT)
+            await self._when(lambda: len(self._urgent) < _MAX_URGENT)
             self.send_soon(frame)
             return
         lines = encode_frame(frame, next(self._part_ids))
         answers = isinstance(frame, wire.CallHead | wire.CallData | wire.CallEnd)
         lane, limit = (self._data, _MAX_DATA) if answers else (self._inputs, _MAX_INPUTS)
-        await self._room(lane, limit)
+        await self._when(lambda: len(lane) < limit)
         lane.append(lines)
         self._news.set()
 
-    async def _room(self, lane: Sized, limit: int) -> None:
+    async def _when(self, condition: Callable[[], bool]) -> None:
         async with self._changed:
-            await self._changed.wait_for(lambda: len(lane) < limit or self.failed.done())
+            await self._changed.wait_for(lambda: condition() or self.failed.done())
         if self.failed.done():
             raise self.failed.result()
 
@@ -175,10 +137,7 @@ class FrameWriter:
 
     async def flush(self) -> None:
         """Wait until nothing is queued. Raise ConnectionLost."""
-        async with self._changed:
-            await self._changed.wait_for(lambda: self._idle() or self.failed.done())
-        if self.failed.done():
-            raise self.failed.result()
+        await self._when(self._idle)
 
     def _idle(self) -> bool:
         return not (self._busy or self._urgent or self._inputs or self._data)
@@ -233,11 +192,11 @@ class Link:
         host: str = "the host",
         ping_after: float = PING_AFTER,
         dead_after: float = DEAD_AFTER,
-        ack_seconds: float = ACK_SECONDS,
     ) -> None:
         self._pipe = pipe
         self._host = host
-        self._reader = FrameReader(pipe, rest, self._read, host)
+        self._decoder = FrameDecoder()
+        self._decoded = self._decoder.feed(rest)
         self._writer = FrameWriter(pipe)
         self._calls: HandleCalls | None = None
         self.liveness = Liveness(
@@ -248,7 +207,6 @@ class Link:
         )
         self.last_seq = 0  # the number of the last event that has arrived
         self._acked = 0
-        self._ack_seconds = ack_seconds
         self._ack_timer: asyncio.TimerHandle | None = None
         self._dead: asyncio.Future[ConnectionLost] | None = None
         self._hello: Greeting | None = None
@@ -262,7 +220,7 @@ class Link:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        self._reader.close()
+        self._decoder.drop()
         if self._ack_timer is not None:
             self._ack_timer.cancel()
         await self.liveness.close()
@@ -272,14 +230,14 @@ class Link:
     @property
     def memory(self) -> int:
         """How many bytes the frame that `frames` yielded last may take in memory, at most."""
-        return self._reader.memory
+        return self._decoder.memory
 
     async def hello(self, timeout: float = HELLO_TIMEOUT) -> Greeting:
         """Wait for the worker's first frame and check its version. Raise what `refusal_error` returns, DeployError if
         the worker ends first, and ProtocolError."""
         try:
             async with asyncio.timeout(timeout):
-                frame = await self._reader.next_frame()
+                frame = await self._next_frame()
         except TimeoutError:
             raise DeployError(
                 f"the worker on {self._host} started but sent no hello within {timeout:g} s",
@@ -329,11 +287,6 @@ class Link:
         await self.send(wire.Attach(self.epoch, role, have, shown, dict(options), tail, deltas=True, primed=True))
         self.liveness.start()
 
-    @property
-    def next_epoch(self) -> int:
-        assert self._hello is not None, "hello comes first"
-        return self._hello.epoch + 1
-
     async def send(self, frame: wire.Frame) -> None:
         """Queue a frame. Wait while the queue is full. Raise ConnectionLost."""
         await self._writer.send(frame)
@@ -351,7 +304,7 @@ class Link:
         """Yield the session's frames in order, without gaps, up to `bye`. A slow consumer slows the host down. Raise
         ConnectionLost, ProtocolError, and what `refusal_error` returns."""
         while True:
-            frame = await self._reader.next_frame()
+            frame = await self._next_frame()
             match frame:
                 case wire.Event():
                     if frame.seq > self.last_seq:  # otherwise the event was replayed twice around an attach
@@ -393,7 +346,7 @@ class Link:
         if seq - self._acked >= ACK_EVENTS:
             self._acknowledge()
         elif self._ack_timer is None:
-            self._ack_timer = asyncio.get_running_loop().call_later(self._ack_seconds, self._acknowledge)
+            self._ack_timer = asyncio.get_running_loop().call_later(ACK_SECONDS, self._acknowledge)
 
     def _acknowledge(self) -> None:
         if self._ack_timer is not None:
@@ -402,10 +355,27 @@ class Link:
         self._acked = self.last_seq
         self._writer.send_soon(wire.Ack(self.epoch, self.last_seq))
 
+    async def _next_frame(self) -> wire.Frame:
+        """Return the next frame. Raise ConnectionLost at the end, ProtocolError, and what `_read` raises."""
+        try:
+            while (frame := next(self._decoded, None)) is None:  # one at a time: together they could take much memory
+                data = await self._read()
+                if not data:
+                    ended, said = f"the connection to {self._host} ended", self._pipe.stderr_tail().strip()
+                    raise ConnectionLost(ended, evidence=said, do="Connect again.")
+                self._decoded = self._decoder.feed(data)
+        except wire.FrameError as error:
+            raise ProtocolError(
+                f"{self._host} sent bytes that are not a frame: {error.reason}",
+                evidence=error.sample.decode("utf-8", "backslashreplace"),
+                do="Something on the host may write into the channel. Run with --debug and report it.",
+            ) from None
+        return frame
+
     async def _read(self) -> bytes:
         assert self._dead is not None
         read = asyncio.ensure_future(self._pipe.read())
-        self.liveness.reading(True)
+        self.liveness.reading = True
         try:
             waiting: set[asyncio.Future[Any]] = {read, self._dead, self._writer.failed}
             await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
@@ -418,10 +388,9 @@ class Link:
                 return data
             raise self._writer.failed.result()
         finally:
-            self.liveness.reading(False)
+            self.liveness.reading = False
             if not read.done():
-                read.cancel()
-                await asyncio.gather(read, return_exceptions=True)
+                await cancelled(read)
 
     def _stderr(self) -> str:
         return neutralise(self._pipe.stderr_tail().strip())

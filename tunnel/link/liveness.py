@@ -7,6 +7,8 @@ import time
 from collections import deque
 from collections.abc import Callable
 
+from ..tasks import cancelled
+
 PING_AFTER = 3.0  # seconds of silence before a ping
 UNANSWERED_S = 1.0  # seconds for the answer to a ping; after that the person is told how long nothing has arrived
 DEAD_AFTER = 15.0  # seconds of silence after which the connection counts as dead. What arrives breaks the silence
@@ -30,7 +32,7 @@ class Liveness:
         self._dead_after = dead_after
         self._heard = time.monotonic()  # or later or earlier than that, after a pause of ours and for a probe
         self._arrived = self._heard
-        self._reading = False
+        self.reading = False  # whether the link waits for bytes, or its consumer holds a frame
         self._pinged: float | None = None  # when the oldest ping since the last sign of life was sent
         self._task: asyncio.Task[None] | None = None
         self._newest = (0, 0.0)  # the number of the newest ping, and when it was sent
@@ -41,9 +43,7 @@ class Liveness:
         self._task = asyncio.create_task(self._watch(), name="link liveness")
 
     async def close(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        await cancelled(self._task)
 
     def heard(self) -> None:
         self._heard = self._arrived = time.monotonic()
@@ -69,12 +69,8 @@ class Liveness:
     def unanswered_s(self) -> float:
         """Seconds since something arrived, if a ping has been waiting for its answer; else 0."""
         now = time.monotonic()
-        waits = self._reading and self._pinged is not None and now - self._pinged >= UNANSWERED_S
+        waits = self.reading and self._pinged is not None and now - self._pinged >= UNANSWERED_S
         return now - self._arrived if waits else 0.0
-
-    def reading(self, active: bool) -> None:
-        """Note whether the link waits for bytes (`active`) or its consumer holds a frame."""
-        self._reading = active
 
     def probe(self) -> None:
         """Test the connection: it counts as dead unless something arrives within PROBE_S."""
@@ -97,10 +93,10 @@ class Liveness:
             wait = max(step, self._heard + self._ping_after - before)  # nothing is due earlier
             await asyncio.sleep(wait)
             now = time.monotonic()
-            if now - before > wait + self._ping_after or (held and self._reading):
+            if now - before > wait + self._ping_after or (held and self.reading):
                 self._heard = max(self._heard, now - self._dead_after + min(PROBE_S, self._ping_after))
                 pinged, self._pinged, self._arrived = 0.0, None, now
-            held = not self._reading
+            held = not self.reading
             silence = now - self._heard
             if silence < self._ping_after:
                 continue

@@ -54,36 +54,18 @@ def has_slept(before: float) -> bool:
     return slept_s() - before >= _SLEPT_S
 
 
-class KeeperRecord:
-    """The file that tells others of a kept connection, locked by its keeper. Raise OSError if another one has it."""
-
-    def __init__(self, path: Path, socket: Path) -> None:
-        self._path = path
-        self._socket = socket
-        self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-        fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        if not os.fstat(self._fd).st_nlink:
-            raise FileExistsError(path)  # its keeper has just removed it
-        socket.unlink(missing_ok=True)  # of a keeper that was killed
-
-    def write(self, about: Facts) -> None:
-        os.ftruncate(self._fd, 0)
-        os.pwrite(self._fd, json.dumps(about).encode(), 0)
-
-    def remove(self) -> None:
-        with contextlib.suppress(OSError):
-            if os.fstat(self._fd).st_nlink:
-                self._socket.unlink(missing_ok=True)
-                self._path.unlink()
-            fcntl.flock(self._fd, fcntl.LOCK_UN)
-
-
 class Keeper:
-    """Keeps the connection that the ssh in `words` makes at `socket`, for `seconds` after its login."""
+    """Keeps the connection that the ssh in `words` makes at `socket`, for `seconds` after its login. `record` is a file
+    that tells others of it, locked by its keeper. Raise OSError if another one has it."""
 
-    def __init__(self, socket: Path, record: KeeperRecord, seconds: float, about: Facts, words: list[str]) -> None:
+    def __init__(self, socket: Path, record: Path, seconds: float, about: Facts, words: list[str]) -> None:
         self._socket = socket
-        self._record = record
+        self._path = record
+        self._record = os.open(record, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        fcntl.flock(self._record, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if not os.fstat(self._record).st_nlink:
+            raise FileExistsError(record)  # its keeper has just removed it
+        socket.unlink(missing_ok=True)  # of a keeper that was killed
         self._seconds = seconds
         self._about = about
         self._ssh = words[0]
@@ -116,14 +98,15 @@ class Keeper:
         return self._shell.returncode or 0
 
     def end(self) -> None:
-        self._record.remove()
+        self._remove_record()
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         os.killpg(0, signal.SIGKILL if self._over else signal.SIGTERM)
 
     def _logged_in(self, ready: selectors.BaseSelector) -> None:
         self._until = time.monotonic() + self._seconds
         times = {"pid": os.getpid(), "until": time.time() + self._seconds, "slept": self._slept}
-        self._record.write({**self._about, **times})
+        os.ftruncate(self._record, 0)
+        os.pwrite(self._record, json.dumps({**self._about, **times}).encode(), 0)
         os.write(1, _LOGGED_IN)
         gdbus = shutil.which("gdbus")
         if gdbus is not None:
@@ -159,7 +142,14 @@ class Keeper:
             self._over = self._over or stopped.returncode != 0
         except (OSError, subprocess.TimeoutExpired):
             self._over = True
-        self._record.remove()
+        self._remove_record()
+
+    def _remove_record(self) -> None:
+        with contextlib.suppress(OSError):
+            if os.fstat(self._record).st_nlink:
+                self._socket.unlink(missing_ok=True)
+                self._path.unlink()
+            fcntl.flock(self._record, fcntl.LOCK_UN)
 
 
 def _pass_on(data: bytes) -> None:
@@ -206,10 +196,9 @@ def _keep() -> int:
         signal.signal(number, lambda *_: None)
     signal.signal(signal.SIGPIPE, signal.SIG_IGN)
     try:
-        taken = KeeperRecord(Path(record), Path(socket))
+        keeper = Keeper(Path(socket), Path(record), float(seconds), json.loads(about), words)
     except OSError:
         return TAKEN
-    keeper = Keeper(Path(socket), taken, float(seconds), json.loads(about), words)
     try:
         return keeper.keep(signals)
     finally:

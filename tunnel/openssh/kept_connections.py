@@ -27,15 +27,15 @@ from ..secret import without_secrets
 from ..ssh_config.config_files import ssh_says
 from ..ssh_config.host_config import HostConfig, Identities
 from ..ssh_config.ssh_target import SshTarget
-from ..transports.askpass import askpass_in
+from ..transports.askpass import askpass_in, peer_problem
 from ..transports.command_transport import said_by
 from ..transports.login_prompts import Prompts, tell_once
 from ..transports.pipe import Transport
 from ..wire.dataclass import dataclass
 from . import connection_keeper
 from .connection_keeper import has_slept, slept_s
-from .openssh_transport import NO_COMMAND, MasterCommand, OpenSshTransport, literal, log_in, login_options
-from .shared_master import LogIn, client_command, client_env, over_master, peer_problem
+from .openssh_transport import NO_COMMAND, OpenSshTransport, log_in
+from .shared_master import LogIn, MasterTrial, client_command, client_env
 
 log = logging.getLogger(__name__)
 
@@ -69,7 +69,7 @@ async def share_kept(route: KeptRoute, prompts: Prompts) -> Transport:
     if found is None or found.over or peer_problem(found.socket):
         return await _log_in(route, prompts, record, found)
     config = route.configs[-1]
-    trial = over_master(found.socket, config, route.target, prompts, lambda: _log_in(route, prompts, record, found))
+    trial = MasterTrial(found.socket, route.target, config, prompts, lambda: _log_in(route, prompts, record, found))
     if found.addresses == source_addresses():
         trial.answer_s = _UNDOUBTED_ANSWER_S
     return trial
@@ -135,17 +135,14 @@ async def _agent_needs_touch(keys: Identities) -> bool:
 
 async def _keep(route: KeptRoute, prompts: Prompts, record: Path) -> Transport:
     env, target, socket = without_secrets(os.environ), route.target, record.with_suffix("")
-    base = ["ssh", *NO_COMMAND, *target.flags()]
-    configured = await ssh_says([*base, "-G"], target.host, env)
+    configured = await ssh_says(["ssh", *NO_COMMAND, *target.flags(), "-G"], target.host, env)
     async with AsyncExitStack() as stack:
         askpass = await askpass_in(stack, prompts, env)
-        argv = [*base, *login_options(configured, prompts), "-S", literal(socket), "-M", "-N", "-T"]
-        argv += ["-o", "ControlPersist=no", "--", target.host]
-        about = {"host": target.shown, "addresses": source_addresses()}
-        runner = [sys.executable, "-I", "-S", connection_keeper.__file__, str(socket), str(record), str(route.keep_s)]
-        command = MasterCommand(argv, socket, target.shown, target.shell_command(), (*runner, json.dumps(about)))
+        about = json.dumps({"host": target.shown, "addresses": source_addresses()})
+        keeper = [sys.executable, "-I", "-S", connection_keeper.__file__]
+        keeper += [str(socket), str(record), str(route.keep_s), about]
         try:
-            master = await log_in(command, env={**env, **askpass.variables}, prompts=prompts, gave_up=askpass.gave_up)
+            master = await log_in(target, socket, configured, askpass, prompts, runner=keeper)
         except Unreachable:
             if await asyncio.to_thread(_held, record) is None:
                 raise
@@ -158,7 +155,7 @@ async def _keep(route: KeptRoute, prompts: Prompts, record: Path) -> Transport:
         f"The connection to {target.shown} is kept for {minutes} minute{'s' if minutes > 1 else ''}: a password or a "
         f"code is asked once in that time. `ccb disconnect {target.shown}` ends it.",
     )
-    return OpenSshTransport(client_command(socket, route.configs[-1], target), master, env=client_env())
+    return OpenSshTransport(client_command(socket, target, route.configs[-1].given), socket, env=client_env())
 
 
 _MAX_RECORD = 64 * 1024

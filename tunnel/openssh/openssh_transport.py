@@ -8,66 +8,47 @@ import contextlib
 import logging
 import os
 import signal
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Sequence
 from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
 
-from ..errors import AuthFailed, CcbError, Unreachable
+from ..errors import AuthFailed, Unreachable
 from ..plain_text import neutralise
 from ..ssh_config.config_files import resolve, ssh_says
-from ..ssh_config.ssh_target import SshTarget
+from ..ssh_config.ssh_target import Lines, SshTarget
 from ..transports import command_transport as commands
-from ..transports.askpass import NO_ASKING, askpass_in, listens
-from ..transports.login_failures import SSH_FAILED, last_words, session_failure, ssh_failure
+from ..transports.askpass import NO_ASKING, Askpass, askpass_in, peer_problem
+from ..transports.login_failures import SSH_FAILED, last_words, ssh_failure
 from ..transports.login_prompts import NobodyToAsk, Prompts, is_told
 from ..transports.pipe import Transport
-from ..wire.dataclass import dataclass
 from .connection_keeper import ENDING_WITH_STDIN
-from .shared_master import over_master, usable_master
+from .shared_master import MasterTrial, client_command, usable_master
 
 log = logging.getLogger(__name__)
 
 _POLL_S = 0.01
 _END_S = 3.0
 _GROUP_END_S = 1.0
-
-
-@dataclass(frozen=True)
-class MasterCommand:
-    """The ssh that makes the control `socket`. `runner` runs it, and ends it when its own stdin ends."""
-
-    argv: Sequence[str]
-    socket: Path
-    name: str
-    shown: str
-    runner: Sequence[str] = ("/bin/sh", "-c", ENDING_WITH_STDIN, "sh")
+_RUNNER = ("/bin/sh", "-c", ENDING_WITH_STDIN, "sh")
 
 
 class Master:
-    """A master connection that is logged in; the caller must `end` it."""
+    """A master connection that is logged in; the caller must `end` it, or leave it to its runner (`let_go`)."""
 
-    def __init__(self, child: commands.TransportProcess, socket: Path, listening: asyncio.Task[None]) -> None:
-        self.socket = socket
+    def __init__(self, child: commands.TransportProcess, listening: asyncio.Task[None]) -> None:
         self._child = child
         self._listening = listening
-
-    @property
-    def alive(self) -> bool:
-        return listens(self.socket)
-
-    async def let_go(self) -> None:
-        """Leave the connection to its runner, which has ended the process that was started here."""
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(_END_S):
-                await self._child.exited()
-        await _ended(self._child, self._listening)
 
     async def end(self) -> None:
         stdin = self._child.process.stdin
         assert stdin is not None
+        stdin.close()
+        await self.let_go()
+
+    async def let_go(self) -> None:
+        """Wait for the end of the process that was started here. Another one may keep the connection."""
         try:
-            stdin.close()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_END_S):
                     await self._child.exited()
@@ -75,13 +56,23 @@ class Master:
             await _ended(self._child, self._listening)
 
 
-async def log_in(command: MasterCommand, *, env: commands.Env, prompts: Prompts, gave_up: asyncio.Event) -> Master:
-    """Start the master and wait for its login. Raise AuthFailed if the person gave up (`gave_up` is set), and what
-    `ssh_failure` reads from ssh's output."""
-    name, shown = command.name, command.shown
+async def log_in(
+    target: SshTarget,
+    socket: Path,
+    configured: Lines,
+    askpass: Askpass,
+    prompts: Prompts,
+    *,
+    words: Sequence[str] = ("ssh",),
+    runner: Sequence[str] = _RUNNER,
+) -> Master:
+    """Start the master that listens at `socket`, and wait for its login. `runner` runs the ssh of `words`, and ends it
+    when its own stdin ends. Raise AuthFailed if the person gave up, and what `ssh_failure` reads from ssh's output."""
+    name, shown, gave_up = target.shown, target.shell_command(words), askpass.gave_up
     pipe, null = asyncio.subprocess.PIPE, asyncio.subprocess.DEVNULL
-    argv = [*command.runner, *command.argv]
-    child = await commands.start(argv, shown, stdin=pipe, stdout=null, env=env)
+    argv = [*runner, *words, *NO_COMMAND, *target.flags(), *_login_options(configured, prompts)]
+    argv += ["-S", str(socket).replace("%", "%%"), "-M", "-N", "-T", "-o", "ControlPersist=no", "--", target.host]
+    child = await commands.start(argv, shown, stdin=pipe, stdout=null, env=askpass.env)
     assert child.process.stderr is not None
     tail, logged_in = commands.StderrTail(), False
 
@@ -92,12 +83,12 @@ async def log_in(command: MasterCommand, *, env: commands.Env, prompts: Prompts,
             prompts.banner(line)
 
     listening = asyncio.create_task(tail.drain(child.process.stderr.read, say), name="stderr of a master")
-    waits = [asyncio.create_task(work) for work in (child.exited(), gave_up.wait(), _exists(command.socket))]
+    waits = [asyncio.create_task(work) for work in (child.exited(), gave_up.wait(), _exists(socket))]
     try:
         await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
         logged_in = waits[2].done()
         if logged_in:
-            return Master(child, command.socket, listening)
+            return Master(child, listening)
         if gave_up.is_set():
             raise AuthFailed(
                 f"the login to {name} was cancelled",
@@ -156,10 +147,6 @@ NO_COMMAND = ("-o", "RemoteCommand=none")  # in front of the person's options: t
 _RUN_COMMAND = ("SessionType=default", "StdinNull=no")  # an old ssh does not know these
 _OWN_MULTIPLEXING = ("controlmaster", "controlpath", "controlpersist")
 
-_LOGGED_IN_ALREADY = ("-o", "ProxyCommand=false")
-"""For clients of a master: if it is gone, they must not log in themselves, so their own way leads nowhere. It must
-stand before a ProxyJump, which would count instead."""
-
 
 async def connect(
     target: SshTarget, prompts: Prompts, *, env: commands.Env, words: Sequence[str] = ("ssh",)
@@ -175,38 +162,29 @@ async def connect(
         config = await resolve(target, words)
         master = usable_master(config, target, prompts)
         if master is not None:
-            return over_master(master, config, target, prompts, log_in)
+            return MasterTrial(master, target, config, prompts, log_in)
     return await log_in()
 
 
 async def _log_in(
-    target: SshTarget,
-    prompts: Prompts,
-    env: commands.Env,
-    words: Sequence[str],
-    configured: Mapping[str, Sequence[str]],
+    target: SshTarget, prompts: Prompts, env: commands.Env, words: Sequence[str], configured: Lines
 ) -> OpenSshTransport:
-    base = [*words, *NO_COMMAND, *target.flags()]
     async with AsyncExitStack() as stack:
         askpass = await askpass_in(stack, prompts, env)
-        asking = {**env, **askpass.variables}
-        first = [*base, *login_options(configured, prompts)]
-        if _decides_on_multiplexing(target):
-            argv = [*first, *_run_options(configured), "-T", "--", target.host]
-            failure = partial(ssh_failure, told=is_told(prompts))
-            command = _command(target, words, argv, failure)  # over a master of theirs, or each logs in by itself
-            return OpenSshTransport(command, None, env=asking, notice=prompts.banner, stack=stack.pop_all())
+        if _decides_on_multiplexing(target):  # over a master of theirs, or each command logs in by itself
+            argv = [*words, *NO_COMMAND, *target.flags(), *_login_options(configured, prompts)]
+            argv += [*_run_options(configured), "-T", "--", target.host]
+            shown = target.shell_command(words)
+            failure = partial(ssh_failure, target.shown, by_hand=shown, told=is_told(prompts))
+            command = commands.PipeCommand(
+                target.shown, shown, lambda line: [*argv, line], failure, lost_status=SSH_FAILED
+            )
+            return OpenSshTransport(command, None, env=askpass.env, notice=prompts.banner, stack=stack.pop_all())
         socket = askpass.directory / "m"
-        argv = [*first, "-S", literal(socket), "-M", "-N", "-T", "-o", "ControlPersist=no", "--", target.host]
-        login = MasterCommand(argv, socket, target.shown, target.shell_command(words))
-        master = await log_in(login, env=asking, prompts=prompts, gave_up=askpass.gave_up)
+        master = await log_in(target, socket, configured, askpass, prompts, words=words)
         stack.push_async_callback(master.end)
-        argv = [*words, *_LOGGED_IN_ALREADY, *NO_COMMAND, *_run_options(configured), *target.flags(), *_QUIET]
-        argv += ["-o", "BatchMode=yes", "-o", "LogLevel=ERROR", "-o", "ControlMaster=no", "-S", literal(socket)]
-        argv += ["-T", "--", target.host]
-        command = _command(target, words, argv, session_failure)
-        env = {**env, **NO_ASKING}
-        return OpenSshTransport(command, master, env=env, stack=stack.pop_all())
+        command = client_command(socket, target, configured, words)
+        return OpenSshTransport(command, socket, env={**env, **NO_ASKING}, stack=stack.pop_all())
 
 
 def _decides_on_multiplexing(target: SshTarget) -> bool:
@@ -214,37 +192,29 @@ def _decides_on_multiplexing(target: SshTarget) -> bool:
 
 
 class OpenSshTransport(commands.CommandTransport):
-    """Commands over one login. `master` is None if the person decides about multiplexing. `stack` ends ours."""
+    """Commands over the master at `socket`, None if the person decides about multiplexing. `stack` ends ours."""
 
     def __init__(
         self,
         command: commands.PipeCommand,
-        master: Master | None,
+        socket: Path | None,
         *,
         env: commands.Env,
         notice: commands.Notice | None = None,
         stack: AsyncExitStack | None = None,
     ) -> None:
         super().__init__(command, env=env, notice=notice, stack=stack)
-        self._master = master
-        self.warm = master is not None
+        self._socket = socket
+        self.warm = socket is not None
 
     @property
     def alive(self) -> bool:
-        if self._given_up or self._master is None:
+        if self._given_up or self._socket is None:
             return super().alive
-        return self._master.alive
+        return not peer_problem(self._socket)
 
 
-def _command(
-    target: SshTarget, words: Sequence[str], argv: Sequence[str], failure: Callable[..., CcbError | None]
-) -> commands.PipeCommand:
-    shown = target.shell_command(words)
-    reading = partial(failure, target.shown, by_hand=shown)
-    return commands.PipeCommand(target.shown, shown, lambda line: [*argv, line], reading, lost_status=SSH_FAILED)
-
-
-def login_options(configured: Mapping[str, Sequence[str]], prompts: Prompts) -> list[str]:
+def _login_options(configured: Lines, prompts: Prompts) -> list[str]:
     options = [*_QUIET, *(["-o", "BatchMode=yes"] if isinstance(prompts, NobodyToAsk) else []), "-o", "LogLevel=INFO"]
     direct = all(configured.get(key, ["none"]) == ["none"] for key in ("proxyjump", "proxycommand"))
     if configured.get("connecttimeout", ["none"])[0] in ("none", "0"):
@@ -252,10 +222,6 @@ def login_options(configured: Mapping[str, Sequence[str]], prompts: Prompts) -> 
     return options
 
 
-def _run_options(configured: Mapping[str, Sequence[str]]) -> list[str]:
+def _run_options(configured: Lines) -> list[str]:
     known = [option for option in _RUN_COMMAND if option.partition("=")[0].lower() in configured]
     return [word for option in known for word in ("-o", option)]
-
-
-def literal(path: Path) -> str:
-    return str(path).replace("%", "%%")

@@ -6,10 +6,9 @@ import asyncio
 import logging
 import os
 import re
+import shlex
 import shutil
-import socket
 import stat
-import struct
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -17,38 +16,30 @@ from pathlib import Path
 from ..errors import CcbError, ConnectionLost
 from ..secret import without_secrets
 from ..ssh_config.host_config import HostConfig
-from ..ssh_config.ssh_target import SshTarget
-from ..transports.askpass import NO_ASKING
+from ..ssh_config.ssh_target import Lines, SshTarget
+from ..transports.askpass import NO_ASKING, peer_problem
 from ..transports.command_transport import CommandPipe, CommandTransport, PipeCommand
 from ..transports.login_failures import SSH_FAILED, session_failure
 from ..transports.login_prompts import Prompts
 from ..transports.pipe import Pipe, Transport
-from ..wire.dataclass import dataclass
 
 _HASH = re.compile(r"(?<![0-9a-f])[0-9a-f]{40}(?![0-9a-f])")  # what `%C` becomes
 
 
-@dataclass(frozen=True)
-class LiveMaster:
-    """The control socket of a master. `problem` says why it is not used, "" if it may be."""
-
-    socket: Path
-    problem: str = ""
-
-
-def find_master(config: HostConfig, target: SshTarget) -> LiveMaster | None:
-    """Return the master that the person's ssh_config names for `target`, or None. ccb uses it only if nobody else can
-    have made it, and if it leads to this account: its name says so, or the command line names it for this host."""
+def master_problem(config: HostConfig, target: SshTarget) -> str | None:
+    """Return why the master at `control_path` of `target` is not used, "" if it may be, None if there is none. ccb uses
+    it only if nobody else can have made it, and if it leads to this account: its name says so, or the command line
+    names it for this host."""
     path = config.control_path
     if path is None or not os.path.lexists(path):
         return None
     if config.control_asks:
-        return LiveMaster(path, "it asks for confirmation (ControlMaster ask)")
+        return "it asks for confirmation (ControlMaster ask)"
     problem = socket_problem(path)
     named = any(option.strip().lower().startswith("controlpath") for option in target.options)
     if not problem and not named and not _names_account(path.name, config, target):
         problem = "its name does not tell user, host and port apart: use %C in ControlPath"
-    return LiveMaster(path, problem or peer_problem(path))
+    return problem or peer_problem(path)
 
 
 def socket_problem(path: Path) -> str:
@@ -66,21 +57,6 @@ def socket_problem(path: Path) -> str:
     return ""
 
 
-def peer_problem(path: Path) -> str:
-    """Return why no process of this user answers at the socket, "" if one accepts connections."""
-    with socket.socket(socket.AF_UNIX) as probe:
-        probe.setblocking(False)
-        try:
-            probe.connect(str(path))
-        except OSError as error:
-            return f"no process listens on it ({error.strerror})"
-        if hasattr(socket, "SO_PEERCRED"):
-            _, uid, _ = struct.unpack("3i", probe.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
-            if uid != os.getuid():
-                return f"a process of user {uid} listens on it"
-    return ""
-
-
 def _names_account(name: str, config: HostConfig, target: SshTarget) -> bool:
     if _HASH.search(name):
         return True
@@ -94,16 +70,6 @@ def _names_account(name: str, config: HostConfig, target: SshTarget) -> bool:
     return True
 
 
-def client_words(ssh: str, socket: Path, host: str, *, send_env: Sequence[str] = ()) -> list[str]:
-    """Return the words of a client of the master; the command line follows. Its own way to the host is `false`."""
-    sending = ["-o", f"SendEnv={' '.join(send_env)}"] if send_env else []
-    return [
-        ssh, "-F", "none", "-S", str(socket).replace("%", "%%"), "-o", "ControlMaster=no", "-o", "ProxyCommand=false",
-        "-o", "BatchMode=yes", "-o", "LogLevel=ERROR", "-o", "ClearAllForwardings=yes", "-a", "-x", *sending, "-T",
-        "--", host,
-    ]  # fmt: skip
-
-
 log = logging.getLogger(__name__)
 
 ANSWER_S = 1.0  # for the first word over a master, which may not notice for minutes that its connection is dead
@@ -112,26 +78,31 @@ LogIn = Callable[[], Awaitable[Transport]]
 
 
 def usable_master(config: HostConfig, target: SshTarget, prompts: Prompts) -> Path | None:
-    master = find_master(config, target)
-    if master is None or shutil.which("ssh") is None:
+    path, problem = config.control_path, master_problem(config, target)
+    if path is None or problem is None or shutil.which("ssh") is None:
         return None
-    silent = _inode(master.socket) in prompts.memory.silent_masters
-    if master.problem or silent:
-        log.info("the master at %s is not used: %s", master.socket, master.problem or "it did not answer before")
+    if not problem and _inode(path) in prompts.memory.silent_masters:
+        problem = "it did not answer before"
+    if problem:
+        log.info("the master at %s is not used: %s", path, problem)
         return None
-    return master.socket
+    return path
 
 
-def over_master(socket: Path, config: HostConfig, target: SshTarget, prompts: Prompts, log_in: LogIn) -> MasterTrial:
-    forget = partial(prompts.memory.silent_masters.add, _inode(socket))
-    commands = CommandTransport(client_command(socket, config, target), env=client_env())
-    return MasterTrial(socket, commands, log_in, forget)
-
-
-def client_command(socket: Path, config: HostConfig, target: SshTarget) -> PipeCommand:
-    words = client_words("ssh", socket, target.host, send_env=config.stream.send_env)
-    failure = partial(session_failure, target.shown, by_hand=target.shell_command())
-    return PipeCommand(target.shown, "ssh", lambda line: [*words, line], failure, lost_status=SSH_FAILED)
+def client_command(socket: Path, target: SshTarget, lines: Lines, words: Sequence[str] = ("ssh",)) -> PipeCommand:
+    """Return the command of a client of the master. It reads no configuration: of `lines` (`ssh -G`) only the variables
+    for a command are for it. Its own way to the host is `false`: it must not log in if the master is gone."""
+    sent = [word for patterns in lines.get("sendenv", ()) for word in ("-o", f"SendEnv={patterns}")]
+    if lines.get("setenv"):
+        sent += ["-o", f"SetEnv={shlex.join(lines['setenv'])}"]  # only the first one counts
+    argv = [
+        words[0], "-F", "none", "-S", str(socket).replace("%", "%%"), "-o", "ControlMaster=no", "-o",
+        "ProxyCommand=false", "-o", "BatchMode=yes", "-o", "LogLevel=ERROR", "-o", "ClearAllForwardings=yes", "-a",
+        "-x", *sent, "-T", "--", target.host,
+    ]  # fmt: skip
+    shown = target.shell_command(words)
+    failure = partial(session_failure, target.shown, by_hand=shown)
+    return PipeCommand(target.shown, shown, lambda line: [*argv, line], failure, lost_status=SSH_FAILED)
 
 
 def client_env() -> dict[str, str]:
@@ -149,13 +120,14 @@ class MasterTrial(Transport):
     """Runs commands over the master at `socket`. If the first one gets no answer in `answer_s`, it runs again over
     `log_in`, so it must have no effect before its first output (`on_trial`)."""
 
-    def __init__(self, socket: Path, commands: CommandTransport, log_in: LogIn, gave_up: Callable[[], None]) -> None:
+    def __init__(self, socket: Path, target: SshTarget, config: HostConfig, prompts: Prompts, log_in: LogIn) -> None:
         self.socket = socket
         self.answer_s = ANSWER_S
-        self.name = commands.name
-        self._commands = commands
+        self.name = target.shown
+        self._commands = CommandTransport(client_command(socket, target, config.given), env=client_env())
         self._log_in = log_in
-        self._gave_up = gave_up
+        self._silent = prompts.memory.silent_masters
+        self._inode = _inode(socket)
         self._proved = False
         self._closed = False
         self._login: Transport | None = None
@@ -177,7 +149,7 @@ class MasterTrial(Transport):
                 log.info("no login to %s: the master at %s carries this connection", self.name, self.socket)
             self._proved = True
             return pipe
-        self._gave_up()
+        self._silent.add(self._inode)
         if self._proved or self._closed:
             raise ConnectionLost(f"the master connection to {self.name} does not answer any more")
         self._login = await self._log_in()

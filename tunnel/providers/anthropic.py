@@ -8,10 +8,9 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 
 from .credential import in_one_header
-from .http_client import Endpoint, HttpProvider, ProviderClient, endpoint_at
+from .http_client import Endpoint, Provider, ProviderClient, endpoint_at
 from .json_fields import dump
-from .provider import ProviderRequest, ProviderResponse
-from .request_body import as_body
+from .provider import ProviderRequest, ProviderResponse, WholeBody
 from .thinking import without_ours
 
 BASE_URL_VARIABLE = "ANTHROPIC_BASE_URL"
@@ -33,7 +32,7 @@ def anthropic_client(environ: Mapping[str, str] = os.environ) -> ProviderClient:
     return ProviderClient(anthropic_endpoint(environ), environ)
 
 
-class AnthropicProvider(HttpProvider):
+class AnthropicProvider(Provider):
     """Adds the credential and passes everything else on unchanged. See `Provider`. `key_header` is the only header that
     carries it, None for those that it has by itself."""
 
@@ -44,7 +43,7 @@ class AnthropicProvider(HttpProvider):
         credential = await self._credential.get() if self._credential is not None else None
         own = in_one_header(credential, self.key_header).headers(request.headers) if credential is not None else {}
         headers = {**request.headers, **_UNENCODED, **own}
-        async with self._client.request(replace(request, headers=headers)) as response:
+        async with self.client.request(replace(request, headers=headers)) as response:
             if response.status == 401 and await self._may_have_another(credential):
                 kept = [(name, value) for name, value in response.headers if name.lower() != "x-should-retry"]
                 response = replace(response, headers=[*kept, ("x-should-retry", "true")])
@@ -59,5 +58,5 @@ class RenamedProvider(AnthropicProvider):
         asked, model = await self._read(request)
         body = dump(without_ours(asked) | ({"model": model} if model else {})).encode("utf-8", "replace")
         del asked
-        async with super().exchange(replace(request, body=as_body(body), size=len(body))) as response:
+        async with super().exchange(replace(request, body=WholeBody(body))) as response:
             yield response

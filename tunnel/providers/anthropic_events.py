@@ -29,7 +29,6 @@ class AnswerError(Exception):
     def __init__(self, kind: str, message: str) -> None:
         super().__init__(message)
         self.kind = kind
-        self.message = message
 
 
 @dataclass
@@ -118,7 +117,9 @@ class AnswerBuilder:
         if isinstance(upstream_id, str) and upstream_id:
             kept = "".join(each for each in upstream_id if each.isascii() and (each.isalnum() or each in "_-"))[:120]
             self._id = kept if kept.startswith("msg_") else f"msg_{kept}"
-        self._writer.out.append(message_start(self._id, self.model, TokenUsage().to_json()))
+        message: Json = {"id": self._id, "type": "message", "role": "assistant", "model": self.model, "content": []}
+        message |= {"stop_reason": None, "stop_sequence": None, "usage": TokenUsage().to_json()}
+        self._writer.out.append(event("message_start", {"message": message}))
 
     def text(self, piece: str) -> None:
         self._count(piece)
@@ -303,13 +304,6 @@ def _is_object(pieces: list[str]) -> bool:
 def event(kind: str, fields: Json) -> str:
     """Return one event of the stream."""
     return f"event: {kind}\ndata: {dump({'type': kind, **fields})}\n\n"
-
-
-def message_start(message_id: str, model: str, usage: Json) -> str:
-    """Return the event that begins an answer."""
-    message: Json = {"id": message_id, "type": "message", "role": "assistant", "model": model, "content": []}
-    message |= {"stop_reason": None, "stop_sequence": None, "usage": usage}
-    return event("message_start", {"message": message})
 
 
 PING = b'event: ping\ndata: {"type":"ping"}\n\n'  # a sign of life while a model thinks in silence

@@ -82,14 +82,11 @@ def read_error(status: int, headers: Sequence[tuple[str, str]], body: bytes, pro
     except (ValueError, RecursionError):
         data = " ".join(text.split())[:300]
     named = {name.lower(): value for name, value in headers}
-    return _error(data, status, named, provider)
+    return error_of(data, status, named, provider)
 
 
-def error_in_stream(data: object, provider: str) -> Refusal:
-    return _error(data, 500, {}, provider)
-
-
-def _error(data: object, status: int, headers: Mapping[str, str], provider: str) -> Refusal:
+def error_of(data: object, status: int, headers: Mapping[str, str], provider: str) -> Refusal:
+    """Return the error that an object of a provider says."""
     fields = _fields(data)
     message = _message(data, fields)
     codes = [found.lower() for name in ("code", "type", "status") if (found := text_in(fields, name))]

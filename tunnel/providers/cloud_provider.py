@@ -16,41 +16,32 @@ from urllib.parse import quote
 
 from ..errors import ConfigError, CredentialError
 from ..secret import Secret
-from ..wire.dataclass import dataclass
 from .anthropic_events import event
 from .api_errors import read_error
-from .http_client import HttpProvider, ProviderClient
+from .http_client import Provider, ProviderClient
 from .json_fields import Json, dump
-from .provider import ProviderError, ProviderRequest, ProviderResponse
-from .request_body import as_body
+from .provider import ProviderError, ProviderRequest, ProviderResponse, WholeBody
 from .request_content import Untranslatable, estimated_count
 from .thinking import without_ours
-from .translating_provider import COUNT_PATH, error_answer, json_answer, start_of
+from .translating_provider import COUNT_PATH, error_answer, json_answer
 
 if TYPE_CHECKING:
     from botocore.credentials import Credentials as AwsCredentials
     from google.auth.credentials import Credentials as GoogleCredentials
 
 
-@dataclass(frozen=True)
-class CloudCall:
-    """A request in the envelope of a cloud. `path` is appended to the base URL. `streams`: the answer is a stream."""
-
-    path: str
-    body: Json
-    streams: bool
+Envelope = tuple[str, Json]  # of a request in a cloud: a path that is appended to the base URL, and the body
 
 
 class Cloud(Protocol):
     """One cloud, at one place and with one identity."""
 
-    counts: bool  # whether it counts tokens
+    async def call(self, asked: Json, model: str, betas: str) -> Envelope:
+        """Return a call of `model`, without its provider. `betas` is the header of that name. Raise Untranslatable, and
+        what `credential_name` raises."""
 
-    def call(self, asked: Json, model: str, betas: str) -> CloudCall:
-        """Return a call of `model`, without its provider. `betas` is the header of that name. Raise Untranslatable."""
-
-    def count_call(self, asked: Json, model: str) -> CloudCall:
-        """Return a request for the number of tokens. Only where it `counts`."""
+    async def count_call(self, asked: Json, model: str) -> Envelope | None:
+        """Return a request for the number of tokens, None for a cloud that does not count them. See `call`."""
 
     async def signed(self, url: str, headers: Mapping[str, str], body: bytes, method: str = "POST") -> dict[str, str]:
         """Return all headers of a request, with those that authenticate it. Raise CredentialError."""
@@ -78,7 +69,7 @@ def require_extra(module: str, extra: str) -> None:
 _STREAM = ("content-type", "text/event-stream; charset=utf-8")
 
 
-class CloudProvider(HttpProvider):
+class CloudProvider(Provider):
     """See `Provider`. The worker asks for its models as `given_name/model`."""
 
     def __init__(self, cloud: Cloud, client: ProviderClient, given_name: str) -> None:
@@ -95,9 +86,12 @@ class CloudProvider(HttpProvider):
             yield asked
             return
         sent, streams = asked
-        async with self._client.request(sent) as got:
+        async with self.client.request(sent) as got:
             if got.status != 200:
-                yield await self._refusal(got)
+                body = await got.start()
+                own = body.lstrip().startswith(b'{"type":"error"')  # of the model's API, inside the cloud's
+                error = read_error(got.status, got.headers, body, self._given_name)
+                yield ProviderResponse(got.status, got.headers, WholeBody(body)) if own else error_answer(error)
             elif not streams:
                 yield got
             else:
@@ -111,24 +105,19 @@ class CloudProvider(HttpProvider):
         asked. Nothing of the request is held beside it. Raise Untranslatable."""
         asked, model = await self._read(request)
         asked = without_ours(asked)
-        counting = request.path.partition("?")[0] == COUNT_PATH
-        if counting and not self._cloud.counts:
+        if request.path.partition("?")[0] == COUNT_PATH:
+            found, streams = await self._cloud.count_call(asked, model), False
+        else:
+            found = await self._cloud.call(asked, model, request.headers.get("anthropic-beta", ""))
+            streams = asked.get("stream") is True
+        if found is None:
             return json_answer(estimated_count(asked))
-        await self._cloud.credential_name()  # the project may come with it
-        betas = request.headers.get("anthropic-beta", "")
-        call = self._cloud.count_call(asked, model) if counting else self._cloud.call(asked, model, betas)
-        data = dump(call.body).encode("utf-8", "replace")
+        path, body = found
+        data = dump(body).encode("utf-8", "replace")
         plain = {"content-type": "application/json", "accept": "application/json", "accept-encoding": "identity"}
-        url = str(self._client.endpoint.url(call.path))
+        url = str(self.client.endpoint.url(path))
         headers = {**await self._cloud.signed(url, plain, data), "user-agent": "ccb"}
-        return ProviderRequest("POST", call.path, headers, as_body(data), len(data)), call.streams
-
-    async def _refusal(self, response: ProviderResponse) -> ProviderResponse:
-        """Return an error answer. One of the model's own API, inside the cloud's, is passed on as it is."""
-        body = await start_of(response)
-        if body.lstrip().startswith(b'{"type":"error"'):
-            return ProviderResponse(response.status, response.headers, as_body(body))
-        return error_answer(read_error(response.status, response.headers, body, self._given_name))
+        return ProviderRequest("POST", path, headers, WholeBody(data)), streams
 
 
 def _body(asked: Json, model: str, version: str, betas: str, without: tuple[str, ...]) -> Json:
@@ -158,8 +147,6 @@ class Bedrock:
     """See `Cloud`. `bearer` is an API key of Bedrock; without one, botocore finds the credentials as the AWS tools do:
     variables, profile, SSO, the role of the machine."""
 
-    counts = False
-
     def __init__(self, region: str, profile: str = "", bearer: Secret | None = None) -> None:
         require_extra("botocore", "bedrock")
         self._region = region
@@ -167,14 +154,13 @@ class Bedrock:
         self._bearer = bearer
         self._found: AwsCredentials | None = None
 
-    def call(self, asked: Json, model: str, betas: str) -> CloudCall:
+    async def call(self, asked: Json, model: str, betas: str) -> Envelope:
         body = _body(asked, model, BEDROCK_VERSION, betas, ("model", "stream"))
-        streams = asked.get("stream") is True
-        how = "invoke-with-response-stream" if streams else "invoke"
-        return CloudCall(f"/model/{quote(model, safe=':;')}/{how}", body, streams)
+        how = "invoke-with-response-stream" if asked.get("stream") is True else "invoke"
+        return f"/model/{quote(model, safe=':;')}/{how}", body
 
-    def count_call(self, asked: Json, model: str) -> CloudCall:
-        raise Untranslatable("Bedrock does not count tokens")
+    async def count_call(self, asked: Json, model: str) -> None:
+        return None
 
     async def signed(self, url: str, headers: Mapping[str, str], body: bytes, method: str = "POST") -> dict[str, str]:
         if self._bearer is not None:
@@ -273,8 +259,6 @@ def vertex_base(region: str) -> str:
 class Vertex:
     """See `Cloud`. `project` is "" for the one of the credentials."""
 
-    counts = True
-
     def __init__(self, region: str, project: str) -> None:
         require_extra("google.auth", "vertex")
         self._region = region
@@ -282,19 +266,17 @@ class Vertex:
         self._credentials: GoogleCredentials | None = None
         self._loading = asyncio.Lock()
 
-    def call(self, asked: Json, model: str, betas: str) -> CloudCall:
+    async def call(self, asked: Json, model: str, betas: str) -> Envelope:
         body = _body(asked, model, VERTEX_VERSION, betas, ("model",))
-        streams = asked.get("stream") is True
-        segment = f"{quote(model, safe=_SAFE).replace(';', '%3B')}:{'streamRawPredict' if streams else 'rawPredict'}"
-        return CloudCall(f"{self._models()}/{segment}", body, streams)
+        how = "streamRawPredict" if asked.get("stream") is True else "rawPredict"
+        return f"{await self._models()}/{quote(model, safe=_SAFE).replace(';', '%3B')}:{how}", body
 
-    def count_call(self, asked: Json, model: str) -> CloudCall:
+    async def count_call(self, asked: Json, model: str) -> Envelope:
         body = {**asked, "model": model, "anthropic_version": VERTEX_VERSION}
-        return CloudCall(f"{self._models()}/count-tokens:rawPredict", body, False)
+        return f"{await self._models()}/count-tokens:rawPredict", body
 
-    def _models(self) -> str:
-        if not self._project:
-            raise Untranslatable("the project of Vertex is not known")
+    async def _models(self) -> str:
+        await self.credential_name()  # the project may come with it
         place = f"/projects/{quote(self._project, safe=_SAFE)}/locations/{quote(self._region, safe=_SAFE)}"
         return f"{place}/publishers/anthropic/models"
 

@@ -133,19 +133,15 @@ def _own_tools(request: Mapping[str, Any]) -> bool:
 
 
 def _longer(request: Mapping[str, Any]) -> bool:
-    messages = (each for each in _items(request.get("messages")) if isinstance(each, dict))
-    blocks = [*_items(request.get("system")), *(block for each in messages for block in _items(each.get("content")))]
-    blocks = [each for each in blocks if isinstance(each, dict)]
-    inner = (each for block in blocks for each in _items(block.get("content")) if isinstance(each, dict))
+    blocks = objects_in(request, "system")
+    for message in objects_in(request, "messages"):
+        blocks += objects_in(message, "content")
+    inner = (each for block in blocks for each in objects_in(block, "content"))
     return (
         not _MEASURED.issuperset(request)
         or any(each.get("type") not in _WRITTEN for each in blocks)
         or any(each.get("type") != "text" for each in inner)
     )
-
-
-def _items(value: object) -> list[Any]:
-    return value if isinstance(value, list) else []
 
 
 def _tokens_cost(models: ModelTable, model: str, usage: Mapping[str, Any]) -> float:

@@ -74,14 +74,14 @@ class CredentialSource(Protocol):
         """The provider answered 401 to `credential`. Return True if the next `get` may give another one."""
 
 
+@dataclass(frozen=True)
 class FixedCredential:
     """A source that always gives the same credential."""
 
-    def __init__(self, credential: Credential) -> None:
-        self._credential = credential
+    credential: Credential
 
     async def get(self) -> Credential:
-        return self._credential
+        return self.credential
 
     async def refused(self, credential: Credential) -> bool:
         return False

@@ -6,14 +6,14 @@ import hashlib
 import json
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
-from typing import Any, Protocol
+from collections.abc import Callable, Iterable
+from typing import Any
 from uuid import uuid4
 
 from ..wire.dataclass import dataclass
 from ..wire.json_schema import SCHEMA_LISTS, SCHEMA_MAPS, SINGLE_SCHEMAS, cleaned, plain_root
 from .anthropic_events import WRONG, AnswerBuilder, AnswerError
-from .api_errors import error_in_stream
+from .api_errors import error_of
 from .json_fields import Json, object_in, objects_in, text_in
 from .model_traits import ModelTraits
 from .request_content import Untranslatable, blocks_of
@@ -32,7 +32,7 @@ class ModelTarget:
 
     def state_in(self, block: Json) -> Json:
         """Return what this model has sealed in a thinking block."""
-        return opened(block, self.provider, self.model) or {}
+        return opened(block, self.provider, self.model)
 
 
 class StreamReader(ABC):
@@ -59,7 +59,7 @@ class StreamReader(ABC):
             raise AnswerError(WRONG, f"{self._target.provider} sent an event that is not JSON") from None
 
     def _failure(self, event: object) -> AnswerError:
-        failure = error_in_stream(event, self._target.provider)
+        failure = error_of(event, 500, {}, self._target.provider)
         return AnswerError(failure.kind, failure.message)
 
     def _sealed(self, state: Json) -> str:
@@ -75,11 +75,8 @@ class DialectCall:
     reader: StreamReader
 
 
-class Dialect(Protocol):
-    """Turns requests of the Messages API into those of another API, and its streams into Anthropic events."""
-
-    def call(self, asked: Json, target: ModelTarget) -> DialectCall:
-        """Translate a request. Raise Untranslatable for what cannot be translated."""
+Dialect = Callable[[Json, ModelTarget], DialectCall]
+"""Translates a request of the Messages API into one of another API. Raise Untranslatable for what cannot be."""
 
 
 _ID = re.compile(r"[A-Za-z0-9_-]+")

@@ -5,14 +5,14 @@ aiohttp takes 70 to 120 ms to load: that happens in a thread while the worker st
 from __future__ import annotations
 
 import asyncio
-import functools
 import ipaddress
 import logging
 import os
 import re
 import ssl
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -23,42 +23,45 @@ from ..errors import ConfigError, CredentialError
 from ..heavy_imports import load_aiohttp
 from ..wire.dataclass import dataclass
 from .credential import Credential, CredentialSource
-from .provider import ProviderError, ProviderRequest, ProviderResponse
-from .request_body import model_of, read_json, whole_body
+from .provider import ProviderError, ProviderRequest, ProviderResponse, WholeBody
+from .request_body import model_of, read_json
 
 if TYPE_CHECKING:
     import aiohttp
 
 
-class HttpProvider:
-    """See `Provider`; `exchange` is missing. `credential` is None for a server that wants none, `given_name` "" for the
-    provider without a name in front of its models."""
+class Provider(ABC):
+    """The one seam between the auth proxy and a model API, at one endpoint and with one credential.
+
+    The worker speaks the Anthropic Messages API and nothing else. A provider takes one such request, calls its own API
+    with its own credential, and returns the answer as an Anthropic response. The auth proxy checks the request before,
+    and buffers the answer behind, so resuming, cancelling and the limits are the same for every provider. The
+    credential stays inside: neither the response nor an error nor a log line may show it. It is None for a server that
+    wants none. `given_name` is "" for the provider without a name in front of its models."""
 
     def __init__(self, credential: CredentialSource | None, client: ProviderClient, given_name: str = "") -> None:
         self._credential = credential
-        self._client = client
+        self.client = client
         self._given_name = given_name
+
+    @abstractmethod
+    def exchange(self, request: ProviderRequest) -> AbstractAsyncContextManager[ProviderResponse]:
+        """Send one request and yield its response as a context; leaving it early aborts the call. Raise ProviderError,
+        CredentialError, ConfigError. A 401 to a credential that may be replaced carries `x-should-retry: true`."""
 
     @property
     def name(self) -> str:
-        host = self._client.endpoint.host
+        """The name under which the person knows the provider: its host."""
+        host = self.client.endpoint.host
         return f"{self._given_name} ({host})" if self._given_name else host
 
     @property
     def what_to_check(self) -> str:
-        return f"{self._client.endpoint.variable}, the network, HTTPS_PROXY"
-
-    async def __aenter__(self) -> Self:
-        await self._client.__aenter__()
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self._client.__aexit__(None, None, None)
-
-    def prepare(self) -> None:
-        self._client.prepare()
+        """What a person should look at when the provider cannot be reached."""
+        return f"{self.client.endpoint.variable}, the network, HTTPS_PROXY"
 
     async def credential_name(self) -> str:
+        """Say where the credential comes from (`apiKeySource` in system/init). Raise CredentialError, ConfigError."""
         try:
             return (await self._credential.get()).source if self._credential is not None else "none"
         except ProviderError as error:  # what renews the token cannot be reached
@@ -66,7 +69,7 @@ class HttpProvider:
 
     async def _read(self, request: ProviderRequest) -> tuple[dict[str, Any], str]:
         """Return the request, and the model that it asks for by the provider's own name. Raise Refusal."""
-        asked = await read_json(await whole_body(request.body))
+        asked = await read_json(request.body.take())
         return asked, model_of(asked).removeprefix(f"{self._given_name}/")
 
     async def _may_have_another(self, refused: Credential | None) -> bool:
@@ -212,14 +215,6 @@ def tls_context(environ: Mapping[str, str] = os.environ) -> ssl.SSLContext:
     return context
 
 
-@functools.cache
-def system_context() -> ssl.SSLContext:
-    """Return the verifying context with the system's CAs. All connections share it: reading them takes 25 ms."""
-    context = ssl.create_default_context()
-    context.set_alpn_protocols(("http/1.1",))
-    return context
-
-
 CONNECT_TIMEOUT = 30.0  # seconds for the TCP and TLS handshakes
 
 READ_TIMEOUT = 3600.0
@@ -227,11 +222,6 @@ READ_TIMEOUT = 3600.0
 may say nothing is the worker's decision (`remote/model/retry.py`)."""
 
 _MAX_HEADER = 64 * 1024
-
-
-def _load(*, trusts_system: bool) -> ssl.SSLContext | None:
-    load_aiohttp()
-    return system_context() if trusts_system else None
 
 
 class ProviderClient:
@@ -248,6 +238,9 @@ class ProviderClient:
         return self
 
     async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
         opening, self._opening = self._opening, None
         if opening is None:
             return
@@ -261,12 +254,11 @@ class ProviderClient:
             self._opening = asyncio.create_task(self._open(), name="load the HTTP client")
 
     async def _open(self) -> aiohttp.ClientSession:
-        system = await asyncio.to_thread(_load, trusts_system=self.endpoint.secure and self._tls is None)
+        await asyncio.to_thread(load_aiohttp)  # it reads the CAs of the system
         import aiohttp
 
-        # Without a context no certificate is trusted: see `load_aiohttp`.
         return aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=128, ssl=self._tls or system or True, keepalive_timeout=30),
+            connector=aiohttp.TCPConnector(limit=128, ssl=self._tls or True, keepalive_timeout=30),
             timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_TIMEOUT, sock_read=READ_TIMEOUT),
             cookie_jar=aiohttp.DummyCookieJar(),
             skip_auto_headers=("accept", "accept-encoding", "content-type", "user-agent"),
@@ -277,8 +269,7 @@ class ProviderClient:
 
     @asynccontextmanager
     async def request(self, request: ProviderRequest) -> AsyncIterator[ProviderResponse]:
-        """Send `request` and yield its response as a context. Leaving the context early aborts the call. A body that
-        raises before its first piece sends nothing. Raise ProviderError."""
+        """Send `request` and yield its response as a context. Leaving it early aborts the call. Raise ProviderError."""
         self.prepare()
         assert self._opening is not None
         session = await asyncio.shield(self._opening)
@@ -287,7 +278,7 @@ class ProviderClient:
         endpoint, headers = self.endpoint, dict(request.headers)
         sends = request.method != "GET"
         if sends:
-            headers["content-length"] = str(request.size)
+            headers["content-length"] = str(request.body.size)
         try:
             answer = await session.request(
                 request.method,
@@ -341,3 +332,23 @@ class ProviderClient:
         if isinstance(error, TimeoutError):
             return ProviderError(f"{host} did not answer in time")
         return ProviderError(f"the connection to {host} broke ({type(error).__name__})")
+
+
+Sign = Callable[[str], Awaitable[Mapping[str, str]]]
+"""Returns the headers that authenticate a request to a URL. Raise CredentialError, ConfigError."""
+
+_MAX_LISTED = 16 * 1024 * 1024  # bytes
+_PLAIN = {"accept": "application/json", "accept-encoding": "identity", "user-agent": "ccb"}
+
+
+async def signed_request(
+    client: ProviderClient, sign: Sign, method: str, path: str, body: bytes = b""
+) -> tuple[int, Sequence[tuple[str, str]], bytes]:
+    """Return the status, the headers and the body of an answer. Raise ProviderError, and what `sign` raises."""
+    headers = {**_PLAIN, **({"content-type": "application/json"} if body else {})}
+    headers |= await sign(str(client.endpoint.url(path)))
+    async with client.request(ProviderRequest(method, path, headers, WholeBody(body))) as response:
+        received = await response.start(_MAX_LISTED + 1)
+    if len(received) > _MAX_LISTED:
+        raise ProviderError("its list of models is too long", permanent=True)
+    return response.status, response.headers, received

@@ -6,21 +6,17 @@ import asyncio
 import json
 import logging
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import field, replace
 from importlib import import_module
-from typing import TYPE_CHECKING
 from urllib.parse import quote, urlsplit
 
 from ..wire.dataclass import dataclass
 from ..wire.model_facts import claude_facts
-from .http_client import ProviderClient
-from .json_fields import Json, list_in, object_in, objects_in, text_in
+from .http_client import ProviderClient, Sign, signed_request
+from .json_fields import Json, dump, list_in, object_in, objects_in, text_in
 from .provider import ProviderError
 from .thinking import LEVELS
-
-if TYPE_CHECKING:
-    from .sdk_clients import SdkClient, Sign
 
 log = logging.getLogger(__name__)
 
@@ -98,10 +94,10 @@ _MAX_PARTS = 20
 
 @dataclass(frozen=True)
 class ListCall:
-    """How a provider is asked for its list, by the client of its `sdk`. `path` is appended to the base URL, without
-    `strips` at its end; "" is for the SDK's own method. `more` are the paths of further lists. `key_header` carries the
-    key where model calls have another one. `details` is the path that says more of one model. With `of_project`, the
-    path has a place for the name of a project, and is appended to the host."""
+    """How a provider is asked for its list. `path` is appended to the base URL, without `strips` at its end; "" leaves
+    it to the client of the `sdk`. `more` are the paths of further lists. `key_header` carries the key where model calls
+    have another one. `details` is the path that says more of one model. With `of_project`, the path has a place for the
+    name of a project, and is appended to the host."""
 
     path: str = ""
     strips: str = ""
@@ -112,43 +108,52 @@ class ListCall:
     sdk: str = "openai"
 
 
+@dataclass(frozen=True)
 class ModelSource:
-    """A provider that is asked for its list. Each `fetch` opens a connection of its own."""
+    """A provider that is asked for its list, with the headers of `sign`."""
 
-    def __init__(self, client: ProviderClient, sign: Sign, call: ListCall) -> None:
-        self._client = client
-        self._sign = sign
-        self._call = call
+    client: ProviderClient
+    sign: Sign
+    call: ListCall
 
     async def load(self) -> None:
-        await asyncio.to_thread(load_sdk, self._call.sdk)
+        if not self.call.path:
+            for module in ("ccb.tunnel.providers.sdk_clients", self.call.sdk):
+                await asyncio.to_thread(import_module, module)
 
     async def fetch(self) -> list[ListedModel]:
         """Return the models. Raise ProviderError, which says why there is no list, CredentialError, ConfigError."""
         await self.load()
-        from .sdk_clients import SdkClient
-
         models: dict[str, ListedModel] = {}
-        async with SdkClient(self._call.sdk, self._client, self._sign) as api:
-            for path in (self._call.path, *self._call.more):
-                for model in await self._listed(api, path):
+        async with self.client:
+            for path in (self.call.path, *self.call.more):
+                for model in await self._listed(path):
                     if len(models) < MAX_LISTED:
                         models.setdefault(model.id, model)
             found = list(models.values())
-            if not self._call.details:
+            if not self.call.details:
                 return found
-            detailed = [await self._with_details(api, each) for each in found[:_MAX_DETAILED]]
+            detailed = [await self._with_details(each) for each in found[:_MAX_DETAILED]]
             return detailed + found[_MAX_DETAILED:]
 
-    async def _listed(self, api: SdkClient, path: str) -> list[ListedModel]:
+    async def ask(self, path: str) -> tuple[int, bytes]:
+        """Return the status and the body of an answer. Without a path, the SDK asks for its list. See `fetch`."""
+        if not path:
+            from .sdk_clients import list_models
+
+            return await list_models(self.call.sdk, self.client, self.sign)
+        status, _, body = await signed_request(self.client, self.sign, "GET", path)
+        return status, body
+
+    async def _listed(self, path: str) -> list[ListedModel]:
         models: list[ListedModel] = []
         asked = path
         for _ in range(_MAX_PARTS):
-            answer = await api.get(asked) if asked else await api.list_models()
-            if answer.status_code != 200:
-                raise ProviderError(f"it answered its list of models with HTTP {answer.status_code}")
+            status, body = await self.ask(asked)
+            if status != 200:
+                raise ProviderError(f"it answered its list of models with HTTP {status}")
             try:
-                part, more = read_page(answer.content)
+                part, more = read_page(body)
             except ValueError as error:
                 raise ProviderError(f"its list of models cannot be read: {error}", permanent=True) from None
             models += part
@@ -157,19 +162,14 @@ class ModelSource:
             asked = path.partition("?")[0] + "?" + "&".join(_parameters(path, more))
         return models
 
-    async def _with_details(self, api: SdkClient, model: ListedModel) -> ListedModel:
+    async def _with_details(self, model: ListedModel) -> ListedModel:
+        question = dump({"model": model.id}).encode("utf-8", "replace")
         try:
-            answer = await api.post(self._call.details, {"model": model.id})
+            status, _, body = await signed_request(self.client, self.sign, "POST", self.call.details, question)
         except ProviderError as error:  # the list is good without what would be said of one model
             log.info("no details of the model %s: %s", model.id, error)
             return model
-        return replace(model, facts={**model.facts, **(read_details(answer.content) if answer.is_success else {})})
-
-
-def load_sdk(sdk: str) -> None:
-    from . import sdk_clients  # noqa: F401 - loads httpx2
-
-    import_module(sdk)
+        return replace(model, facts={**model.facts, **(read_details(body) if status == 200 else {})})
 
 
 def _parameters(path: str, more: str) -> list[str]:
@@ -302,17 +302,3 @@ def _prices(item: Json) -> Json:
 
 def _first_size(values: Iterable[object]) -> int:
     return next((each for each in values if type(each) is int and 0 < each < 1_000_000_000), 0)
-
-
-def known_as(model: str, models: Sequence[ListedModel]) -> ListedModel | None:
-    """Return the model that a name stands for, which may lack a date or a tag, or have a variant (`:free`)."""
-    by_id = {each.id: each for each in models}
-    model = model.removesuffix("@default")  # Vertex's word for the newest version
-    if model in by_id:
-        return by_id[model]
-    dated = re.compile(re.escape(model) + r"(-\d{8}|-\d{4}-\d{2}-\d{2}|@\d{8}|:latest)")
-    found = max((name for name in by_id if dated.fullmatch(name)), default=None)
-    if found is not None:
-        return by_id[found]
-    base, colon, _ = model.rpartition(":")
-    return by_id.get(base) if colon and "/" in base else None

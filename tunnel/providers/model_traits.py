@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from ..wire.dataclass import dataclass
@@ -20,8 +19,7 @@ _ABILITIES = ("tools", "images", "documents", "thinking")
 @dataclass(frozen=True)
 class ModelTraits:
     """`window` and `max_output` are in tokens, 0 if they are not known. `efforts` are the levels of effort that the
-    model takes. Prices are US
-    dollars for a million tokens, None if they are not known."""
+    model takes. Prices are US dollars for a million tokens, None if they are not known."""
 
     window: int = 0
     max_output: int = 0
@@ -90,25 +88,13 @@ _FAMILIES: tuple[tuple[str, ModelTraits], ...] = (  # the first prefix counts; w
 )
 
 
-class TraitsTable:
-    """The traits of the models of one provider. The strongest word has the person (`own`, by model), then the
-    provider's own list (`listed`), then what ccb knows of the family, then `default`."""
-
-    def __init__(
-        self,
-        default: ModelTraits,
-        own: Mapping[str, Facts] | None = None,
-        listed: Callable[[str], Facts] = lambda model: {},
-    ) -> None:
-        self._default = default
-        self._own = own or {}
-        self._listed = listed
-
-    def of(self, model: str) -> ModelTraits:
-        name = model.rsplit("/", 1)[-1].lower()  # a vendor's name in front does not count
-        known = next((traits for prefix, traits in _FAMILIES if name.startswith(prefix)), self._default)
-        said = {**known_prices(model), **_checked(self._listed(model)), **self._own.get(model, {})}
-        return replace(known, **said)  # type: ignore[arg-type]  # `_checked` and pydantic have checked names and types
+def traits_of(model: str, default: ModelTraits, listed: Facts, own: Facts) -> ModelTraits:
+    """Return the traits of a model. The strongest word has the person (`own`), then that of its list (`listed`), then
+    what ccb knows of the family, then `default`."""
+    name = model.rsplit("/", 1)[-1].lower()  # a vendor's name in front does not count
+    known = next((traits for prefix, traits in _FAMILIES if name.startswith(prefix)), default)
+    said = {**known_prices(model), **_checked(listed), **own}
+    return replace(known, **said)  # type: ignore[arg-type]  # `_checked` and pydantic have checked names and types
 
 
 def _checked(facts: Facts) -> Facts:

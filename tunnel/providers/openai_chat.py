@@ -16,25 +16,42 @@ from .request_content import RequestTurn, blocks_of, is_media, part_of, plain_te
 from .thinking import clamped, is_of, wanted_effort, wants_thinking
 
 _GROWING = ("text", "summary", "data")
-
-
 MAX_ID = 40
 _UNSIGNED = "skip_thought_signature_validator"  # Gemini's own word for calls that another model has made
+PATH = "/chat/completions"
 
 
-class ChatMessages:
-    def __init__(self, rules: ChatRules, target: ModelTarget, names: ToolNames) -> None:
+def chat_call(rules: ChatRules, asked: Json, target: ModelTarget) -> DialectCall:
+    """See `Dialect`."""
+    request = _ChatRequest(rules, asked, target)
+    body = request.body()
+    return DialectCall(PATH, body, ChatReader(rules, target, request.names, _characters(body["messages"])))
+
+
+class _ChatRequest:
+    def __init__(self, rules: ChatRules, asked: Json, target: ModelTarget) -> None:
         self._rules = rules
+        self._asked = asked
         self._target = target
-        self._names = names
+        self.names = ToolNames.of(asked)
 
-    def of(self, asked: Json) -> list[Json]:
-        """Return all messages. Raise Untranslatable if the conversation cannot be translated."""
-        messages: list[Json] = []
-        system = text_of(asked.get("system"))
-        if system:
-            messages.append({"role": "system", "content": system})
-        for turn in turns(asked):
+    def body(self) -> Json:
+        """Return the request in the words of the server. Raise Untranslatable."""
+        asked, rules = self._asked, self._rules
+        body: Json = {"model": self._target.model, "messages": self._messages(), **self._tools()}
+        if isinstance(asked.get("max_tokens"), int):
+            body[rules.limit_field] = asked["max_tokens"]
+        body |= {"stream": True, "stream_options": {"include_usage": True}, **self._reasoning()}
+        if rules.openai_fields:
+            body |= {"store": False, **user_fields(asked)}
+        elif rules.user_field:
+            body |= user_fields(asked, rules.user_field)
+        return body
+
+    def _messages(self) -> list[Json]:
+        system = text_of(self._asked.get("system"))
+        messages: list[Json] = [{"role": "system", "content": system}] if system else []
+        for turn in turns(self._asked):
             if turn.role == "user":
                 messages.extend(self._user(turn))
             elif (made := self._assistant(turn)) is not None:
@@ -97,7 +114,7 @@ class ChatMessages:
                 signature = self._signature(block)
             elif block.get("type") == "tool_use":
                 function = {
-                    "name": self._names.sent(str(block.get("name"))),
+                    "name": self.names.sent(str(block.get("name"))),
                     "arguments": dump(block.get("input") or {}),
                 }
                 call = {"id": short_id(str(block.get("id")), MAX_ID), "type": "function", "function": function}
@@ -112,46 +129,16 @@ class ChatMessages:
     def _signature(self, block: Json) -> str:
         return str(self._target.state_in(block).get("thought_signature") or "")
 
-
-def _tool_message(result: Json, blocks: list[Json], *, has_media: bool) -> Json:
-    texts = [plain_text(block) for block in blocks if not is_media(block)]
-    texts += ["(see the files in the next message)"] if has_media else []
-    text = ("Error: " if result.get("is_error") else "") + "\n\n".join(texts)
-    return {"role": "tool", "tool_call_id": short_id(str(result.get("tool_use_id") or ""), MAX_ID), "content": text}
-
-
-PATH = "/chat/completions"
-
-
-class ChatDialect:
-    def __init__(self, rules: ChatRules) -> None:
-        self._rules = rules
-
-    def call(self, asked: Json, target: ModelTarget) -> DialectCall:
-        rules, names = self._rules, ToolNames.of(asked)
-        body: Json = {"model": target.model, "messages": ChatMessages(rules, target, names).of(asked)}
-        body |= self._tools(asked, target, names)
-        if isinstance(asked.get("max_tokens"), int):
-            body[rules.limit_field] = asked["max_tokens"]
-        body |= {"stream": True, "stream_options": {"include_usage": True}}
-        body |= self._reasoning(asked, target)
-        if rules.openai_fields:
-            body |= {"store": False, **user_fields(asked)}
-        elif rules.user_field:
-            body |= user_fields(asked, rules.user_field)
-        reader = ChatReader(rules, target, names, _characters(body["messages"]))
-        return DialectCall(PATH, body, reader)
-
-    def _tools(self, asked: Json, target: ModelTarget, names: ToolNames) -> Json:
+    def _tools(self) -> Json:
         schema = gemini_schema if self._rules.gemini else object_schema
         declared = [
             {"type": "function", "function": {**each, "parameters": schema(each["parameters"])}}
-            for each in own_tools(asked, target.provider, names)
+            for each in own_tools(self._asked, self._target.provider, self.names)
         ]
         return {"tools": declared} if declared else {}
 
-    def _reasoning(self, asked: Json, target: ModelTarget) -> Json:
-        kind, traits = self._rules.reasoning, target.traits
+    def _reasoning(self) -> Json:
+        asked, kind, traits = self._asked, self._rules.reasoning, self._target.traits
         if not kind or not traits.thinking:
             return {}
         wanted = wanted_effort(asked)
@@ -163,8 +150,15 @@ class ChatDialect:
             made = {"enabled": False} if wanted == "none" else on
             return {"reasoning": made} if made else {}
         if kind == "gemini" and wants_thinking(asked) and wanted != "none":
-            return {"extra_body": {"google": {"thinking_config": _gemini_thinking(asked, target.model, level)}}}
+            return {"extra_body": {"google": {"thinking_config": _gemini_thinking(asked, self._target.model, level)}}}
         return {"reasoning_effort": level} if level else {}
+
+
+def _tool_message(result: Json, blocks: list[Json], *, has_media: bool) -> Json:
+    texts = [plain_text(block) for block in blocks if not is_media(block)]
+    texts += ["(see the files in the next message)"] if has_media else []
+    text = ("Error: " if result.get("is_error") else "") + "\n\n".join(texts)
+    return {"role": "tool", "tool_call_id": short_id(str(result.get("tool_use_id") or ""), MAX_ID), "content": text}
 
 
 def _deepseek_thinking(wanted: str, level: str) -> Json:

@@ -1,18 +1,13 @@
-"""The one seam between the auth proxy and a model API.
-
-The worker speaks the Anthropic Messages API and nothing else. A provider takes one such request, calls its own API with
-its own credential, and returns the answer as an Anthropic response. The auth proxy checks the request before, and
-buffers the answer behind, so resuming, cancelling and the limits are the same for every provider."""
+"""What the auth proxy gives to a provider, and gets from it: see `http_client.Provider`."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import field
-from typing import Protocol, Self
+from typing import Self
 
 from ..wire.dataclass import dataclass
-from .costs import ANSWERED, BilledRequest
+from .costs import ANSWERED
 
 
 class ProviderError(Exception):
@@ -24,23 +19,44 @@ class ProviderError(Exception):
         self.permanent = permanent
 
 
-async def _allow(request: BilledRequest) -> None:
-    """Let a request pass, whatever it asks for."""
+class WholeBody:
+    """A body that is all there. Reading takes each piece out of the list `left`, so no piece is held twice."""
+
+    def __init__(self, *pieces: bytes) -> None:
+        self.left = [*reversed(pieces)]
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> bytes:
+        if not self.left:
+            raise StopAsyncIteration
+        return self.left.pop()
+
+    @property
+    def size(self) -> int:
+        return sum(map(len, self.left))
+
+    def whole(self) -> bytes:
+        return b"".join(reversed(self.left))
+
+    def take(self) -> bytes:
+        whole = self.whole()
+        self.left.clear()
+        return whole
 
 
 @dataclass(frozen=True)
 class ProviderRequest:
     """A request that the policy has allowed. `path` is the raw request target with its query. `headers` are of the
-    closed list, with names in lower case and without a credential. `body` can be read once; it raises when the worker
-    breaks off, and the provider must let that error through. `size` is its length in bytes. The reader of the body
-    waits for `asks`, with what it says of its price, before anything goes out; that may raise Refusal."""
+    closed list, with names in lower case and without a credential. `body` can be read once. `model` is the one that it
+    names."""
 
     method: str
     path: str
     headers: Mapping[str, str] = field(repr=False)
-    body: AsyncIterator[bytes] = field(repr=False)
-    size: int
-    asks: Callable[[BilledRequest], Awaitable[None]] = field(default=_allow, repr=False)
+    body: WholeBody = field(repr=False)
+    model: str = ""
 
 
 @dataclass(frozen=True)
@@ -51,32 +67,14 @@ class ProviderResponse:
     headers: Sequence[tuple[str, str]]
     chunks: AsyncIterator[bytes]
 
-
-class Provider(Protocol):
-    """One model API with its endpoint and its credential. A context: entering opens its connections, leaving closes
-    them. The credential stays inside: neither the response nor an error nor a log line may show it."""
-
-    @property
-    def name(self) -> str:
-        """The name under which the person knows the provider: its host."""
-
-    @property
-    def what_to_check(self) -> str:
-        """What a person should look at when the provider cannot be reached, for example "the network, HTTPS_PROXY"."""
-
-    async def __aenter__(self) -> Self: ...
-
-    async def __aexit__(self, *_: object) -> None: ...
-
-    def prepare(self) -> None:
-        """Load what the first call needs, and do not wait for it: a worker is about to ask."""
-
-    async def credential_name(self) -> str:
-        """Say where the credential comes from (`apiKeySource` in system/init). Raise CredentialError, ConfigError."""
-
-    def exchange(self, request: ProviderRequest) -> AbstractAsyncContextManager[ProviderResponse]:
-        """Send one request and yield its response as a context; leaving it early aborts the call. Raise ProviderError,
-        CredentialError, ConfigError. A 401 to a credential that may be replaced carries `x-should-retry: true`."""
+    async def start(self, most: int = 64 * 1024) -> bytes:
+        """Return the body, or its first `most` bytes, and read no more than that."""
+        body = bytearray()
+        async for chunk in self.chunks:
+            body += chunk
+            if len(body) >= most:
+                break
+        return bytes(body[:most])
 
 
 MAX_BODY = 32 * 1024 * 1024  # bytes of a request; the limit of the Messages API

@@ -25,8 +25,8 @@ class ProviderKind:
     name: str
     title: str
     dialect: DialectName
-    base_url: str
-    key_variables: tuple[str, ...]
+    base_url: str = ""
+    key_variables: tuple[str, ...] = ()
     base_variable: str = ""
     needs_key: bool = True
     key_header: str = "authorization"
@@ -41,7 +41,7 @@ class ProviderKind:
 _OPENAI = ChatRules(limit_field="max_completion_tokens", reasoning="effort", files=True, openai_fields=True)
 _LOCAL = ModelTraits(images=True, thinking=True)
 _CLAUDE = ModelTraits(documents=True, thinking=True)
-_MODEL_LIST = ListCall(sdk="anthropic")
+_MODELS = ListCall(sdk="anthropic")
 _DEPLOYMENTS = ListCall("/api/projects/{project}/deployments?api-version=v1", of_project=True)
 _PROFILES = tuple(f"/inference-profiles?maxResults=1000&type={kind}" for kind in ("SYSTEM_DEFINED", "APPLICATION"))
 _BEDROCK_LIST = ListCall("/foundation-models?byProvider=anthropic", more=_PROFILES)
@@ -75,7 +75,7 @@ _KINDS = (
         "ANTHROPIC_BASE_URL",
         api_key=True,
         traits=_CLAUDE,
-        lists=_MODEL_LIST,
+        lists=_MODELS,
         small_model="claude-haiku-4-5",
     ),
     ProviderKind(
@@ -138,15 +138,7 @@ _KINDS = (
     _cloud("bedrock", "Amazon Bedrock", "bedrock", "AWS_BEARER_TOKEN_BEDROCK", lists=_BEDROCK_LIST),
     _cloud("vertex", "Google Vertex AI", "vertex", lists=_VERTEX_LIST),
     _cloud("foundry", "Microsoft Foundry", "anthropic", "ANTHROPIC_FOUNDRY_API_KEY", lists=_FOUNDRY_LIST),
-    ProviderKind("compatible", "an OpenAI-compatible server", "chat", "", (), needs_key=False, traits=_LOCAL),
-    ProviderKind(
-        "anthropic-compatible",
-        "an Anthropic-compatible server",
-        "anthropic",
-        "",
-        (),
-        needs_key=False,
-        lists=_MODEL_LIST,
-    ),
+    ProviderKind("compatible", "an OpenAI-compatible server", "chat", needs_key=False, traits=_LOCAL),
+    ProviderKind("anthropic-compatible", "an Anthropic-compatible server", "anthropic", needs_key=False, lists=_MODELS),
 )
 KINDS: dict[str, ProviderKind] = {kind.name: kind for kind in _KINDS}

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Mapping, Sequence
-from typing import Any, NoReturn, Self
+from collections.abc import Mapping, Sequence
+from typing import Any, NoReturn
 
 from ..wire.frames import FrameError
 from ..wire.ndjson import MAX_DEPTH, MAX_VALUES, count_values
@@ -68,39 +68,6 @@ def _refusal(text: str) -> Refusal:
 _IN_THREAD = 64 * 1024  # bytes from which on a body is read in a thread: it takes a millisecond and more
 
 
-async def whole_body(body: AsyncIterator[bytes]) -> bytes:
-    return b"".join([piece async for piece in body])
-
-
 async def read_json(body: bytes) -> Json:
     """Return the object in a body, as `read_request` reads it. Raise Refusal."""
     return await asyncio.to_thread(read_request, body) if len(body) > _IN_THREAD else read_request(body)
-
-
-class WholeBody:
-    """A body that is all there. Reading takes each piece out of the list `left`, so no piece is held twice."""
-
-    def __init__(self, pieces: list[bytes]) -> None:
-        self.left = pieces
-        pieces.reverse()
-
-    def __aiter__(self) -> Self:
-        return self
-
-    async def __anext__(self) -> bytes:
-        if not self.left:
-            raise StopAsyncIteration
-        return self.left.pop()
-
-    @property
-    def size(self) -> int:
-        return sum(map(len, self.left))
-
-    def take(self) -> bytes:
-        whole = b"".join(reversed(self.left))
-        self.left.clear()
-        return whole
-
-
-def as_body(data: bytes) -> WholeBody:
-    return WholeBody([data])

@@ -12,7 +12,7 @@ import json
 from collections.abc import Sequence
 
 from ..wire.model_facts import SEALED
-from .json_fields import Json, dump
+from .json_fields import Json, dump, object_in
 
 LEVELS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 _BUDGETS = ((1_024, "minimal"), (2_048, "low"), (4_096, "medium"), (8_192, "high"), (16_384, "xhigh"))
@@ -50,11 +50,10 @@ def sealed(provider: str, model: str, state: Json) -> str:
     return SEALED + base64.urlsafe_b64encode(data).decode()
 
 
-def opened(block: Json, provider: str, model: str) -> Json | None:
-    """Return the state in a thinking or redacted_thinking block; None if it belongs to another model or provider."""
+def opened(block: Json, provider: str, model: str) -> Json:
+    """Return the state in a thinking or redacted_thinking block; {} if it belongs to another model or provider."""
     data = _sealed_in(block)
-    state = data.get("s") if data.get("p") == provider and data.get("m") == model else None
-    return state if isinstance(state, dict) else None
+    return object_in(data, "s") if data.get("p") == provider and data.get("m") == model else {}
 
 
 def is_of(block: Json, provider: str) -> bool:

@@ -6,18 +6,17 @@ import asyncio
 import json
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
-from functools import partial
 
+from . import openai_responses
 from .anthropic_events import PING, WRONG, AnswerError, whole_message
 from .api_errors import NO_RETRY, Refusal, read_error
 from .credential import Credential, CredentialSource, key_headers
-from .dialect import Dialect, ModelTarget, StreamReader
-from .http_client import HttpProvider, ProviderClient
+from .dialect import Dialect, DialectCall, ModelTarget, StreamReader
+from .http_client import Provider, ProviderClient
 from .json_fields import Json, dump
-from .model_traits import TraitsTable
-from .openai_responses import ResponsesDialect
-from .provider import ProviderError, ProviderRequest, ProviderResponse
-from .request_body import as_body, model_of
+from .model_traits import ModelTraits
+from .provider import ProviderError, ProviderRequest, ProviderResponse, WholeBody
+from .request_body import model_of
 from .request_content import Untranslatable, estimated_count, estimated_tokens
 
 MAX_EVENT = 16 * 1024 * 1024  # bytes of one event. A line that is longer ends the answer
@@ -47,7 +46,7 @@ class StreamTranslator:
             if len(self._rest) > MAX_EVENT:
                 raise AnswerError(WRONG, "the provider sent an event that is too long")
         except AnswerError as error:
-            self.answer.fail(error.kind, error.message)
+            self.answer.fail(error.kind, str(error))
         return self.answer.take()
 
     def end(self) -> bytes:
@@ -58,7 +57,7 @@ class StreamTranslator:
                 self._reader.feed(data)
             self._reader.end()
         except AnswerError as error:
-            self.answer.fail(error.kind, error.message)
+            self.answer.fail(error.kind, str(error))
         return self.answer.take()
 
 
@@ -80,12 +79,11 @@ COUNT_PATH = "/v1/messages/count_tokens"
 PING_EVERY_S = 20.0  # seconds of silence before a sign of life to the worker: a model may think for minutes
 
 _OPTIONS = (b"stream_options", b"include_usage")
-_MAX_ERROR = 64 * 1024
 _MAX_WHOLE = 64 * 1024 * 1024
 _STREAM = [("content-type", "text/event-stream; charset=utf-8"), ("cache-control", "no-cache")]
 
 
-class TranslatedProvider(HttpProvider):
+class TranslatedProvider(Provider):
     """See `Provider`. Models are asked for as `given_name/model`. `counts`: the API counts tokens."""
 
     def __init__(
@@ -94,7 +92,7 @@ class TranslatedProvider(HttpProvider):
         dialect: Dialect,
         client: ProviderClient,
         credential: CredentialSource | None,
-        traits: TraitsTable,
+        traits: Callable[[str], ModelTraits],
         *,
         counts: bool = False,
         key_header: str = "authorization",
@@ -113,17 +111,13 @@ class TranslatedProvider(HttpProvider):
         if isinstance(asked, ProviderResponse):
             yield asked
             return
-        sent, without_options, reader, streams = asked
+        call, streams = asked
+        reader = call.reader
         async with AsyncExitStack() as stack:
-            response = await stack.enter_async_context(self._client.request(sent))
-            body = await start_of(response) if response.status != 200 else b""
-            if without_options is not None and response.status in (400, 422) and any(map(body.__contains__, _OPTIONS)):
-                self._plain = True
-                response = await stack.enter_async_context(self._client.request(without_options()))
-                body = await start_of(response) if response.status != 200 else b""
-            del asked, sent, without_options
+            response, error_text = await self._sent(call, credential, stack)
+            del asked, call  # nothing of the request is held while the answer streams
             if response.status != 200:
-                error = read_error(response.status, response.headers, body, self._given_name)
+                error = read_error(response.status, response.headers, error_text, self._given_name)
                 if response.status == 401 and credential is not None:
                     again = await self._may_have_another(credential)
                     error.headers = {"x-should-retry": "true"} if again else {}
@@ -138,24 +132,36 @@ class TranslatedProvider(HttpProvider):
 
     async def _asked(
         self, request: ProviderRequest, credential: Credential | None
-    ) -> tuple[ProviderRequest, Callable[[], ProviderRequest] | None, StreamReader, bool] | ProviderResponse:
-        """Return the request in the provider's language, what makes it without `stream_options` if it has some, the
-        reader of its answer, and whether that streams; or the answer to a question that the provider is not asked.
-        Nothing of the request is held beside it while the answer streams. Raise Untranslatable."""
+    ) -> tuple[DialectCall, bool] | ProviderResponse:
+        """Return the request in the provider's language, and whether its answer streams; or the answer to a question
+        that the provider is not asked. Raise Untranslatable."""
         asked, model = await self._read(request)
         if not model:
             raise Untranslatable("model: Field required")
-        target = ModelTarget(self._given_name, model, model_of(asked), self._traits.of(model))
+        target = ModelTarget(self._given_name, model, model_of(asked), self._traits(model))
         if request.path.partition("?")[0] == COUNT_PATH:
             tokens = await self._count(asked, target, credential) if self._counts else 0
             return json_answer({"input_tokens": tokens} if tokens else estimated_count(asked))
-        call = self._dialect.call(asked, target)
+        call = self._dialect(asked, target)
         call.reader.answer.prompt = estimated_tokens(asked)
-        plain = {name: value for name, value in call.body.items() if name != "stream_options"}
-        has_options = len(plain) < len(call.body) and not self._plain
-        sent = self._request(call.path, call.body if has_options else plain, credential)
-        without = partial(self._request, call.path, plain, credential) if has_options else None
-        return sent, without, call.reader, bool(asked.get("stream"))
+        return call, bool(asked.get("stream"))
+
+    async def _sent(
+        self, call: DialectCall, credential: Credential | None, stack: AsyncExitStack
+    ) -> tuple[ProviderResponse, bytes]:
+        """Send a request, once more to a server that refuses `stream_options`. Return the response and, if it is an
+        error, the start of its body."""
+        body = dict(call.body)
+        while True:
+            if self._plain:
+                body.pop("stream_options", None)
+            sent = self._request(call.path, body, credential)
+            response = await stack.enter_async_context(self.client.request(sent))
+            start = await response.start() if response.status != 200 else b""
+            refused = response.status in (400, 422) and any(map(start.__contains__, _OPTIONS))
+            if not refused or "stream_options" not in body:
+                return response, start
+            self._plain = True
 
     def _request(self, path: str, body: Json, credential: Credential | None) -> ProviderRequest:
         data = dump(body).encode("utf-8", "replace")
@@ -166,14 +172,13 @@ class TranslatedProvider(HttpProvider):
             "user-agent": "ccb",
             **key_headers(credential, self._key_header),
         }
-        return ProviderRequest("POST", path, headers, as_body(data), len(data))
+        return ProviderRequest("POST", path, headers, WholeBody(data))
 
     async def _count(self, asked: Json, target: ModelTarget, credential: Credential | None) -> int:
-        dialect = ResponsesDialect()
-        sent = self._request(dialect.count_path, dialect.count_body(asked, target), credential)
+        sent = self._request(openai_responses.COUNT_PATH, openai_responses.count_body(asked, target), credential)
         try:
-            async with self._client.request(sent) as response:
-                data = _object(await start_of(response)) if response.status == 200 else None
+            async with self.client.request(sent) as response:
+                data = _object(await response.start()) if response.status == 200 else None
         except ProviderError:
             return 0
         tokens = data.get("input_tokens") if isinstance(data, dict) else 0
@@ -212,15 +217,6 @@ async def _with_pauses(chunks: AsyncIterator[bytes]) -> AsyncGenerator[bytes | N
             await asyncio.wait((following,))
 
 
-async def start_of(response: ProviderResponse) -> bytes:
-    body = b""
-    async for chunk in response.chunks:
-        body += chunk
-        if len(body) > _MAX_ERROR:
-            break
-    return body[:_MAX_ERROR]
-
-
 async def _whole(stream: AsyncIterator[bytes]) -> ProviderResponse:
     """Return an answer in one piece. The provider streams all the same, so that a long answer does not look dead."""
     pieces, size = [], 0
@@ -241,9 +237,9 @@ async def _whole(stream: AsyncIterator[bytes]) -> ProviderResponse:
 
 def json_answer(data: Json) -> ProviderResponse:
     headers = [("content-type", "application/json")]
-    return ProviderResponse(200, headers, as_body(dump(data).encode("utf-8", "replace")))
+    return ProviderResponse(200, headers, WholeBody(dump(data).encode("utf-8", "replace")))
 
 
 def error_answer(error: Refusal) -> ProviderResponse:
     headers = [("content-type", "application/json"), *error.headers.items()]
-    return ProviderResponse(error.status, headers, as_body(error.body()))
+    return ProviderResponse(error.status, headers, WholeBody(error.body()))

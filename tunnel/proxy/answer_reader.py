@@ -36,10 +36,8 @@ class WantedCall:
 class Auditor:
     """Is told of the calls of one auth proxy, in the order in which they happen. This one notes nothing."""
 
-    max_body = 0  # bytes of a request body that are kept until it is looked at
-
-    def sent(self, call_id: str, body: bytes | None, digest: str) -> None:
-        """The provider has the whole request of a call; `body` is None if it was too large to keep."""
+    def sent(self, call_id: str, body: bytes, digest: str) -> None:
+        """The provider has the whole request of a call."""
 
     def wanted(self, call_id: str, wanted: WantedCall) -> None:
         """A model has begun to ask for a tool call: its input may still be empty."""
@@ -53,50 +51,6 @@ class Auditor:
 
     def others_drove(self) -> None:
         """Another client has driven the session meanwhile."""
-
-
-class AuditedCalls:
-    def __init__(self, call_id: str, auditor: Auditor) -> None:
-        self._call_id = call_id
-        self._auditor = auditor
-        self._open: dict[int, tuple[WantedCall, StringIO]] = {}
-
-    @property
-    def any_open(self) -> bool:
-        return bool(self._open)
-
-    def message(self, message: dict[str, Any]) -> None:
-        for block in objects_in(message, "content"):
-            if block.get("type") in _CALLS:
-                call = replace(_call(block), input_json=json.dumps(block.get("input"))[:_MAX_INPUT])
-                self._auditor.wanted(self._call_id, call)
-                self._auditor.wanted_whole(self._call_id, call)
-
-    def cut(self) -> None:
-        """Tell of the calls whose input is not complete: no more events come."""
-        for index in list(self._open):
-            self._close(index)
-
-    def event(self, event: dict[str, Any]) -> None:
-        index = event.get("index")
-        if not isinstance(index, int):
-            return
-        kind, block = event.get("type"), object_in(event, "content_block")
-        if kind == "content_block_start" and block.get("type") in _CALLS:
-            if len(self._open) < _MAX_OPEN:
-                whole = block.get("input")  # of some servers, without a delta
-                call = replace(_call(block), input_json=json.dumps(whole)[:_MAX_INPUT] if whole else "")
-                self._open[index] = (call, StringIO())
-                self._auditor.wanted(self._call_id, call)
-        elif kind == "content_block_delta" and index in self._open:
-            text = self._open[index][1]
-            text.write(text_in(object_in(event, "delta"), "partial_json")[: _MAX_INPUT - text.tell()])
-        elif kind == "content_block_stop" and index in self._open:
-            self._close(index)
-
-    def _close(self, index: int) -> None:
-        call, text = self._open.pop(index)
-        self._auditor.wanted_whole(self._call_id, replace(call, input_json=text.getvalue() or call.input_json))
 
 
 def _call(block: dict[str, Any]) -> WantedCall:
@@ -159,12 +113,14 @@ class AnswerReader:
     """Reads one answer with these `headers`. `feed` gets its bytes, `close` is called after the last."""
 
     def __init__(self, call_id: str, meter: CallMeter, auditor: Auditor, headers: Mapping[str, str]) -> None:
+        self._call_id = call_id
         self._meter = meter
-        self._calls = AuditedCalls(call_id, auditor)
+        self._auditor = auditor
         self._record = auditor.recording(call_id)
         self._events = TellingEvents(_TELLING)
         self._streams = "event-stream" in headers.get("content-type", "")
         self._whole: bytearray | None = bytearray()  # None for a stream, and for what is too long
+        self._open: dict[int, tuple[WantedCall, StringIO]] = {}  # tool calls whose input is not complete
 
     def feed(self, chunk: bytes) -> None:
         self._meter.arrived(len(chunk))
@@ -186,15 +142,40 @@ class AnswerReader:
         self._read(b"\n\n")
         message = _object(self._whole or b"{}")
         self._meter.event(message)
-        self._calls.message(message)
-        self._calls.cut()
+        for block in objects_in(message, "content"):
+            if block.get("type") in _CALLS:
+                call = replace(_call(block), input_json=json.dumps(block.get("input"))[:_MAX_INPUT])
+                self._auditor.wanted(self._call_id, call)
+                self._auditor.wanted_whole(self._call_id, call)
+        for index in list(self._open):
+            self._close_call(index)
 
     def _read(self, chunk: bytes) -> None:
         for text in self._events.take(chunk):
             event = _object(text)
             self._meter.event(event)
-            self._calls.event(event)
-            self._events.words = (*_TELLING, _INPUT) if self._calls.any_open else _TELLING
+            index = event.get("index")
+            if isinstance(index, int):
+                self._note_call(index, event)
+            self._events.words = (*_TELLING, _INPUT) if self._open else _TELLING
+
+    def _note_call(self, index: int, event: dict[str, Any]) -> None:
+        kind, block = event.get("type"), object_in(event, "content_block")
+        if kind == "content_block_start" and block.get("type") in _CALLS:
+            if len(self._open) < _MAX_OPEN:
+                whole = block.get("input")  # of some servers, without a delta
+                call = replace(_call(block), input_json=json.dumps(whole)[:_MAX_INPUT] if whole else "")
+                self._open[index] = (call, StringIO())
+                self._auditor.wanted(self._call_id, call)
+        elif kind == "content_block_delta" and index in self._open:
+            text = self._open[index][1]
+            text.write(text_in(object_in(event, "delta"), "partial_json")[: _MAX_INPUT - text.tell()])
+        elif kind == "content_block_stop" and index in self._open:
+            self._close_call(index)
+
+    def _close_call(self, index: int) -> None:
+        call, text = self._open.pop(index)
+        self._auditor.wanted_whole(self._call_id, replace(call, input_json=text.getvalue() or call.input_json))
 
 
 def _object(text: bytes | bytearray) -> dict[str, Any]:

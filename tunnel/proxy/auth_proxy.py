@@ -7,14 +7,16 @@ import hashlib
 import logging
 import math
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager
 from typing import Self
 
 from ..errors import CcbError
-from ..providers.api_errors import Refusal
-from ..providers.costs import ANSWERED, BilledRequest
-from ..providers.provider import Provider, ProviderError, ProviderRequest
+from ..providers.api_errors import NO_RETRY, Refusal
+from ..providers.costs import ANSWERED, BilledRequest, billed
+from ..providers.model_router import ModelRouter
+from ..providers.provider import MAX_BODY, ProviderError, ProviderRequest, WholeBody
+from ..providers.request_body import read_json
 from ..wire.model_facts import ModelTable
 from .answer_reader import AnswerReader, Auditor
 from .body_store import BodyStore
@@ -26,112 +28,30 @@ from .policy import (
     NonceGuard,
     Policy,
     RequestHead,
-    WrongNonce,
     request_headers,
     response_headers,
 )
-from .proxied_call import HOLD, CallReader, CallRegistry, ProxiedCall, ResponseHead, own_answer
+from .proxied_call import HOLD, CallReader, CallRegistry, ProxiedCall, own_answer
 
 log = logging.getLogger(__name__)
 
 _WARNED_EVERY_S = 60.0
-_IN_THREAD = 64 * 1024  # bytes from which on a body is checked in a thread: it takes a millisecond and more
+_MAX_IN_MEMORY = 4 * MAX_BODY  # bytes of requests whose answers have not begun
 
 
 class BodyLost(Exception):
     """Raised by the body of a front when its sender is gone before the end."""
 
 
-class RequestUpload:
-    """Passes one request body on: counted, limited, and ended with a clear error, which is in `failure` too, because an
-    HTTP client may wrap it. A provider reads `pieces`. `most_kept` are the bytes that are kept to be looked at, `sent`
-    the bytes so far; `digest` is their SHA-256 in hex, once it is all of them."""
-
-    def __init__(
-        self, call: ProxiedCall, body: AsyncIterator[bytes], head: RequestHead, policy: Policy, most_kept: int
-    ) -> None:
-        self._call = call
-        self._body = body
-        self._size = head.size
-        self._answers = head.path.partition("?")[0] == ANSWERED
-        self._policy = policy
-        self._most_kept = most_kept
-        self.failure: Refusal | None = None
-        self._kept: list[bytes] | None = []
-        self.keeps_body = True
-        self.sent = 0
-        self.digest = ""
-        call.uploaded = head.size == 0
-
-    def taken_body(self) -> bytes | None:
-        """Return the body that was sent, None if it was too large to keep. It is not kept any longer."""
-        kept, self._kept, self.keeps_body = self._kept, None, False
-        return None if kept is None else b"".join(kept)
-
-    def pieces(self) -> AsyncIterator[bytes]:
-        """Yield the body: piece by piece, or in one piece if the policy has to see all of it first. Raise Refusal if it
-        is too large, not allowed, differs from its announced length, or is no longer wanted."""
-        return self._checked() if self._policy.requests else self._received()
-
-    async def _checked(self) -> AsyncIterator[bytes]:
-        body = b"".join([piece async for piece in self._received(held=True)])
-        try:
-            if len(body) > _IN_THREAD:
-                await asyncio.to_thread(self._policy.requests.check, body, answers=self._answers)
-            else:
-                self._policy.requests.check(body, answers=self._answers)
-        except Refusal as refusal:
-            self.failure = refusal
-            raise
-        self._call.uploaded = True
-        yield body
-
-    async def _received(self, *, held: bool = False) -> AsyncIterator[bytes]:
-        """Yield what arrives. `held`: the provider gets nothing of it yet."""
-        digest, size = hashlib.sha256(), self._size
-        try:
-            while self.sent < size:
-                piece = await anext(self._body, None)
-                if piece is None:
-                    raise Refusal(400, "the request body is shorter than announced")
-                self._note(piece)
-                digest.update(piece)
-                if self.sent >= size:
-                    self._call.uploaded = self._call.uploaded or not held
-                    self.digest = digest.hexdigest()
-                    if self.sent > size:
-                        raise Refusal(400, "the request body is longer than announced")
-                yield piece
-            if isinstance(self._body, AsyncGenerator):  # one that waits to be asked again would hold its last piece
-                await self._body.aclose()
-        except Refusal as refusal:
-            self.failure = refusal
-            raise
-        except BodyLost as error:
-            self.failure = Refusal(400, "the request body did not arrive whole")
-            raise self.failure from error
-        self._call.uploaded = not held
-        self.digest = digest.hexdigest()
-
-    def _note(self, piece: bytes) -> None:
-        if self._call.over:  # a provider would bill a whole request, although nobody reads the answer
-            raise Refusal(400, "the call was given up while its request was sent")
-        self.sent += len(piece)
-        if self.sent > self._most_kept:
-            self._kept = None
-        elif self._kept is not None:
-            self._kept.append(piece)
-
-
 class AuthProxy:
-    """Owns the model calls of one session, over any number of connections, and the provider that answers them. A
+    """Owns the model calls of one session, over any number of connections, and the providers that answer them. A
     context; leaving it aborts the calls that are under way. Calls without a reader are kept for `hold` seconds.
     `accounts` decide whether another call may be paid for, and are told what each has used; `auditor` is told what it
     was about. `models` say what each costs. `warn` tells the person that the worker does more than it should."""
 
     def __init__(
         self,
-        provider: Provider,
+        router: ModelRouter,
         policy: Policy | None = None,
         *,
         accounts: Accounts | None = None,
@@ -140,7 +60,7 @@ class AuthProxy:
         warn: Callable[[str], None] = log.warning,
         hold: float = HOLD,
     ) -> None:
-        self._provider = provider
+        self._router = router
         self._policy = policy or Policy()
         self._accounts = accounts or Accounts()
         self._auditor = auditor or Auditor()
@@ -154,9 +74,9 @@ class AuthProxy:
         self._warned_at = -_WARNED_EVERY_S
         self.bodies = BodyStore()
         self._warn = warn
+        self._in_memory = 0
 
     async def __aenter__(self) -> Self:
-        await self._provider.__aenter__()
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -165,7 +85,7 @@ class AuthProxy:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        await self._provider.__aexit__(None, None, None)
+        await self._router.close()
 
     @property
     def under_way(self) -> int:
@@ -204,9 +124,9 @@ class AuthProxy:
                 await reader.head()
             except (Refusal, ProviderError) as failure:
                 if isinstance(failure, ProviderError):
-                    text = f"this laptop cannot reach {self._provider.name}: {failure}"
-                    never = {"x-should-retry": "false"} if failure.permanent else {}
-                    text += "" if never else f"; check {self._provider.what_to_check}"
+                    text = f"this laptop cannot reach {self._router.main.name}: {failure}"
+                    never = NO_RETRY if failure.permanent else {}
+                    text += "" if never else f"; check {self._router.main.what_to_check}"
                     failure = Refusal(502 if never else 503, text, kind="laptop_unreachable", headers=never)
                 response = own_answer(failure)
             yield response
@@ -221,7 +141,7 @@ class AuthProxy:
         self._epoch = epoch
 
     def prepare(self) -> None:
-        self._provider.prepare()
+        self._router.prepare()
 
     def link_up(self) -> None:
         """Note that a connection serves the worker. From now on the clocks of unread calls run."""
@@ -247,7 +167,7 @@ class AuthProxy:
     ) -> tuple[ProxiedCall, CallReader]:
         call = self._calls.calls.get(head.id) if head.id else None
         if call is not None and not call.uploaded:
-            log.info("model call %s starts again: the provider did not get its whole request", head.id)
+            log.info("model call %s starts again: its request did not arrive whole", head.id)
             self._calls.drop(call)
         elif call is not None:
             reader = call.attach(offset)
@@ -272,15 +192,17 @@ class AuthProxy:
         return call, reader
 
     def _check(self, head: RequestHead, nonce: NonceGuard) -> None:
-        try:
-            self._policy.check(head, nonce)
-        except WrongNonce:
+        if not nonce.matches(head.nonce):
+            nonce.wrong += 1
             log.warning("a request with a wrong nonce, number %d on its connection", nonce.wrong)
             if nonce.wrong == 1:
                 self._warn("A request with a wrong nonce came from the host: a program there is not the worker.")
             elif nonce.wrong == MAX_WRONG:
                 self._warn(f"{MAX_WRONG} requests with wrong nonces: this connection may make no model calls any more.")
-            raise
+            closed = nonce.wrong >= MAX_WRONG
+            said = "too many wrong nonces were tried" if closed else "the nonce is missing or wrong"
+            raise Refusal(403, f"{said} on this connection", headers=NO_RETRY)
+        self._policy.check(head)
         refusal = self.grant.refusal()
         if refusal is not None:
             raise refusal
@@ -322,60 +244,104 @@ class AuthProxy:
             self._accounts.ended(meter.report(complete=call.complete, given_up=given_up), reserved)
 
     async def _run(self, call: ProxiedCall, head: RequestHead, body: AsyncIterator[bytes], meter: CallMeter) -> None:
-        upload = RequestUpload(call, body, head, self._policy, self._auditor.max_body)
         try:
-            await self._exchange(call, head, upload, meter)
+            await self._exchange(call, head, body, meter)
             call.finish()
-        except Refusal as refusal:
-            call.fail(refusal)
-        except ProviderError as error:
-            call.fail(upload.failure or error)
+        except (Refusal, ProviderError) as error:
+            call.fail(error)
         except CcbError as error:
             log.warning("no model call: %s", error.what)
             message = f"The laptop has no usable model credential: {error.what}. {error.do}".strip()
-            call.fail(Refusal(401, message, headers={"x-should-retry": "false"}))
+            call.fail(Refusal(401, message, headers=NO_RETRY))
         except Exception:
             log.exception("the auth proxy failed on a call")
             text = "the auth proxy on the laptop failed; its log says why"
             call.fail(Refusal(500, text, kind="laptop_failed"))
+
+    async def _exchange(
+        self, call: ProxiedCall, head: RequestHead, arriving: AsyncIterator[bytes], meter: CallMeter
+    ) -> None:
+        received, limit = 0, self._policy.max_answer
+        async with AsyncExitStack() as stack:
+            audited = stack.enter_context(ExitStack())  # left once the answer has begun, or has failed
+            with self._room(head.size):
+                request = await self._request(call, head, arriving, meter, audited)
+                response = await stack.enter_async_context(self._router.exchange(request))
+            meter.status = response.status
+            call.start(response.status, response_headers(response.headers))
+            reader = AnswerReader(head.id, meter, self._auditor, call.headers)
+            stack.callback(reader.close)
+            async for chunk in response.chunks:
+                received += len(chunk)
+                if limit is not None and received > limit:
+                    text = f"the laptop's settings allow answers of {limit} bytes"
+                    raise Refusal(502, text, kind="laptop_not_allowed", headers=NO_RETRY)
+                has_room = call.put(chunk)
+                audited.close()
+                reader.feed(chunk)
+                if not has_room:
+                    await call.room()
+
+    @contextmanager
+    def _room(self, size: int) -> Iterator[None]:
+        """Count what a request takes in memory until its answer begins. Raise Refusal if that is too much."""
+        if self._in_memory + size > _MAX_IN_MEMORY:
+            raise Refusal(529, "too many large requests at once")
+        self._in_memory += size
+        try:
+            yield
         finally:
-            if self._reserved.get(call) is not None:  # it has gone out, also if nobody has waited for its answer
-                self._look_at(upload, head.id, answers=True)
-            meter.uploaded(upload.sent, upload.digest)
+            self._in_memory -= size
 
-    async def _exchange(self, call: ProxiedCall, head: RequestHead, upload: RequestUpload, meter: CallMeter) -> None:
-        answers = head.path.partition("?")[0] == ANSWERED
-
-        async def asks(asked: BilledRequest) -> None:
+    async def _request(
+        self, call: ProxiedCall, head: RequestHead, arriving: AsyncIterator[bytes], meter: CallMeter, audited: ExitStack
+    ) -> ProviderRequest:
+        """Return a request once all of it is here, allowed, and what it may cost is reserved. `audited` tells the
+        auditor of it. Raise Refusal."""
+        pieces, digest = await _received(arriving, head.size)
+        call.uploaded = True
+        meter.uploaded(head.size, digest)
+        model = ""
+        if head.method == "POST":
+            answers = head.path.partition("?")[0] == ANSWERED
+            whole = b"".join(pieces)
+            if head.keep:
+                self.bodies.keep(digest, whole)
+            asked = await self._billed(whole, answers=answers)
+            del whole
+            model = asked.model
+            self._router.learn(model)
             meter.asked(asked)
             if answers:
                 self._reserved[call] = None
                 self._reserved[call] = await self._accounts.reserve(asked)
+                kept = list(pieces)  # whoever sends the body lets its pieces go
+                audited.callback(lambda: self._auditor.sent(head.id, b"".join(kept), digest))
+        return ProviderRequest(head.method, head.path, request_headers(head.headers), WholeBody(*pieces), model)
 
-        headers, limit, received = request_headers(head.headers), self._policy.max_answer, 0
-        request = ProviderRequest(head.method, head.path, headers, upload.pieces(), head.size, asks)
-        async with self._provider.exchange(request) as response:
-            meter.status = response.status
-            seen = ResponseHead(response.status, response_headers(response.headers))
-            call.start(seen)
-            reader = AnswerReader(head.id, meter, self._auditor, seen.headers)
-            try:
-                async for chunk in response.chunks:
-                    received += len(chunk)
-                    if limit is not None and received > limit:
-                        text = f"the laptop's settings allow answers of {limit} bytes"
-                        raise Refusal(502, text, kind="laptop_not_allowed", headers={"x-should-retry": "false"})
-                    has_room = call.put(chunk)
-                    self._look_at(upload, head.id, answers=answers)
-                    reader.feed(chunk)
-                    if not has_room:
-                        await call.room()
-            finally:
-                reader.close()
+    async def _billed(self, body: bytes, *, answers: bool) -> BilledRequest:
+        """Read a body: nothing of its conversation is held while the call waits for its budget. Raise Refusal."""
+        request = await read_json(body)
+        self._policy.requests.check(request, answers=answers)
+        return billed(request, len(body))
 
-    def _look_at(self, upload: RequestUpload, call_id: str, *, answers: bool) -> None:
-        """Let the auditor have a request that has been sent, and free its memory. Later calls do nothing."""
-        if upload.keeps_body:
-            body = upload.taken_body()
-            if upload.digest and answers:
-                self._auditor.sent(call_id, body, upload.digest)
+
+async def _received(arriving: AsyncIterator[bytes], size: int) -> tuple[list[bytes], str]:
+    """Return a body of `size` bytes as it came, and its SHA-256 in hex. Raise Refusal for one of another length."""
+    pieces: list[bytes] = []
+    came, digest = 0, hashlib.sha256()
+    try:
+        while came < size:
+            piece = await anext(arriving, None)
+            if piece is None:
+                raise Refusal(400, "the request body is shorter than announced")
+            pieces.append(piece)
+            came += len(piece)
+            digest.update(piece)
+        if isinstance(arriving, AsyncGenerator):  # one that waits to be asked again would hold its last piece
+            await arriving.aclose()
+    except BodyLost as error:
+        raise Refusal(400, "the request body did not arrive whole") from error
+    if came > size:
+        raise Refusal(400, "the request body is longer than announced")
+    return pieces, digest.hexdigest()

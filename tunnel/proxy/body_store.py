@@ -10,8 +10,6 @@ import hashlib
 import time
 import zlib
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
 
 from ..providers.provider import MAX_BODY
 from ..wire.body_deltas import DICTIONARY, MAX_KEPT, MAX_PARTS, BodyCache, inflate
@@ -27,61 +25,37 @@ class CannotRebuild(Exception):
     """The laptop cannot make the body of its parts: it does not have the earlier body, or the parts do not fit."""
 
 
-@dataclass
-class Saving:
-    """What deltas have saved: bytes of all bodies, bytes that were sent, and how many bodies came again."""
-
-    bodies: int = 0
-    sent: int = 0
-    again: int = 0
-
-
 class BodyStore:
-    """Keeps the bodies of one session, over all its connections, and makes new ones of them."""
+    """Keeps the bodies of one session, over all its connections, and makes new ones of them. `made` are the bytes of
+    all bodies, `sent` those that the worker has sent for them."""
 
     def __init__(self) -> None:
-        self.saving = Saving()
+        self.made = self.sent = 0
         self._kept: BodyCache[bytes] = BodyCache()
         self._in_flight = 0
         self._pace = CallPace(MAX_BURST, MAX_PER_MINUTE, time.monotonic())
 
-    @asynccontextmanager
-    async def receive(self, opened: CallOpen, arriving: AsyncIterator[bytes]) -> AsyncIterator[AsyncIterator[bytes]]:
-        """Turn the bytes that arrive for a call into its body. Raise CannotRebuild if the worker must send all of it.
-        The body of a call without parts passes through, and is kept if there is room."""
+    def keep(self, digest: str, body: bytes) -> None:
+        """Keep a body that came whole, under the digest that it has, whatever the worker says."""
+        self._kept.put(digest, len(body), body)
+        self.made += len(body)
+        self.sent += len(body)
+
+    async def rebuilt(self, opened: CallOpen, arriving: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+        """Make the body of a call of the parts that arrive. Raise CannotRebuild if the worker must send all of it."""
         fits = opened.size <= MAX_BODY and self._in_flight + opened.size <= _MAX_IN_FLIGHT
-        if not opened.parts and not (fits and opened.digest):
-            yield arriving
-            return
-        if opened.parts and not (fits and opened.sent <= opened.size and not self._pace.wait(time.monotonic())):
-            raise self._failed()
+        if not (fits and opened.sent <= opened.size and not self._pace.wait(time.monotonic())):
+            raise CannotRebuild
         self._in_flight += opened.size
         try:
-            if opened.parts:
-                yield _pieces(await self._rebuilt(opened, arriving))
-            else:
-                yield self._keeping(opened, arriving)
+            return _pieces(await self._rebuilt(opened, arriving))
         finally:
             self._in_flight -= opened.size
-
-    async def _keeping(self, opened: CallOpen, arriving: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-        """Pass a whole body on. It is kept under the digest that it has, whatever the worker says."""
-        pieces, size = [], 0
-        async for piece in arriving:
-            pieces.append(piece)
-            size += len(piece)
-            if size == opened.size:
-                body = b"".join(pieces)
-                digest = _digest(body) if size < _IN_THREAD else await asyncio.to_thread(_digest, body)
-                self._kept.put(digest, size, body)
-                self.saving.bodies += size
-                self.saving.sent += size
-            yield piece
 
     async def _rebuilt(self, opened: CallOpen, arriving: AsyncIterator[bytes]) -> bytes:
         base = self._kept.get(opened.base) if opened.base else b""
         if base is None:
-            raise self._failed()
+            raise CannotRebuild
         pieces, sent = [], 0
         while sent < opened.sent and (piece := await anext(arriving, b"")):
             pieces.append(piece)
@@ -92,16 +66,12 @@ class BodyStore:
                 raise ValueError("more or less came than was announced")
             body = _make(*work) if opened.size < _IN_THREAD else await asyncio.to_thread(_make, *work)
         except (ValueError, zlib.error) as error:
-            raise self._failed() from error
+            raise CannotRebuild from error
         self._kept.was_copied(opened.base, sum(opened.parts[2::3]))
         self._kept.put(opened.digest, len(body), body)
-        self.saving.bodies += len(body)
-        self.saving.sent += sent
+        self.made += len(body)
+        self.sent += sent
         return body
-
-    def _failed(self) -> CannotRebuild:
-        self.saving.again += 1
-        return CannotRebuild()
 
 
 def _make(opened: CallOpen, base: bytes, sent: bytes) -> bytes:
@@ -112,7 +82,7 @@ def _make(opened: CallOpen, base: bytes, sent: bytes) -> bytes:
     if len(sent) != count:
         raise ValueError("the new bytes are not as many as the parts say")
     body = rebuild(base, opened.parts, sent)
-    if _digest(body) != opened.digest:
+    if hashlib.sha256(body).hexdigest() != opened.digest:
         raise ValueError("the body is another one")
     return body
 
@@ -138,10 +108,6 @@ def rebuild(base: bytes, parts: Sequence[int], new: bytes) -> bytes:
         pieces += [fresh[at : at + count], old[start : start + copied]]
         at += count
     return b"".join(pieces)
-
-
-def _digest(body: bytes) -> str:
-    return hashlib.sha256(body).hexdigest()
 
 
 async def _pieces(body: bytes) -> AsyncIterator[bytes]:

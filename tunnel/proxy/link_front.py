@@ -10,15 +10,14 @@ import base64
 import binascii
 import logging
 import re
-from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AsyncExitStack
 from typing import Self
 
 from ..errors import CcbError
 from ..providers.api_errors import Refusal
 from ..providers.provider import ProviderError
 from ..secret import Secret
+from ..tasks import cancelled
 from ..wire.body_deltas import MAX_PARTS, pack
 from ..wire.frames import CHUNK, INITIAL_CREDIT, CallData, CallEnd, CallHead, CallOpen, Cancel, Credit, Frame, Packed
 from .auth_proxy import AuthProxy, BodyLost
@@ -39,7 +38,7 @@ Send = Callable[[Frame], Awaitable[None]]
 
 
 class _Stream:
-    """One stream: request bytes the provider has not taken yet, and how much of the response the worker can take."""
+    """One stream: request bytes that have not been read yet, and how much of the response the worker can take."""
 
     def __init__(self, opened: CallOpen, grant: Callable[[int, int], Awaitable[None]], *, resumed: bool) -> None:
         self.opened = opened
@@ -50,12 +49,11 @@ class _Stream:
         self._taken = opened.offset
         self._grant = grant
         self.resumed = resumed
-        self._chunks: deque[bytes] = deque()
+        self._chunks: asyncio.Queue[bytes | None] = asyncio.Queue()  # None behind the last
+        self._size = opened.sent if opened.parts else opened.size
         self._received = 0
         self._allowed = INITIAL_CREDIT
-        self._ended = False
         self._lost = False
-        self._news = asyncio.Event()
         self._credit_news = asyncio.Event()
 
     async def feed(self, data: CallData) -> None:
@@ -64,37 +62,30 @@ class _Stream:
         if data.off != self._received:
             raise ValueError(f"data at offset {data.off}, expected {self._received}")
         self._received += len(chunk)
-        if len(chunk) > CHUNK or self._received > self._allowed:
+        if self._received > self._allowed:
             raise ValueError("more data than the credit allows")
         if self.resumed or self.finished:
-            self._allowed += len(chunk)
-            await self._grant(self.opened.stream, len(chunk))
-            return
-        self._chunks.append(chunk)
-        self._news.set()
+            await self._taken_in(len(chunk))
+        else:
+            self._chunks.put_nowait(chunk)
 
     def end(self, *, lost: bool = False) -> None:
         """No more request bytes will come. `lost`: the body is not complete."""
-        self._ended = True
         self._lost = self._lost or lost
-        self._news.set()
+        self._chunks.put_nowait(None)
 
     async def body(self) -> AsyncIterator[bytes]:
-        """The request body. The worker gets credit for a piece once the provider has taken it."""
-        size = self.opened.sent if self.opened.parts else self.opened.size
-        while True:
-            while not self._chunks:
-                if self._lost:
-                    raise BodyLost
-                if self._ended:
-                    return
-                self._news.clear()
-                await self._news.wait()
-            chunk = self._chunks.popleft()
+        """The request body. The worker gets credit for a piece once it has been read: nobody may ever read it."""
+        while (chunk := await self._chunks.get()) is not None:
             yield chunk
-            self._allowed += len(chunk)
-            if not self._ended and self._allowed - INITIAL_CREDIT < size:
-                await self._grant(self.opened.stream, len(chunk))
+            await self._taken_in(len(chunk))
+        if self._lost:
+            raise BodyLost
+
+    async def _taken_in(self, count: int) -> None:
+        self._allowed += count
+        if self._allowed - INITIAL_CREDIT < self._size:
+            await self._grant(self.opened.stream, count)
 
     def take(self, count: int) -> None:
         self.credit += count
@@ -143,14 +134,9 @@ class LinkFront:
         streams = list(self._streams.values())
         self._streams.clear()
         self._idle.set()
-        tasks = [stream.task for stream in streams if stream.task is not None]
-        if self._answering is not None:
-            tasks.append(self._answering)
         for stream in streams:
             stream.end(lost=True)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await cancelled(*(stream.task for stream in streams), self._answering)
 
     @property
     def open_streams(self) -> int:
@@ -233,9 +219,7 @@ class LinkFront:
     async def _end_stream(self, stream: _Stream) -> None:
         self._forget(stream)
         stream.end(lost=True)
-        if stream.task is not None:
-            stream.task.cancel()
-            await asyncio.gather(stream.task, return_exceptions=True)
+        await cancelled(stream.task)
 
     async def _break(self, stream: _Stream, reason: str) -> None:
         await self._cancel(stream)
@@ -273,12 +257,12 @@ class LinkFront:
 
     async def _respond(self, stream: _Stream) -> None:
         opened, body = stream.opened, stream.body()
-        head = RequestHead(opened.id, opened.nonce, opened.method, opened.path, opened.headers, opened.size)
-        async with AsyncExitStack() as stack:
-            if opened.digest and not stream.resumed and self._nonce.matches(opened.nonce):
-                body = await stack.enter_async_context(self._proxy.bodies.receive(opened, body))
-            call = self._proxy.call(head, body, nonce=self._nonce, offset=opened.offset)
-            response = await stack.enter_async_context(call)
+        deltas = bool(opened.digest) and not stream.resumed and self._nonce.matches(opened.nonce)
+        if deltas and opened.parts:
+            body = await self._proxy.bodies.rebuilt(opened, body)
+        keep, target = deltas and not opened.parts, (opened.method, opened.path)
+        head = RequestHead(opened.id, opened.nonce, *target, opened.headers, opened.size, keep)
+        async with self._proxy.call(head, body, nonce=self._nonce, offset=opened.offset) as response:
             if response.call.refusal is not None and opened.offset:
                 raise response.call.refusal
             stream.response = response

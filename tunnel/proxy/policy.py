@@ -1,6 +1,6 @@
 """What a worker may ask: the nonce, the pace, the time, routes, headers and limits.
 
-The limits hold for the bytes that the provider gets. So a body is checked whole before its first byte goes on."""
+The limits hold for what the provider gets. So a body is checked whole before its first byte goes on."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from fnmatch import fnmatchcase
 from ..providers.api_errors import NO_RETRY, Refusal
 from ..providers.json_fields import Json
 from ..providers.provider import MAX_BODY, ROUTES
-from ..providers.request_body import read_request
 from ..secret import Secret
 from ..wire.dataclass import dataclass
 
@@ -46,7 +45,8 @@ MAX_WRONG = 10  # wrong nonces after which a front answers nothing any more, not
 
 
 class NonceGuard:
-    """Compares what requests bring with the nonce of their connection. An empty nonce matches nothing."""
+    """Compares what requests bring with the nonce of their connection. An empty nonce matches nothing. `wrong` counts
+    the requests that had to go."""
 
     def __init__(self, nonce: Secret) -> None:
         self._nonce = nonce
@@ -55,13 +55,6 @@ class NonceGuard:
     def matches(self, presented: str) -> bool:
         """Return whether a request with this nonce would be admitted. Compare in constant time."""
         return presented != "" and self._nonce.matches(presented) and self.wrong < MAX_WRONG
-
-    def admits(self, presented: str) -> bool:
-        """Return whether a request with this nonce may go on, and count a wrong one."""
-        admitted = self.matches(presented)
-        if not admitted:
-            self.wrong += 1
-        return admitted
 
 
 class CallPace:
@@ -91,16 +84,12 @@ class RequestLimits:
     models: Sequence[str] = ()
     max_output_tokens: int | None = None
 
-    def __bool__(self) -> bool:
-        return bool(self.models) or self.max_output_tokens is not None
-
     def allows(self, model: object) -> bool:
         named = isinstance(model, str) and bool(model)
         return not self.models or (named and any(fnmatchcase(str(model), each) for each in self.models))
 
-    def check(self, body: bytes, *, answers: bool) -> None:
-        """Raise Refusal unless a whole body is allowed. `answers`: the model answers, so a body names the length."""
-        request = read_request(body)
+    def check(self, request: Json, *, answers: bool) -> None:
+        """Raise Refusal unless a request is allowed. `answers`: the model answers, so the request names the length."""
         others = list(_others(request))
         for model in (request.get("model"), *(each.get("model") for each in others)):
             if not self.allows(model):
@@ -177,7 +166,8 @@ _MAX_HEADERS = 64
 @dataclass(frozen=True)
 class RequestHead:
     """A model call as a front received it. `id` identifies the call permanently; one with an empty id cannot be
-    resumed. `path` is the raw request target with its query, `size` the announced length of the body in bytes."""
+    resumed. `path` is the raw request target with its query, `size` the announced length of the body in bytes. `keep`:
+    a later body may be sent as a change of this one."""
 
     id: str
     nonce: str = field(repr=False)
@@ -185,10 +175,7 @@ class RequestHead:
     path: str
     headers: Mapping[str, str] = field(repr=False)
     size: int
-
-
-class WrongNonce(Refusal):
-    """The request did not bring the nonce of its connection, or its connection has tried too many wrong ones."""
+    keep: bool = False
 
 
 @dataclass(frozen=True)
@@ -204,12 +191,8 @@ class Policy:
     max_burst: int = MAX_BURST
     max_per_minute: float = MAX_PER_MINUTE
 
-    def check(self, head: RequestHead, nonce: NonceGuard) -> None:
-        """Raise Refusal unless `head` is allowed. The nonce is compared first and in constant time."""
-        if not nonce.admits(head.nonce):
-            closed = nonce.wrong >= MAX_WRONG
-            said = "too many wrong nonces were tried" if closed else "the nonce is missing or wrong"
-            raise WrongNonce(403, f"{said} on this connection", headers=NO_RETRY)
+    def check(self, head: RequestHead) -> None:
+        """Raise Refusal unless `head` is allowed. Its nonce has been compared before."""
         path, _, query = head.path.partition("?")
         if (head.method, path) not in ROUTES:
             raise Refusal(404, "the auth proxy does not serve this method and path")

@@ -11,7 +11,6 @@ from collections.abc import Callable, Mapping
 
 from ..providers.api_errors import Refusal
 from ..providers.provider import ProviderError
-from ..wire.dataclass import dataclass
 
 BUFFER = 4 * 1024 * 1024  # bytes of a response that are kept ahead of its reader
 
@@ -20,32 +19,26 @@ class Superseded(Exception):
     """Another reader asked for the same call; this one gets no more."""
 
 
-@dataclass(frozen=True)
-class ResponseHead:
-    """What the worker may see of a response head. Names are in lower case."""
-
-    status: int
-    headers: Mapping[str, str]
-
-
 class ProxiedCall:
-    """The response of one call. One task fills it; at most one `CallReader` reads it. `uploaded`: the provider has the
-    whole request, and the call must not be sent again. `refusal` is why the proxy itself answers, None for an answer of
-    the provider. `over`: nothing more will arrive; `complete`: all of it has, else `failure` is why not."""
+    """The response of one call. One task fills it; at most one `CallReader` reads it. `uploaded`: all of the request is
+    here, and it must not be sent again. `refusal` is why the proxy itself answers, None for an answer of the provider.
+    `status` is 0 until the head of the response is here; `headers` are what the worker may see of it. `over`: nothing
+    more will arrive; `complete`: all of it has, else `failure` is why not."""
 
     def __init__(self, call_id: str, refusal: Refusal | None = None) -> None:
         self.id = call_id
         self.refusal = refusal
         self.uploaded = False
-        self.head: ResponseHead | None = None
+        self.status = 0
+        self.headers: Mapping[str, str] = {}
         self.over = self.complete = False
         self.failure: Refusal | ProviderError | None = None
         self.reader: CallReader | None = None
         self._limit = BUFFER
         self._bytes = bytearray()  # those that are not acknowledged
         self._base = 0  # the offset of the first of them
-        self._waiting: asyncio.Future[None] | None = None  # the reader, for news
-        self._full: asyncio.Future[None] | None = None  # the provider, for room
+        self._news = asyncio.Event()  # for the reader
+        self._room = asyncio.Event()  # for the provider
 
     @property
     def held(self) -> int:
@@ -59,43 +52,43 @@ class ProxiedCall:
     def limit(self, size: int) -> None:
         """Set how many bytes are kept ahead of the reader before the provider has to wait."""
         self._limit = size
-        _resolve(self._full)
+        self._room.set()
 
-    def start(self, head: ResponseHead) -> None:
-        self.head = head
-        _resolve(self._waiting)
+    def start(self, status: int, headers: Mapping[str, str]) -> None:
+        self.status, self.headers = status, headers
+        self._news.set()
 
     def put(self, chunk: bytes) -> bool:
         """Append bytes of the body, and return whether there is room for more. A call that is over takes none."""
         if chunk and not self.over:
             self._bytes += chunk
-            _resolve(self._waiting)
+            self._news.set()
         return self.held < self._limit
 
     async def news(self) -> None:
-        self._waiting = asyncio.get_running_loop().create_future()
-        await self._waiting
+        self._news.clear()
+        await self._news.wait()
 
     async def room(self) -> None:
         while self.held >= self._limit:
-            self._full = asyncio.get_running_loop().create_future()
-            await self._full
+            self._room.clear()
+            await self._room.wait()
 
     def finish(self) -> None:
         self.over = self.complete = True
-        _resolve(self._waiting)
+        self._news.set()
 
     def fail(self, error: Refusal | ProviderError) -> None:
         """End the call without a complete response. Bytes that have arrived can still be read."""
         if not self.over:
             self.failure, self.over = error, True
-        _resolve(self._waiting)
+        self._news.set()
 
     def revoke(self, refusal: Refusal) -> None:
         """End the call at once: not even bytes that have arrived can be read any more."""
         self.failure, self.over, self.complete = refusal, True, False
         self.acknowledge(self.end)
-        _resolve(self._waiting)
+        self._news.set()
 
     def attach(self, offset: int) -> CallReader:
         """Return a reader that starts at byte `offset` and acknowledges everything before it. An earlier reader gets
@@ -103,7 +96,7 @@ class ProxiedCall:
         if not self._base <= offset <= self.end:
             raise Refusal(410, f"byte {offset} of this response is not held any more")
         self.reader = CallReader(self, offset)
-        _resolve(self._waiting)
+        self._news.set()
         self.acknowledge(offset)
         return self.reader
 
@@ -115,12 +108,7 @@ class ProxiedCall:
         if offset > self._base:
             del self._bytes[: offset - self._base]
             self._base = offset
-            _resolve(self._full)
-
-
-def _resolve(future: asyncio.Future[None] | None) -> None:
-    if future is not None and not future.done():
-        future.set_result(None)
+            self._room.set()
 
 
 class CallReader:
@@ -137,24 +125,21 @@ class CallReader:
 
     @property
     def status(self) -> int:
-        assert self.call.head is not None
-        return self.call.head.status
+        return self.call.status
 
     @property
     def headers(self) -> Mapping[str, str]:
-        assert self.call.head is not None
-        return self.call.head.headers
+        return self.call.headers
 
-    async def head(self) -> ResponseHead:
+    async def head(self) -> None:
         """Wait for the response head. Raise Refusal or ProviderError if the call fails before it arrives."""
         call = self.call
-        while call.head is None:
+        while not call.status:
             if call.failure is not None:
                 raise call.failure
             if not self.current:
                 raise Superseded
             await call.news()
-        return call.head
 
     async def read(self, limit: int = 64 * 1024) -> bytes:
         """Return the next bytes, at most `limit`; b"" at the end of the response. Raise Superseded, or when everything
@@ -194,13 +179,13 @@ class CallRegistry:
         self._abort = abort
         self._hold = hold
         self.calls: dict[str, ProxiedCall] = {}
-        self._unread: dict[str, ProxiedCall] = {}
-        self._expiries: dict[str, asyncio.TimerHandle] = {}
+        self._unread: dict[ProxiedCall, asyncio.TimerHandle | None] = {}  # with the clocks that run
         self._link_down = False
 
     def reader_came(self, call: ProxiedCall) -> None:
         """Stop the clock of `call`: it has a reader again."""
-        self._read(call.id)
+        self._stop_clock(call)
+        self._unread.pop(call, None)
         call.limit(BUFFER)
         self._share()
 
@@ -208,12 +193,12 @@ class CallRegistry:
         """Keep `call`, which has no reader now, for HOLD seconds, counted while the link is up."""
         if self.calls.get(call.id) is not call:
             return
-        self._unread[call.id] = call
+        self._unread[call] = None
         self._share()
         if self._link_down:
             return
         self._start_clock(call)
-        kept = [call for call in self._unread.values() if call.over]
+        kept = [call for call in self._unread if call.over]
         size = sum(call.held for call in kept)
         while kept and (len(kept) > MAX_HELD or size > MAX_HELD_BYTES):
             oldest = kept.pop(0)
@@ -223,19 +208,19 @@ class CallRegistry:
     def link_down(self) -> None:
         """Stop the clocks: no worker is connected."""
         self._link_down = True
-        for handle in self._expiries.values():
-            handle.cancel()
-        self._expiries.clear()
+        for call in self._unread:
+            self._stop_clock(call)
 
     def link_up(self) -> None:
         """Start the clocks: a worker is connected and can ask for its calls."""
         self._link_down = False
-        for call in self._unread.values():
+        for call in self._unread:
             self._start_clock(call)
 
     def drop(self, call: ProxiedCall) -> None:
         if self.calls.get(call.id) is call:
-            self._read(call.id)
+            self._stop_clock(call)
+            self._unread.pop(call, None)
             del self.calls[call.id]
             self._abort(call)
 
@@ -243,26 +228,25 @@ class CallRegistry:
         for call in list(self.calls.values()):
             self.drop(call)
 
-    def _read(self, call_id: str) -> None:
-        self._unread.pop(call_id, None)
-        if handle := self._expiries.pop(call_id, None):
-            handle.cancel()
-
     def _share(self) -> None:
-        for call in self._unread.values():
+        for call in self._unread:
             call.limit(max(BUFFER, READ_AHEAD // len(self._unread)))
 
     def _start_clock(self, call: ProxiedCall) -> None:
-        if handle := self._expiries.get(call.id):
+        self._stop_clock(call)
+        self._unread[call] = asyncio.get_running_loop().call_later(self._hold, self.drop, call)
+
+    def _stop_clock(self, call: ProxiedCall) -> None:
+        if handle := self._unread.get(call):
             handle.cancel()
-        self._expiries[call.id] = asyncio.get_running_loop().call_later(self._hold, self.drop, call)
+            self._unread[call] = None
 
 
 def own_answer(refusal: Refusal) -> CallReader:
     body = refusal.body()
     headers = {"content-type": "application/json", "content-length": str(len(body)), **refusal.headers}
     call = ProxiedCall("", refusal)
-    call.start(ResponseHead(refusal.status, headers))
+    call.start(refusal.status, headers)
     call.put(body)
     call.finish()
     return call.attach(0)

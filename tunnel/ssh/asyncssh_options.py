@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 
 import asyncssh
 from asyncssh import public_key as keys
+from asyncssh.connection import _expand_algs
 from asyncssh.encryption import get_default_encryption_algs, get_encryption_algs
 from asyncssh.kex import get_default_kex_algs, get_kex_algs
 from asyncssh.mac import get_default_mac_algs, get_mac_algs
@@ -94,7 +95,7 @@ def chosen(given: Mapping[str, str], option: str) -> list[str] | None:
     if option == "pubkeyacceptedalgorithms":
         # asyncssh has no own names for signatures by a certificate: its key's algorithm signs
         text = re.sub(r"(sk-[^,@]*)-cert-v01(@openssh\.com)", r"\1\2", text).replace("-cert-v01@openssh.com", "")
-    return _select(text, _text(known()), _text(default()), option)
+    return _select(text, known(), default(), option)
 
 
 def ciphers(given: Mapping[str, str]) -> list[str]:
@@ -105,26 +106,20 @@ def ciphers(given: Mapping[str, str]) -> list[str]:
 
 def host_key_algorithms(given: Mapping[str, str], stored: Sequence[bytes], *, certificates: bool) -> list[str]:
     """Return the algorithms for host keys: HostKeyAlgorithms, else first the kinds in known_hosts (`stored`)."""
-    every = _text(keys.get_certificate_algs()) + _text(keys.get_public_key_algs())
-    certified = _text(keys.get_default_certificate_algs())
-    plain = _text(keys.get_default_public_key_algs())
-    first = [name for name in _text(stored) if name in plain]
-    names = certified + first + [name for name in plain if name not in first]
+    every = keys.get_certificate_algs() + keys.get_public_key_algs()
+    certified, plain = keys.get_default_certificate_algs(), keys.get_default_public_key_algs()
     option = "hostkeyalgorithms"
     if option in given:
         names = _select(given[option], every, certified + plain, option)
-    return [name for name in names if certificates or name not in _text(keys.get_certificate_algs())] or plain
-
-
-def _select(text: str, known: Sequence[str], default: Sequence[str], option: str) -> list[str]:
-    """Apply a list of patterns with its leading `+`, `-` or `^` (ssh_config(5), Ciphers)."""
-    operator = text[0] if text[:1] in ("+", "-", "^") else ""
-    patterns = [name.strip() for name in text.removeprefix(operator).split(",")]
-    named = [name for pattern in patterns for name in fnmatch.filter(known, pattern)]
-    if operator == "-":
-        names = [name for name in default if name not in named]
     else:
-        names = {"+": [*default, *named], "^": [*named, *default]}.get(operator, named)
+        first = [name for name in stored if name in plain]
+        names = _text([*certified, *first, *(name for name in plain if name not in first)])
+    return [name for name in names if certificates or name not in _text(keys.get_certificate_algs())] or _text(plain)
+
+
+def _select(text: str, known: list[bytes], default: list[bytes], option: str) -> list[str]:
+    """Apply a list of patterns with its leading `+`, `-` or `^` (ssh_config(5), Ciphers)."""
+    names = _text(_expand_algs(option, text, known, default, strict_match=False))
     if not names:
         raise ConfigError(
             f"{option} in your ssh configuration names only algorithms that ccb's own SSH does not know",

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 from ..errors import CcbError, Unreachable
 from ..heavy_imports import collection_paused, load_asyncssh
-from ..openssh.shared_master import over_master, usable_master
+from ..openssh.shared_master import MasterTrial, usable_master
 from ..ssh_config.ssh_target import SshTarget, of_consequence, only_openssh
 from ..transports.login_prompts import Prompts, tell_once
-from ..transports.pipe import DEFAULT_SHARING, Sharing, Transport
+from ..transports.pipe import NOTHING_SHARED, Sharing, Transport
 from .carrier import Carrier, Hop, route
 from .exec_channel import SshPipe, lost
 from .past_logins import PastLogins
@@ -32,25 +32,19 @@ _STARTED_S = 0.005  # longer than it takes to start `ssh -G`. This machine has t
 
 
 async def connect(
-    target: SshTarget, prompts: Prompts, on_wait: OnWait = lambda: None, past: PastLogins | None = None
-) -> SshTransport:
-    """Log in to `target` with the options that `ssh -G` prints for it, and return the connection.
+    target: SshTarget,
+    prompts: Prompts,
+    on_wait: OnWait = lambda: None,
+    past: PastLogins | None = None,
+    sharing: Sharing = NOTHING_SHARED,
+) -> Transport:
+    """Return a transport over a connection that `sharing` allows to share, or else log in to `target` with the options
+    that `ssh -G` prints for it.
 
     `on_wait` is called when `ssh -G`, or the network, leaves time for other work. With `past`, logins are
     pipelined where the last one allows it; the transport may then be returned before the end of the login (see
     `logged_in`). Raise Unreachable, AuthFailed, HostKeyError, ConfigError.
     """
-    return await _log_in_over(await _route(target, on_wait), prompts, on_wait, past)
-
-
-async def share_or_connect(
-    target: SshTarget,
-    prompts: Prompts,
-    on_wait: OnWait = lambda: None,
-    past: PastLogins | None = None,
-    sharing: Sharing = DEFAULT_SHARING,
-) -> Transport:
-    """Return a transport over a connection that `sharing` allows to share, or else what `connect` returns."""
     hops = await _route(target, on_wait)
     config = hops[-1].config
     master = usable_master(config, target, prompts) if sharing.own_master else None
@@ -62,7 +56,7 @@ async def share_or_connect(
         return await log_in()
     on_wait()
     if master is not None:
-        return over_master(master, config, target, prompts, log_in)
+        return MasterTrial(master, target, config, prompts, log_in)
     from ..openssh.kept_connections import KeptRoute, share_kept
 
     return await share_kept(KeptRoute([hop.config for hop in hops], target, sharing.keep_s, log_in), prompts)
@@ -200,10 +194,9 @@ class SshTransport(Transport):
             await self.logged_in()
             return await channels.start_waiting(self.connection, command, _LATER_WINDOW)
 
-        guess = self.pipelining.guess
-        if guess is not None:
+        if self.pipelining.guesses:
             try:
-                process = await channels.start_command(self.connection, command, guess)
+                process = await channels.start_command(self.connection, command)
             except channels.GuessedWrongError as error:
                 if await self.pipelining.ended():
                     await self.pipelining.guessed_wrong(str(error))
@@ -214,7 +207,7 @@ class SshTransport(Transport):
                     raise
             else:
                 await self.pipelining.ended()
-                await self.pipelining.first_channel(guess, ahead=True)
+                await self.pipelining.first_channel(channels.FIRST_CHANNEL, ahead=True)
                 return process
         await self.logged_in()  # a login may have failed before the command was on its way
         process = await channels.start_waiting(self.connection, command)

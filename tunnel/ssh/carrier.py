@@ -17,6 +17,7 @@ from ..secret import without_secrets
 from ..ssh_config.config_files import resolve
 from ..ssh_config.host_config import HostConfig
 from ..ssh_config.ssh_target import SshTarget, flags_of
+from ..tasks import cancelled
 from ..transports.command_transport import StderrTail, TransportProcess, start
 from ..transports.login_failures import ServerMessages
 from ..transports.login_prompts import Prompts
@@ -42,6 +43,8 @@ async def route(target: SshTarget, ssh: Sequence[str] = ("ssh",)) -> list[Hop]:
     """Return the hosts to log in to, each through the one before it. `ssh` are the words that start ssh: flags among
     them count. Raise ConfigError, UsageError."""
     hops = [Hop(target, await resolve(target, ssh))]
+    # As ssh does, of its flags only -F is passed on to what leads to a jump host.
+    of_jumps = [ssh[0], *(word for flag in flags_of(ssh) if flag[0] == "-F" for word in flag)]
     while jump := hops[0].config.route.proxy_jump:
         targets = [SshTarget.of_jump_host(spec) for spec in jump.split(",")]
         if len(hops) + len(targets) > MAX_JUMP_HOSTS + 1:
@@ -50,15 +53,10 @@ async def route(target: SshTarget, ssh: Sequence[str] = ("ssh",)) -> list[Hop]:
                 evidence=f"ProxyJump of {hops[0].target.shown}: {jump}",
                 do="If a jump host is its own jump host, add `ProxyJump none` for it to your ssh_config.",
             )
-        configs = await asyncio.gather(*(resolve(each, _ssh_of_jump_hosts(ssh)) for each in targets))
+        configs = await asyncio.gather(*(resolve(each, of_jumps) for each in targets))
         found = [Hop(each, config) for each, config in zip(targets, configs, strict=True)]
         hops = [found[0], *(hop.through_the_last() for hop in (*found[1:], *hops))]
     return hops
-
-
-def _ssh_of_jump_hosts(ssh: Sequence[str]) -> list[str]:
-    """Return the words by which ssh starts another ssh for a jump host: of its flags only -F is passed on."""
-    return [ssh[0], *(word for flag in flags_of(ssh) if flag[0] == "-F" for word in flag)]
 
 
 _EXIT_S = 2.0  # seconds for a ProxyCommand to end after its stream has
@@ -104,7 +102,7 @@ class Carrier:
         try:
             with its:
                 fd = its.fileno()
-                child = await start(argv, command, stdin=fd, stdout=fd, env={**env, **askpass.variables})
+                child = await start(argv, command, stdin=fd, stdout=fd, env=askpass.env)
         except UsageError as error:
             ours.close()
             raise Unreachable(
@@ -153,9 +151,7 @@ class Carrier:
         finally:
             if child is not None:
                 await child.end()
-            if listening is not None:
-                listening.cancel()
-                await asyncio.gather(listening, return_exceptions=True)
+            await cancelled(listening)
             await self._askpass.aclose()
 
 

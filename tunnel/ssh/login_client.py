@@ -1,4 +1,4 @@
-"""The callbacks that asyncssh makes during a login, and what the connection then shows about the server."""
+"""The callbacks that asyncssh makes during a login."""
 
 from __future__ import annotations
 
@@ -151,34 +151,3 @@ class LoginClient(asyncssh.SSHClient):
             self.record.wanted.append(what)
             late = bool(self._first_methods) and method not in self._first_methods
             self.record.key_accepted = self.record.key_accepted or late
-
-
-@dataclass(frozen=True)
-class LoginFacts:
-    """Facts about a connection, neutralised. The last of what was `tried` to log in was accepted."""
-
-    user: str
-    server: str
-    host_key: str
-    cipher: str
-    compression: str
-    tried: str
-    pipelined: str
-
-
-def login_facts(connection: asyncssh.SSHClientConnection, pipelined: str) -> LoginFacts:
-    key = connection.get_server_host_key()
-    owner = connection.get_owner()
-
-    def said(name: str) -> str:
-        return neutralise(str(connection.get_extra_info(name) or ""))
-
-    return LoginFacts(
-        user=said("username"),
-        server=said("server_version"),
-        host_key=f"{key.get_algorithm()} {key.get_fingerprint()}" if key is not None else "",
-        cipher=said("send_cipher"),
-        compression=said("send_compression"),
-        tried=owner.tried() if isinstance(owner, LoginClient) else "",
-        pipelined=neutralise(pipelined),
-    )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import base64
 import contextlib
 import copy
 import hashlib
@@ -12,7 +11,6 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 
 import asyncssh
-from asyncssh.packet import PacketDecodeError, SSHPacket
 
 from ..plain_text import neutralise
 from ..ssh_config.host_config import HostConfig
@@ -21,8 +19,6 @@ from ..wire.dataclass import dataclass
 from .past_logins import PastLogin, fingerprint, standing_for
 
 log = logging.getLogger(__name__)
-
-_MAGIC = b"openssh-key-v1\0"
 
 
 @dataclass(frozen=True)
@@ -49,38 +45,21 @@ def _read_key_file(path: Path) -> KeyFile | str:
         key = asyncssh.import_private_key(data)
         return KeyFile(path, data, key, key)
     except asyncssh.KeyImportError as error:
-        if "passphrase" in str(error).lower() or "encrypted" in str(error).lower():
-            public = _public_half(data) or public
-            if public is None:
-                return f"it is locked, and {path.name}.pub, which names it, is missing"
-            return KeyFile(path, data, None, public)
+        locked = "passphrase" in str(error).lower() or "encrypted" in str(error).lower()
         own = _public_key(path) or public
         if own is not None:
-            return KeyFile(path, b"", None, own)
+            return KeyFile(path, data if locked else b"", None, own)
+        if locked:
+            return f"it is locked, and {path.name}.pub, which names it, is missing"
         log.warning("the key %s cannot be read: %s", path, error)
         return "not a private key that can be read"
 
 
 def _public_key(path: Path) -> asyncssh.SSHKey | None:
+    """Return the key of a file, which may be the public half that a locked private key of OpenSSH names."""
     try:
         return asyncssh.read_public_key(path)
     except (OSError, asyncssh.KeyImportError, ValueError):
-        return None
-
-
-def _public_half(data: bytes) -> asyncssh.SSHKey | None:
-    lines = data.decode("ascii", "replace").split("-----")
-    if len(lines) < 3 or "OPENSSH PRIVATE KEY" not in lines[1]:
-        return None
-    try:
-        packet = SSHPacket(base64.b64decode(lines[2]).removeprefix(_MAGIC))
-        for _ in ("cipher", "kdf", "kdf options"):
-            packet.get_string()
-        packet.get_uint32()
-        blob = base64.b64encode(packet.get_string())
-        kind = SSHPacket(base64.b64decode(blob)).get_string()
-        return asyncssh.import_public_key(kind + b" " + blob)
-    except (ValueError, PacketDecodeError, asyncssh.KeyImportError):
         return None
 
 

@@ -69,17 +69,12 @@ class PastLogins:
 
     def remember(self, config: HostConfig, login: PastLogin) -> None:
         path = self._path(config)
-        fresh = path.with_name(f".{os.urandom(8).hex()}")
         try:
             self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-            fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-            try:
-                with os.fdopen(fd, "w", encoding="utf-8") as file:
-                    json.dump(asdict(login), file)
-                fresh.replace(path)
-            except OSError:
-                fresh.unlink(missing_ok=True)
-                raise
+            path.unlink(missing_ok=True)
+            fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+            with os.fdopen(fd, "w", encoding="utf-8") as file:
+                json.dump(asdict(login), file)
         except OSError as error:
             log.info("the login cannot be remembered: %s", error)
 

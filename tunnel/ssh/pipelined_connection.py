@@ -23,12 +23,23 @@ from asyncssh.compression import Decompressor
 from asyncssh.packet import Boolean, SSHPacket, SSHPacketLogger, String, UInt32
 from asyncssh.public_key import SigningKey
 
+from ..tasks import cancelled
 from ..wire.dataclass import dataclass
-from .exec_channel import InputBuffer
 from .past_logins import PastLogin, fingerprint, standing_for
 
 VERSION = "2.24."  # how the version of asyncssh begins for which this module is written
 _JOINED = 4096  # bytes up to which small packets are kept as one: each object costs hundreds of them
+
+
+class InputBuffer(bytearray):
+    """Does for asyncssh what its bytes do, but drops the first ones without a copy of the others."""
+
+    def __getitem__(self, part: Any) -> Any:
+        """Return a part, to which asyncssh names both ends; without an end, drop what is before it."""
+        if part.stop is None:
+            del self[: part.start]
+            return self
+        return bytes(memoryview(self)[part])
 
 
 class CommandProcess(asyncssh.SSHClientProcess[bytes]):
@@ -115,6 +126,7 @@ class CommandChannel(SSHClientChannel[bytes]):
 
 
 OPEN_S = 10.0  # seconds for the server to open the channel
+FIRST_CHANNEL = 0  # the number that OpenSSH gives it
 
 
 class GuessedWrongError(Exception): ...
@@ -124,13 +136,11 @@ class ChannelRefusedError(asyncssh.ChannelOpenError):
     """The server opens no channel. It may have closed the connection because of the command that came behind."""
 
 
-async def start_command(
-    connection: asyncssh.SSHClientConnection, command: str, guess: int
-) -> asyncssh.SSHClientProcess[bytes]:
-    """Run `command` on a channel to which the server will give the number `guess`. Raise GuessedWrongError,
+async def start_command(connection: asyncssh.SSHClientConnection, command: str) -> asyncssh.SSHClientProcess[bytes]:
+    """Run `command` on a channel to which the server will give the number FIRST_CHANNEL. Raise GuessedWrongError,
     ChannelRefusedError, and what `create_process` raises."""
     assert isinstance(connection, PipelinedConnection)
-    channel = _AheadChannel(connection, guess)
+    channel = _AheadChannel(connection)
     limit = asyncio.get_running_loop().call_later(OPEN_S, channel.give_up)
     try:
         return await channel.run(command)
@@ -142,9 +152,7 @@ async def start_command(
         raise
     finally:
         limit.cancel()
-        if channel.opening is not None:
-            channel.opening.cancel()
-            await asyncio.gather(channel.opening, return_exceptions=True)
+        await cancelled(channel.opening)
 
 
 async def start_waiting(
@@ -158,22 +166,21 @@ async def start_waiting(
 class _AheadChannel(CommandChannel):
     """A channel whose requests do not wait for its number. `refusal`: the server did not open it."""
 
-    def __init__(self, connection: PipelinedConnection, guess: int) -> None:
+    def __init__(self, connection: PipelinedConnection) -> None:
         super().__init__(connection, connection.options.window)
         self.opened = False
         self.refusal: ChannelRefusedError | None = None
-        self._guess = guess
         self.opening: asyncio.Task[SSHPacket] | None = None
 
     async def _open(self, chantype: bytes, *args: bytes) -> SSHPacket:
         """Ask for the channel. Return before the answer what a session's answer contains: nothing."""
         self.opening = asyncio.create_task(super()._open(chantype, *args), name="open a channel")
         await asyncio.sleep(0)  # the request is sent in the first step of the task
-        self._send_chan = self._guess
+        self._send_chan = FIRST_CHANNEL
         return SSHPacket(b"")
 
     def process_open_confirmation(self, send_chan: int, send_window: int, send_pktsize: int, packet: SSHPacket) -> None:
-        if send_chan != self._guess:
+        if send_chan != FIRST_CHANNEL:
             raise asyncssh.ProtocolError(f"The server gave the first channel the number {send_chan}.")
         self.opened = True
         super().process_open_confirmation(send_chan, send_window, send_pktsize, packet)
@@ -223,7 +230,7 @@ class PipelinedConnection(asyncssh.SSHClientConnection):
         self.signed_at_once = False
         assert options.waiter is not None
         self.logged_in: asyncio.Future[None] = options.waiter
-        self.signed = asyncio.Event()
+        self.signed: asyncio.Future[None] = loop.create_future()
         self.ahead = False
         self._writing_paused = False
         self._unsent = 0
@@ -391,7 +398,7 @@ class _SignedAtOnce(ClientAuth):
             )
         except (ValueError, OSError) as error:  # of an agent
             raise asyncssh.PermissionDenied(f"The key does not sign: {error}") from error
-        self._signed.set()
+        self._signed.set_result(None)
 
     def auth_succeeded(self) -> None:
         self.answered = True
@@ -438,12 +445,8 @@ async def open_connection(
     connection.set_extra_info(host=host, port=port)
     try:
         if ahead:
-            signed = asyncio.create_task(connection.signed.wait())
-            try:
-                await asyncio.wait((signed, logged_in), return_when=asyncio.FIRST_COMPLETED)
-            finally:
-                signed.cancel()
-        if not connection.signed.is_set() or not ahead or logged_in.done():
+            await asyncio.wait((connection.signed, logged_in), return_when=asyncio.FIRST_COMPLETED)
+        if not ahead or logged_in.done():
             await logged_in
     except BaseException:
         logged_in.cancel()

@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import logging
-from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING
 
+from ..tasks import cancelled
 from .past_logins import ALWAYS_WAIT, PastLogin, PastLogins
 
 if TYPE_CHECKING:
     from ..ssh_config.host_config import HostConfig
-    from .login_client import LoginRecord
+    from .login_client import LoginClient
     from .pipelined_connection import PipelinedConnection
 
 
@@ -45,16 +45,12 @@ class Pipelining:
         if self._past is not None:
             self.last = self._stored = await asyncio.to_thread(self._past.last, self._config)
 
-    def under_way(
-        self, connection: PipelinedConnection, succeeded: Callable[[], Awaitable[None]], record: LoginRecord
-    ) -> None:
-        """Note a login that goes on behind the first command. `succeeded` is awaited when it has succeeded."""
+    def under_way(self, connection: PipelinedConnection, client: LoginClient) -> None:
+        """Note a login that goes on behind the first command."""
         self._signed_at_once = True
-        self._ending = asyncio.create_task(self._end(connection, succeeded, record), name="the end of a login")
+        self._ending = asyncio.create_task(self._end(connection, client), name="the end of a login")
 
-    async def _end(
-        self, connection: PipelinedConnection, succeeded: Callable[[], Awaitable[None]], record: LoginRecord
-    ) -> bool:
+    async def _end(self, connection: PipelinedConnection, client: LoginClient) -> bool:
         import asyncssh
 
         try:
@@ -64,8 +60,8 @@ class Pipelining:
             await self.forget(str(error))
             return False
         finally:
-            self.banner = record.banner
-        await succeeded()
+            self.banner = client.record.banner
+        await self.succeeded(connection, client)
         return True
 
     async def ended(self) -> bool:
@@ -73,9 +69,7 @@ class Pipelining:
         return self._ending is None or await asyncio.shield(self._ending)
 
     async def close(self) -> None:
-        if self._ending is not None:
-            self._ending.cancel()
-            await asyncio.gather(self._ending, return_exceptions=True)
+        await cancelled(self._ending)
 
     async def forget(self, why: str) -> None:
         log.info("the pipelined login to %s failed: %s", self._config.hostname, why)
@@ -83,9 +77,9 @@ class Pipelining:
         self._signed_at_once = self._sent_ahead = False
         await self._store(None)
 
-    async def succeeded(self, connection: PipelinedConnection, offered: Sequence[bytes], *, asked: bool) -> None:
-        """Note a login that succeeded. `offered` are the public halves of the keys, in order."""
-        found = "this login asked for something" if asked else connection.to_remember(offered)
+    async def succeeded(self, connection: PipelinedConnection, client: LoginClient) -> None:
+        offered = client.keys.offered
+        found = "this login asked for something" if client.asked else connection.to_remember(offered)
         self._signed_at_once = connection.signed_at_once
         self.why_not = connection.why_not or self.why_not
         if isinstance(found, str):
@@ -102,8 +96,9 @@ class Pipelining:
         await self._store(found)
 
     @property
-    def guess(self) -> int | None:
-        return 0 if self._signed_at_once and self._guesses else None
+    def guesses(self) -> bool:
+        """Whether the first command need not wait for its channel: the server will give that the number 0 again."""
+        return self._signed_at_once and self._guesses
 
     @property
     def ahead(self) -> bool:

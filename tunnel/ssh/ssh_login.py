@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 from contextlib import AsyncExitStack, ExitStack
-from functools import partial
 
 import asyncssh
 from asyncssh import OPEN_ADMINISTRATIVELY_PROHIBITED
@@ -70,11 +69,10 @@ async def _log_in(
             found = await attempt.run(known, certificates=certificates)
             client = attempt.client
             if isinstance(found, PipelinedConnection):
-                succeeded = partial(pipelining.succeeded, found, client.keys.offered, asked=client.asked)
                 if found.ahead:
-                    pipelining.under_way(found, succeeded, client.record)
+                    pipelining.under_way(found, client)
                 else:
-                    await succeeded()
+                    await pipelining.succeeded(found, client)
                 on_error.pop_all()
                 return found
             if client.shown_key is None:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from ..errors import ConfigError
 from ..secret import without_secrets
+from ..tasks import cancelled
 from ..transports.command_transport import said_by
 from .host_config import ALGORITHMS, HostConfig, host_config, with_tokens
 from .ssh_target import SshTarget
@@ -21,26 +22,25 @@ CONFIG_FILES = (Path("~/.ssh/config"), Path("/etc/ssh/ssh_config"))
 _INSTALL = "Install the OpenSSH client: ccb asks it what the configuration means."
 _EVERY_LINE = ("identityfile", "certificatefile", "sendenv")  # options of which every value counts, not the first alone
 _LISTS = ("sendenv", "setenv", "userknownhostsfile", "globalknownhostsfile")
-_NUMBERS = (
-    "port", "connectionattempts", "connecttimeout", "numberofpasswordprompts", "serveralivecountmax",
-    "serveraliveinterval",
-)  # fmt: skip
-_YES_NO = ("yes", "no", "true", "false")
-_FLAGS = (
-    "batchmode", "compression", "hashknownhosts", "identitiesonly", "kbdinteractiveauthentication",
-    "passwordauthentication", "pubkeyauthentication",
-)  # fmt: skip
-_CHOICES = {
-    **dict.fromkeys(_FLAGS, _YES_NO),
-    "addressfamily": ("any", "inet", "inet6"),
-    "stricthostkeychecking": (*_YES_NO, "off", "ask", "accept-new"),
-}
-_OPTIONS = {
-    *_EVERY_LINE, *_LISTS, *_NUMBERS, *_CHOICES, *ALGORITHMS,
-    "bindaddress", "hostkeyalias", "hostname", "identityagent", "loglevel", "preferredauthentications", "proxycommand",
-    "proxyjump", "revokedhostkeys", "user",
+_YES_NO = "yes|no|true|false"
+_UNDERSTOOD = {
+    **dict.fromkeys((*_EVERY_LINE, *_LISTS, *ALGORITHMS), ".+"),
+    **dict.fromkeys((
+        "bindaddress", "hostkeyalias", "hostname", "identityagent", "loglevel", "preferredauthentications",
+        "proxycommand", "proxyjump", "revokedhostkeys", "user",
+    ), ".+"),
+    **dict.fromkeys((
+        "port", "connectionattempts", "connecttimeout", "numberofpasswordprompts", "serveralivecountmax",
+        "serveraliveinterval",
+    ), "[0-9]+"),
+    **dict.fromkeys((
+        "batchmode", "compression", "hashknownhosts", "identitiesonly", "kbdinteractiveauthentication",
+        "passwordauthentication", "pubkeyauthentication",
+    ), _YES_NO),
+    "addressfamily": "any|inet|inet6",
+    "stricthostkeychecking": f"{_YES_NO}|off|ask|accept-new",
 }  # fmt: skip
-"""The options of the command line that are understood without OpenSSH."""
+"""The options of the command line that are understood without OpenSSH, and what their values are."""
 
 
 def command_line_options(target: SshTarget) -> dict[str, list[str]]:
@@ -52,7 +52,8 @@ def command_line_options(target: SshTarget) -> dict[str, list[str]]:
         name, value = (part.strip() for part in re.split(r"[\s=]+", option.strip() + " ", maxsplit=1))
         name = name.lower()
         values = [value] if name == "proxycommand" else _words(value)
-        if name not in _OPTIONS or not _fits(name, values):
+        one = len(values) == 1 or (len(values) > 1 and name in _LISTS)
+        if name not in _UNDERSTOOD or not one or not re.fullmatch(_UNDERSTOOD[name], values[0], re.IGNORECASE):
             raise _error(f"-o {option}", "not understood without OpenSSH")
         if name == "hostkeyalias":
             values = [values[0].lower()]
@@ -93,14 +94,6 @@ def _words(text: str) -> list[str]:
         return []
 
 
-def _fits(name: str, values: Sequence[str]) -> bool:
-    if not values or not values[0] or (len(values) > 1 and name not in _LISTS):
-        return False
-    if name in _NUMBERS:
-        return values[0].isdecimal()
-    return name not in _CHOICES or values[0].lower() in _CHOICES[name]
-
-
 def _error(where: str, what: str) -> ConfigError:
     return ConfigError("the ssh configuration cannot be read", evidence=f"{where}: {what}", do=_INSTALL)
 
@@ -121,13 +114,12 @@ async def resolve(target: SshTarget, ssh: Sequence[str] = ("ssh",)) -> HostConfi
     env = without_secrets(os.environ)
     plain = asyncio.create_task(ssh_says([program, "-G", "-F", "none"], target.host, env))
     try:
-        given = await ssh_says(config_command(program, target, ssh[1:]), target.host, env)
+        given = await ssh_says([program, *ssh[1:], "-G", *target.flags()], target.host, env)
         files = given.setdefault("identityfile", [])
         files += (file for file in target.identities if file not in files)  # ssh leaves missing files out
         return host_config(given, await plain, target, pwd.getpwuid(os.getuid()).pw_dir)
     finally:
-        plain.cancel()
-        await asyncio.gather(plain, return_exceptions=True)
+        await cancelled(plain)
 
 
 async def ssh_says(argv: Sequence[str], host: str, env: Mapping[str, str]) -> dict[str, list[str]]:
@@ -153,8 +145,3 @@ async def ssh_says(argv: Sequence[str], host: str, env: Mapping[str, str]) -> di
         key, _, value = line.partition(" ")
         lines.setdefault(key.lower(), []).extend(_PATH.split(value) if key in _SEVERAL_FILES else [value])
     return lines
-
-
-def config_command(program: str, target: SshTarget, more: Sequence[str] = ()) -> list[str]:
-    """Return `ssh -G` with the flags `more` and those of `target`. The caller appends `--` and the host."""
-    return [program, *more, "-G", *target.flags()]

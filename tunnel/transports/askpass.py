@@ -11,6 +11,7 @@ import shlex
 import shutil
 import socket
 import stat
+import struct
 import sys
 import tempfile
 from contextlib import AsyncExitStack
@@ -19,6 +20,7 @@ from typing import Self
 
 from ..errors import ConfigError
 from ..plain_text import neutralise
+from ..tasks import cancelled
 from .command_transport import CommandTransport, Env, PipeCommand
 from .login_prompts import NobodyToAsk, Prompts
 
@@ -31,8 +33,7 @@ class AskingTransport(CommandTransport):
         """Return a transport that is ready to start `command`; nothing is started yet. Raise ConfigError."""
         async with AsyncExitStack() as stack:
             askpass = await askpass_in(stack, prompts, env)
-            variables = {**env, **askpass.variables}
-            return cls(command, env=variables, notice=prompts.banner, stack=stack.pop_all())
+            return cls(command, env=askpass.env, notice=prompts.banner, stack=stack.pop_all())
 
 
 log = logging.getLogger(__name__)
@@ -78,21 +79,25 @@ def _remove_stale(top: Path) -> None:
         try:
             os.kill(int(pid), 0)
         except ProcessLookupError:
-            if not any(listens(path) for path in directory.iterdir()):
+            if all(peer_problem(path) for path in directory.iterdir()):
                 shutil.rmtree(directory, ignore_errors=True)
         except OSError:
             continue
 
 
-def listens(path: Path) -> bool:
-    """Return whether a process accepts connections at the socket `path`."""
+def peer_problem(path: Path) -> str:
+    """Return why no process of this user answers at the socket, "" if one accepts connections."""
     with socket.socket(socket.AF_UNIX) as probe:
-        probe.settimeout(1.0)
+        probe.setblocking(False)
         try:
             probe.connect(str(path))
-        except OSError:
-            return False
-    return True
+        except OSError as error:
+            return f"no process listens on it ({error.strerror})"
+        if hasattr(socket, "SO_PEERCRED"):
+            _, uid, _ = struct.unpack("3i", probe.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+            if uid != os.getuid():
+                return f"a process of user {uid} listens on it"
+    return ""
 
 
 NO_ASKING = {"SSH_ASKPASS": "/bin/false", "SSH_ASKPASS_REQUIRE": "never"}
@@ -103,38 +108,35 @@ async def askpass_in(stack: AsyncExitStack, prompts: Prompts, env: Env) -> Askpa
     """Return an askpass program in a private directory of its own, which `stack` removes. Raise ConfigError."""
     directory = private_directory(env)
     stack.callback(shutil.rmtree, directory, ignore_errors=True)
-    askpass = Askpass(directory, prompts)
+    askpass = Askpass(directory, prompts, env)
     stack.push_async_callback(askpass.close)
     await askpass.open()
     return askpass
 
 
 class Askpass:
-    """Answers the questions of ssh with `prompts`. `gave_up` is set when the person does not answer: ssh would try an
-    empty password and ask again, so the second question gets no answer. (Without a passphrase it takes the next
-    key.)"""
+    """Answers the questions of an ssh that has the environment `env`, with `prompts`. `gave_up` is set when the person
+    does not answer: ssh would try an empty password and ask again, so the second question gets no answer. (Without a
+    passphrase it takes the next key.)"""
 
-    def __init__(self, directory: Path, prompts: Prompts) -> None:
+    def __init__(self, directory: Path, prompts: Prompts, env: Env) -> None:
         self.gave_up = asyncio.Event()
         self._unanswered: set[int] = set()
         self.directory = directory
         self._socket = directory / "ask"
         self._program = directory / "askpass"
         self._prompts = prompts
+        self._asks = not isinstance(prompts, NobodyToAsk)
+        # Old versions of ssh need DISPLAY, new ones SSH_ASKPASS_REQUIRE.
+        display = os.environ.get("DISPLAY", ":0")
+        asking = {"SSH_ASKPASS": str(self._program), "SSH_ASKPASS_REQUIRE": "force", "DISPLAY": display}
+        self.env = {**env, **(asking if self._asks else NO_ASKING)}
         self._server: asyncio.Server | None = None
         self._asking: set[asyncio.Task[None]] = set()
         self._turn = asyncio.Lock()
 
-    @property
-    def variables(self) -> dict[str, str]:
-        """The variables for the environment of ssh. Old versions need DISPLAY, new ones SSH_ASKPASS_REQUIRE."""
-        if isinstance(self._prompts, NobodyToAsk):
-            return NO_ASKING
-        display = os.environ.get("DISPLAY", ":0")
-        return {"SSH_ASKPASS": str(self._program), "SSH_ASKPASS_REQUIRE": "force", "DISPLAY": display}
-
     async def open(self) -> None:
-        if not isinstance(self._prompts, NobodyToAsk):
+        if self._asks:
             words = [sys.executable, "-I", "-S", "-c", _ASK, str(self._socket)]
             self._program.write_text(f'#!/bin/sh\nexec {shlex.join(words)} "$@"\n', encoding="utf-8")
             self._program.chmod(0o700)
@@ -143,9 +145,7 @@ class Askpass:
     async def close(self) -> None:
         if self._server is not None:
             self._server.close()
-        for task in self._asking:
-            task.cancel()
-        await asyncio.gather(*self._asking, return_exceptions=True)
+        await cancelled(*self._asking)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
@@ -185,7 +185,5 @@ class Askpass:
             if asking.done() and not answers and not echo and "passphrase" not in last.lower():
                 self.gave_up.set()
         finally:
-            for task in (asking, gone):
-                task.cancel()
-            await asyncio.gather(asking, gone, return_exceptions=True)
+            await cancelled(asking, gone)
         return answers[0] if answers else None

@@ -16,6 +16,7 @@ from pathlib import PurePath
 
 from ..errors import CcbError, ConnectionLost, UsageError
 from ..plain_text import neutralise
+from ..tasks import cancelled
 from ..wire.dataclass import dataclass
 from .pipe import Transport
 
@@ -140,8 +141,7 @@ class CommandPipe:
         if self._stdin.transport.get_write_buffer_size():
             self._stdin.transport.abort()  # closing it would wait for a reader that has ended
         await self._child.end()
-        self._stderr_task.cancel()
-        await asyncio.gather(self._stderr_task, return_exceptions=True)
+        await cancelled(self._stderr_task)
 
     def kill(self) -> None:
         self.closed = self._killed = True
@@ -156,9 +156,7 @@ class CommandPipe:
         return self._tail.text()
 
     async def _status_soon(self) -> int | None:
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(LAST_WORDS_S):
-                await asyncio.shield(self._stderr_task)
+        await asyncio.wait({self._stderr_task}, timeout=LAST_WORDS_S)
         try:
             async with asyncio.timeout(LAST_WORDS_S):
                 status = await self._child.exited()
@@ -317,34 +315,29 @@ Notice = Callable[[str], None]  # shows the person a line that a command wrote t
 class StderrTail:
     def __init__(self) -> None:
         self._data = b""
-        self._shown = False  # whether `notice` has already received the unfinished line
 
     async def drain(self, read: Callable[[int], Awaitable[bytes]], notice: Notice | None = None) -> None:
         """Read stderr to its end. Give each line to `notice`, also one without a newline after a moment: a question."""
-        line = ""
-        while data := await self._read(read, line, notice):
+        line = ""  # the unfinished one, as far as `notice` has not received it
+        while True:
+            reading = asyncio.ensure_future(read(4096))
+            try:
+                if line and notice is not None and not (await asyncio.wait({reading}, timeout=_QUIET_S))[0]:
+                    notice(neutralise(line))
+                    line = ""
+                data = await reading
+            finally:
+                reading.cancel()
+            if not data:
+                break
             self.feed(data)
             if notice is not None:
-                if self._shown:
-                    line, self._shown = "", False
                 *lines, line = (line + data.decode("utf-8", "replace")).split("\n")
                 for each in lines:
                     notice(neutralise(each[:_MAX_LINE].rstrip("\r")))
                 line = line[:_MAX_LINE]
-        if line and notice is not None and not self._shown:
+        if line and notice is not None:
             notice(neutralise(line))
-
-    async def _read(self, read: Callable[[int], Awaitable[bytes]], line: str, notice: Notice | None) -> bytes:
-        reading = asyncio.ensure_future(read(4096))
-        try:
-            if line and notice is not None and not self._shown:
-                done, _ = await asyncio.wait({reading}, timeout=_QUIET_S)
-                if not done:
-                    notice(neutralise(line))
-                    self._shown = True
-            return await reading
-        finally:
-            reading.cancel()
 
     def feed(self, data: bytes) -> None:
         self._data = (self._data + data)[-LIMIT:]

@@ -117,7 +117,7 @@ _OWN_LINE = "(?i)" + "|".join([*(row[0] for row in _SSH), _ALSO_SSH])
 """This and the other patterns are compiled at the first failure, and not in every start (5 ms)."""
 
 _BEFORE_LOGIN = r"^kex_exchange_identification: [^\n]*\n[^\n]*connection (closed|reset) by (?!unknown)"
-"""ssh says "unknown" for the far end of a ProxyCommand, also of the `false` in `client_words`."""
+"""ssh says "unknown" for the far end of a ProxyCommand, also of the `false` in `client_command`."""
 
 _WAY_ENDED = "(?im)" + _WAY_ENDED_PATTERN  # A jump host or ProxyCommand ended before the host behind it said anything
 _NO_REASON = r"(?i)^(kex_exchange_identification|banner exchange|connection .*unknown port|connection timed out)"

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
-from typing import Protocol, runtime_checkable
+from typing import Protocol
 
 from ..errors import CcbError
 from ..wire.dataclass import dataclass
@@ -12,10 +11,12 @@ from ..wire.dataclass import dataclass
 
 @dataclass(frozen=True)
 class Sharing:
-    """What the person allows: to use a live master of theirs, and to keep a connection for `keep_s` seconds, if any."""
+    """What the person allows: to use a live master of theirs, to keep a connection for `keep_s` seconds, if any, and
+    logins that are `pipelined`."""
 
     own_master: bool = True
     keep_s: float = 0
+    pipelined: bool = True
 
 
 DEFAULT_SHARING = Sharing()
@@ -39,20 +40,6 @@ class Pipe(Protocol):
 
     def stderr_tail(self) -> str:
         """Return the end of what the command wrote to stderr (at most 8 KiB), for error messages."""
-
-
-@runtime_checkable
-class HandsOver(Protocol):
-    """A pipe that can call a function with what arrives: each wait of a reader costs as much as what it gets."""
-
-    def hand_over(self, take: Callable[[bytes], None]) -> None:
-        """Call `take` with everything that arrives, and with b"" at the end, also of a lost connection."""
-
-    def hold(self) -> None:
-        """Call `take` with no more than what is under way."""
-
-    def release(self) -> None:
-        """Go on."""
 
 
 class Transport(ABC):

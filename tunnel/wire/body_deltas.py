@@ -25,7 +25,6 @@ class BodyCache(Generic[T]):
 
     def __init__(self) -> None:
         self._kept: OrderedDict[str, tuple[int, T]] = OrderedDict()
-        self._size = 0
 
     def __len__(self) -> int:
         return len(self._kept)
@@ -42,9 +41,8 @@ class BodyCache(Generic[T]):
         if size > MAX_KEPT:
             return
         self._kept[digest] = (size, value)
-        self._size += size
-        while len(self._kept) > MAX_BODIES or self._size > MAX_KEPT:
-            self.drop(next(iter(self._kept)))
+        while len(self._kept) > MAX_BODIES or sum(each for each, _ in self._kept.values()) > MAX_KEPT:
+            self._kept.popitem(last=False)
 
     def was_copied(self, digest: str, count: int) -> None:
         """Note that a newer body has `count` bytes of this one. If they are nearly all, the newer one replaces it."""
@@ -53,8 +51,7 @@ class BodyCache(Generic[T]):
             self._kept.move_to_end(digest, last=count < found[0] * 7 // 8)
 
     def drop(self, digest: str) -> None:
-        if digest in self._kept:
-            self._size -= self._kept.pop(digest)[0]
+        self._kept.pop(digest, None)
 
 
 DICTIONARY = 32 * 1024  # bytes of the earlier body that serve as the dictionary: as many as zlib looks back
@@ -123,13 +120,7 @@ class KnownBody:
                 self.places.setdefault(piece, index)
 
     def tail(self, count: int) -> bytes:
-        taken: list[bytes] = []
-        for piece in reversed(self.pieces):
-            if count <= 0:
-                break
-            taken.append(piece[-count:])
-            count -= len(piece)
-        return b"".join(reversed(taken))
+        return b"".join(self.pieces)[-count:]
 
 
 class Delta:
@@ -176,10 +167,11 @@ def difference(base: KnownBody, pieces: Sequence[bytes]) -> Delta:
             made.copy(base.starts[found], len(piece))
             near = found + 1
             continue
-        start = _common_start(old, piece)
+        shorter = min(len(old), len(piece))
+        start = _common_end(old[:shorter][::-1], piece[:shorter][::-1])
         start = start if start >= MIN_COPY else 0
-        shorter = min(len(old), len(piece)) - start
-        end = _common_start(old[len(old) - shorter :][::-1], piece[len(piece) - shorter :][::-1])
+        shorter -= start
+        end = _common_end(old[len(old) - shorter :], piece[len(piece) - shorter :])
         end = end if end >= MIN_COPY else 0
         if start:
             made.copy(base.starts[near], start)
@@ -191,17 +183,10 @@ def difference(base: KnownBody, pieces: Sequence[bytes]) -> Delta:
     return made
 
 
-def _common_start(one: bytes, other: bytes) -> int:
-    same, high = 0, min(len(one), len(other))
-    if one[:high] == other[:high]:
-        return high
-    while high - same > 1:  # one[:same] is common, one[:high] is not
-        middle = (same + high) // 2
-        if one[same:middle] == other[same:middle]:
-            same = middle
-        else:
-            high = middle
-    return same
+def _common_end(one: bytes, other: bytes) -> int:
+    """Return how many bytes at their ends two pieces of one length have in common."""
+    differing = int.from_bytes(one, "little") ^ int.from_bytes(other, "little")
+    return len(one) - (differing.bit_length() + 7) // 8
 
 
 _ENOUGH = 0.9
@@ -260,18 +245,8 @@ def shortest(pieces: Sequence[bytes], known: Iterable[tuple[str, KnownBody]], *,
 
 
 def chunks(pieces: Iterable[bytes]) -> Iterator[bytes]:
-    held: list[bytes] = []
-    size = 0
-    for piece in pieces:
-        for start in range(0, len(piece), CHUNK):
-            part = piece[start : start + CHUNK]
-            if size + len(part) > CHUNK:
-                yield b"".join(held)
-                held, size = [], 0
-            held.append(part)
-            size += len(part)
-    if held:
-        yield b"".join(held)
+    whole = b"".join(pieces)
+    return (whole[start : start + CHUNK] for start in range(0, len(whole), CHUNK))
 
 
 _IN_THREAD = 1024 * 1024  # bytes from which bodies are compared in a thread: it takes milliseconds

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import field, fields
+from dataclasses import field
 from enum import Enum
 from typing import Any, Callable, Generic, Protocol, TypeVar, Union
 
@@ -75,8 +75,7 @@ def payload_of(answer: Answer) -> Json:
 
 def public_fields(payload: Any) -> Json:
     """Return the fields of a dataclass, without those that are None."""
-    values = {each.name: getattr(payload, each.name) for each in fields(payload)}
-    return {name: value for name, value in values.items() if value is not None}
+    return {name: value for name, value in vars(payload).items() if value is not None}
 
 
 def _unread(_: Json) -> Any:

@@ -6,9 +6,8 @@ so it can never be read as a frame. `W>L` is worker to laptop, `L>W` laptop to w
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import field, fields
-from typing import Any, Callable, ClassVar, Union, get_args
+from typing import Any, ClassVar, Union, get_args
 
 from .dataclass import dataclass
 
@@ -377,22 +376,21 @@ Frame = Union[
 _KINDS: dict[str, type[Any]] = {kind.t: kind for kind in get_args(Frame)}
 
 
-def _is_int(value: object) -> bool:
-    return type(value) is int and 0 <= value < 2**53
+def fits(kind: str, value: object) -> bool:
+    """Return whether a value of JSON has the type that an annotation names."""
+    if kind.endswith(" | None"):
+        return value is None or fits(kind[: -len(" | None")], value)
+    if kind.startswith("list["):
+        return isinstance(value, list) and all(fits(kind[len("list[") : -1], each) for each in value)
+    if kind == "dict[str, str]":
+        return isinstance(value, dict) and all(isinstance(each, str) for each in value.values())
+    if kind == "int":
+        return type(value) is int and 0 <= value < 2**53
+    return isinstance(value, dict) if kind == "Json" else type(value).__name__ == kind
 
 
-_CHECKS: Mapping[str, Callable[[object], bool]] = {
-    "int": _is_int,
-    "str": lambda value: isinstance(value, str),
-    "bool": lambda value: isinstance(value, bool),
-    "Json": lambda value: isinstance(value, dict),
-    "list[int]": lambda value: isinstance(value, list) and all(map(_is_int, value)),
-    "list[str]": lambda value: isinstance(value, list) and all(isinstance(each, str) for each in value),
-    "dict[str, str]": lambda value: isinstance(value, dict) and all(isinstance(each, str) for each in value.values()),
-}
-
-_SHAPES: dict[str, list[tuple[str, Callable[[object], bool]]]] = {
-    t: [(f.name, _CHECKS[str(f.type)]) for f in fields(kind)] for t, kind in _KINDS.items()
+_SHAPES: dict[str, list[tuple[str, str]]] = {
+    t: [(f.name, str(f.type)) for f in fields(kind)] for t, kind in _KINDS.items()
 }
 
 
@@ -410,9 +408,9 @@ def frame_from_dict(data: object) -> Frame | None:
     if cls is None:
         return None
     known: Json = {}
-    for name, check in _SHAPES[kind]:
+    for name, wanted in _SHAPES[kind]:
         if name in data:
-            if not check(data[name]):
+            if not fits(wanted, data[name]):
                 raise FrameError(f"field {name!r} of a {kind!r} frame has the wrong type", repr(data).encode())
             known[name] = data[name]
     try:

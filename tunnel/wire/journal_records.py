@@ -1,4 +1,5 @@
-"""Every record of a session's journal: one frozen dataclass for each kind, inside the envelope `Record`.
+"""Every record of a session's journal: one frozen dataclass for each kind, inside the envelope `Record`. Projections:
+everything that is derived from a journal by reading its records in order.
 
 A line of the journal is {"seq", "time", "kind", "body"}; an `event` frame carries the same kind and body.
 
@@ -13,9 +14,10 @@ A sub-agent is named in `agent_id`, or in `parent_tool_use_id` where the body is
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import MISSING, field, fields
 from functools import cached_property
-from typing import Any, Callable, ClassVar, Union, get_args
+from typing import Any, Callable, ClassVar, TypeVar, Union, get_args
 
 from .dataclass import dataclass
 from .frames import Json
@@ -193,10 +195,6 @@ MAIN_AGENT = ""  # the id of a session's main agent. A sub-agent has the id of t
 
 _AGENT = "agent_id"
 _PARENT = "parent_tool_use_id"
-
-
-class RecordError(ValueError):
-    """An object is not a journal record: a field of the envelope is missing or has the wrong type."""
 
 
 @dataclass(frozen=True)
@@ -407,24 +405,6 @@ def record_of(content: Content, seq: int = 0, time: float = 0.0, agent_id: str =
     return Record(seq, time, content.kind, body)
 
 
-def parse(data: object) -> Record:
-    """Return the record in a JSON object. Raise RecordError."""
-    given = data if isinstance(data, dict) else {}
-    seq, time, kind, body = (given.get(name) for name in ("seq", "time", "kind", "body"))
-    if not (
-        isinstance(seq, int) and isinstance(time, (int, float)) and isinstance(kind, str) and isinstance(body, dict)
-    ):
-        raise RecordError("an object without seq, time, kind and body is no record")
-    try:
-        return Record(seq, float(time), kind, body)
-    except OverflowError:
-        raise RecordError("the time of a record is not a time") from None
-
-
-def parse_event(seq: int, kind: str, body: Json) -> Record:
-    return Record(seq, 0.0, kind, body)
-
-
 def agent_of_message(body: Json) -> str:
     return Record(0, 0.0, "message", body).agent_id
 
@@ -433,7 +413,7 @@ def parse_page(body: Json) -> list[Record]:
     """Return the records of a `past` frame, without those that are malformed."""
     listed = body.get("records")
     return [
-        parse_event(each["seq"], each["kind"], each["body"])
+        Record(each["seq"], 0.0, each["kind"], each["body"])
         for each in (listed if isinstance(listed, list) else ())
         if isinstance(each, dict)
         and isinstance(each.get("kind"), str)
@@ -445,9 +425,13 @@ def parse_page(body: Json) -> list[Record]:
 def parse_line(line: bytes) -> Record | None:
     """Return the record in a line of a journal, None when it is damaged."""
     try:
-        return parse(load(line.decode("utf-8")))
-    except (ValueError, RecursionError):
-        return None
+        given = as_dict(load(line.decode("utf-8")))
+        seq, time, kind, body = (given.get(name) for name in ("seq", "time", "kind", "body"))
+        if isinstance(seq, int) and isinstance(time, (int, float)) and isinstance(kind, str) and isinstance(body, dict):
+            return Record(seq, float(time), kind, body)
+    except (ValueError, RecursionError, OverflowError):  # OverflowError: the time is a number without end
+        pass
+    return None
 
 
 def to_line(record: Record) -> bytes:
@@ -487,3 +471,46 @@ _SHAPES: dict[str, list[tuple[str, str, object, Callable[[Any], object]]]] = {
     for kind, cls in _KINDS.items()
 }
 """Of each kind, the fields: name, key in the body, default, and what reads it."""
+
+Handler = TypeVar("Handler", bound=Callable[..., None])
+
+
+def on(*types: type[Any], main_only: bool = False) -> Callable[[Handler], Handler]:
+    """Mark a method of a projection as the handler of these types: record contents, or public lines of `message`
+    records. `main_only`: not for the records of sub-agents."""
+
+    def mark(handler: Handler) -> Handler:
+        handler.__dict__["handles"] = types
+        handler.__dict__["main_only"] = main_only
+        return handler
+
+    return mark
+
+
+class Projection:
+    """A value built from records. A handler marked with `on` gets the typed content and its record. A `message` record
+    goes to the handler of MessageRecord, or else to that of its public line."""
+
+    _handlers: ClassVar[dict[type[Any], Callable[..., None]]] = {}
+
+    def __init_subclass__(cls) -> None:
+        cls._handlers = dict(cls._handlers)
+        for handler in vars(cls).values():
+            for each in getattr(handler, "handles", ()):
+                cls._handlers[each] = handler
+
+    def apply(self, record: Record) -> None:
+        content: object = record.content
+        handler = self._handlers.get(type(content))
+        if handler is None and isinstance(content, MessageRecord):
+            content = content.public
+            handler = self._handlers.get(type(content))
+        if handler is not None and (not handler.__dict__["main_only"] or record.agent_id == MAIN_AGENT):
+            handler(self, content, record)
+
+
+def replay(records: Iterable[Record], *projections: Projection) -> None:
+    """Feed a journal to projections, record by record: it may be larger than the memory."""
+    for record in records:
+        for projection in projections:
+            projection.apply(record)

@@ -10,7 +10,6 @@ from collections.abc import Collection
 from typing import Any, Callable
 
 from .control_protocol import (
-    CLIENT_DEADLINE_S,
     Answer,
     AnsweredBy,
     RequestFailed,
@@ -18,6 +17,7 @@ from .control_protocol import (
     RequestRefused,
     client_kind,
     payload_of,
+    public_fields,
 )
 from .dataclass import dataclass
 from .frames import Json
@@ -96,9 +96,7 @@ LAPTOP_MCP_MESSAGE: RequestKind[McpMessage, Json] = RequestKind(
 )
 """The same to a server that ccb runs on the laptop."""
 
-CLIENT_MCP_MESSAGE: RequestKind[McpMessage, Json] = RequestKind(
-    "mcp_message", AnsweredBy.WORKER, payload_of, read=read_mcp_message, deadline_s=CLIENT_DEADLINE_S
-)
+CLIENT_MCP_MESSAGE: RequestKind[McpMessage, Json] = client_kind("mcp_message", read_mcp_message, public_fields)
 """The other way: what a server inside the client says of its own accord."""
 
 

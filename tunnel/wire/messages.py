@@ -307,11 +307,9 @@ def parse_stream_event(event: Json) -> ApiStreamEvent | None:
     if not isinstance(index, int):
         return None
     if kind == "content_block_start":
-        block = event.get("content_block")
-        if not isinstance(block, dict):
-            return ContentBlockStart(index, "", None, "")
+        block = as_dict(event.get("content_block"))
         tool_id = block.get("id") if isinstance(block.get("id"), str) else None
-        return ContentBlockStart(index, str(block.get("type")), tool_id, str(block.get("name", "")))
+        return ContentBlockStart(index, as_text(block.get("type")), tool_id, as_text(block.get("name")))
     if kind == "content_block_delta":
         delta = as_dict(event.get("delta"))
         field_name = _TEXT_FIELDS.get(str(delta.get("type")), "")

@@ -55,10 +55,7 @@ def dump_line(data: Json) -> str:
 
 def to_bytes(text: str) -> bytes:
     """Encode text as UTF-8. Lone surrogates, as in file names, become `?`."""
-    try:
-        return text.encode("utf-8")
-    except UnicodeEncodeError:
-        return text.encode("utf-8", "replace")
+    return text.encode("utf-8", "replace")
 
 
 def encode_frame(frame: Frame, part_id: int = 0) -> list[bytes]:
@@ -212,18 +209,8 @@ def count_values(text: str) -> int:
 
 
 def is_too_deep(value: object, most: int = MAX_DEPTH) -> bool:
-    level = [value]
-    for _ in range(most + 1):
-        inner: list[object] = []
-        for each in level:
-            if type(each) is dict:
-                inner += each.values()
-            elif type(each) is list:
-                inner += each
-        if not inner:
-            return False
-        level = [each for each in inner if type(each) is dict or type(each) is list]
-    return bool(level)
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return any(most == 0 or is_too_deep(each, most - 1) for each in inner if isinstance(each, (dict, list)))
 
 
 def _outside_strings(text: str) -> Iterator[str]:

@@ -10,7 +10,7 @@ from dataclasses import asdict, field, fields
 from typing import Any
 
 from .dataclass import dataclass
-from .frames import FrameError, Json
+from .frames import FrameError, Json, fits
 
 MAX_BYTES = 1 << 20  # most bytes of all files together, as JSON
 
@@ -126,15 +126,7 @@ class SessionOptions:
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> SessionOptions:
         """Raise FrameError when a value has the wrong type. Unknown names are left out."""
-        known: dict[str, Any] = {}
-        for f in fields(SessionOptions):
-            if f.name not in data:
-                continue
-            value = data[f.name]
-            if not _fits(str(f.type), value):
-                raise FrameError(f"session option {f.name!r} has the wrong type", repr(value).encode())
-            known[f.name] = value
-        return SessionOptions(**known)
+        return SessionOptions(**_known(SessionOptions, data))
 
 
 def _changed(options: Any, default: Any) -> Json:
@@ -142,14 +134,12 @@ def _changed(options: Any, default: Any) -> Json:
     return {k: v for k, v in asdict(options).items() if v != getattr(default, k)}
 
 
-def _fits(kind: str, value: object) -> bool:
-    if kind.endswith(" | None"):
-        return value is None or _fits(kind[: -len(" | None")], value)
-    if kind == "Json":
-        return isinstance(value, dict)
-    if kind == "list[str]":
-        return isinstance(value, list) and all(isinstance(item, str) for item in value)
-    return type(value).__name__ == kind
+def _known(cls: Any, data: Mapping[str, Any]) -> Json:
+    known = {f.name: (str(f.type), data[f.name]) for f in fields(cls) if f.name in data}
+    for name, (kind, value) in known.items():
+        if not fits(kind, value):
+            raise FrameError(f"session option {name!r} has the wrong type", repr(value).encode())
+    return {name: value for name, (_, value) in known.items()}
 
 
 @dataclass(frozen=True)
@@ -169,14 +159,7 @@ class SettingsOption:
     @staticmethod
     def from_json(data: Json) -> SettingsOption:
         """Raise FrameError when a value has the wrong type. Unknown names are left out."""
-        layers, sources, trusted = data.get("layers", []), data.get("sources"), data.get("trusted", "")
-        left_open = data.get("left_open", [])
-        if not (
-            isinstance(layers, list)
-            and all(isinstance(each, dict) and isinstance(each.get("values"), dict) for each in layers)
-            and (sources is None or _fits("list[str]", sources))
-            and isinstance(trusted, str)
-            and _fits("list[str]", left_open)
-        ):
-            raise FrameError("session option 'settings' is not valid", repr(data).encode())
-        return SettingsOption(layers, sources, trusted, left_open)
+        option = SettingsOption(**_known(SettingsOption, data))
+        if not all(isinstance(each.get("values"), dict) for each in option.layers):
+            raise FrameError("session option 'layers' has the wrong type", repr(data).encode())
+        return option

@@ -137,8 +137,6 @@ LIST_MCP_RESOURCES = ToolTraits("ListMcpResourcesTool", Effect.NONE, parallel=Tr
 READ_MCP_RESOURCE = ToolTraits("ReadMcpResourceTool", Effect.NETWORK, parallel=True)
 """Offered only in sessions with an MCP server that has resources."""
 
-_OFFERED_AT_TIMES = {traits.name: traits for traits in (SKILL, LIST_MCP_RESOURCES, READ_MCP_RESOURCE)}
-
 BUILT_IN = {
     traits.name: traits
     for traits in (
@@ -152,10 +150,12 @@ BUILT_IN = {
 FINDERS = {traits.name: traits for traits in (TOOL_SEARCH, EXECUTE_EXTRA_TOOL)}  # there once others are deferred
 
 _BY_ALIAS = {alias: traits for traits in BUILT_IN.values() for alias in traits.aliases}
+_AT_TIMES = {traits.name: traits for traits in (SKILL, LIST_MCP_RESOURCES, READ_MCP_RESOURCE)}
+_KNOWN = {**BUILT_IN, **_AT_TIMES, **FINDERS, **_BY_ALIAS}
 
 
 def is_tool(name: str) -> bool:
-    return name in BUILT_IN or name in _OFFERED_AT_TIMES or name in FINDERS or name in _BY_ALIAS
+    return name in _KNOWN
 
 
 def no_such_tool(name: str) -> str:
@@ -170,7 +170,7 @@ def no_such_tool(name: str) -> str:
 
 def traits_of(name: str) -> ToolTraits:
     """Return the traits of a built-in tool, also under an alias. Any other tool may have any effect."""
-    return BUILT_IN.get(name) or _OFFERED_AT_TIMES.get(name) or _BY_ALIAS.get(name) or ToolTraits(name, Effect.EXECUTE)
+    return _KNOWN.get(name) or ToolTraits(name, Effect.EXECUTE)
 
 
 def own_name(name: str) -> str:

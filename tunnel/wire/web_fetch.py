@@ -26,6 +26,7 @@ TIMEOUT_S = 60.0  # seconds for a page with all its redirects
 _STEP_S = 15.0  # of silence
 _MAX_REDIRECTS = 10
 _BLOCK = 1 << 16
+_TEXT = tuple(f"application/{name}" for name in ("xhtml+xml", "json", "xml", "javascript", "x-yaml", "yaml"))
 _MOVED = (301, 302, 303, 307, 308)
 
 
@@ -42,14 +43,23 @@ class Page:
     redirect: str = ""
     cut: bool = False
 
+    def text(self) -> str | None:
+        """Return the page as text, None for another kind of content."""
+        kind = self.media_type
+        if not (self.redirect or kind.startswith("text/") or kind in _TEXT or kind.endswith(("+json", "+xml"))):
+            return None
+        try:
+            return self.body.decode(self.charset or "utf-8", "replace")
+        except LookupError:
+            return self.body.decode("utf-8", "replace")
+
 
 class WebFetcher:
     """Fetches one page. `stop`, called from any thread, ends it."""
 
-    def __init__(self, *, allow_private: bool, max_body: int = MAX_BODY, agent: str = "ccb") -> None:
+    def __init__(self, *, allow_private: bool, max_body: int = MAX_BODY) -> None:
         self._allow_private = allow_private
         self._max_body = max_body
-        self._agent = agent
         self._deadline = time.monotonic() + TIMEOUT_S
         self._socket: socket.socket | None = None
         self._stopped = False
@@ -88,7 +98,7 @@ class WebFetcher:
         try:
             self._socket = connection.sock = self._connected(place)
             all_headers = {
-                "User-Agent": f"{self._agent} (+https://pypi.org/project/ccb/)",
+                "User-Agent": "ccb (+https://pypi.org/project/ccb/)",
                 "Accept": "text/markdown, text/html;q=0.9, text/plain;q=0.8, */*;q=0.5",
                 "Accept-Encoding": "gzip, identity",
                 "Connection": "close",
@@ -171,13 +181,6 @@ MAX_TEXT = 1_000_000  # most characters of a page that a laptop sends to the hos
 
 
 @dataclass(frozen=True)
-class LaptopFetch:
-    """Fetch this page, in the network of the laptop."""
-
-    url: str
-
-
-@dataclass(frozen=True)
 class FetchedText:
     """A page as text. `redirect` is set, and there is no text, if the server sends to another host."""
 
@@ -190,13 +193,13 @@ class FetchedText:
     cut: bool = False
 
 
-def _read(fields: Json) -> LaptopFetch:
+def _read(fields: Json) -> str:
     url = as_text(fields.get("url"))
     try:
         read_url(url)
     except WebRefused as refused:
         raise RequestRefused(str(refused)) from None
-    return LaptopFetch(url)
+    return url
 
 
 def _fetched(answer: Answer) -> FetchedText:
@@ -210,9 +213,10 @@ def _fetched(answer: Answer) -> FetchedText:
     return FetchedText(url, status, reason, kind, text[:MAX_TEXT], redirect, fields.get("cut") is True)
 
 
-WEB_FETCH: RequestKind[LaptopFetch, FetchedText] = RequestKind(
-    "web_fetch", AnsweredBy.LAPTOP, _fetched, read=_read, journalled=False, deadline_s=TIMEOUT_S + 30
+WEB_FETCH: RequestKind[str, FetchedText] = RequestKind(
+    "web_fetch", AnsweredBy.LAPTOP, _fetched, lambda url: {"url": url}, _read, False, TIMEOUT_S + 30
 )
+"""Fetch a page in the network of the laptop."""
 
 MAX_URL = 2_000
 _PORTS = {"http": 80, "https": 443}

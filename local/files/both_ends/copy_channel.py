@@ -9,7 +9,7 @@ import struct
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 PIECE, MAX_PIECE = 128 * 1024, 1024 * 1024  # bytes of a file at once: each piece wakes up both ends
@@ -17,14 +17,11 @@ RESUMABLE = 1024 * 1024  # a file of at least this size goes on after a drop: th
 MAX_DEPTH = 200  # folders inside each other that are copied
 SOURCE_FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC  # a FIFO must not hold it up
 _MESSAGE, _DATA, _COUNTED, _TAKEN, _ALIVE = b"m", b"d", b"c", b"t", b"a"
-_MAX_PARTS = 512  # that one call of the system takes
 _MAX_TEXT = 1_000  # characters of what was left out
 _SPAN_S = 5.0  # of a rate
 _HEAD = struct.Struct(">cI")
 _COUNT = struct.Struct(">Q")
 _LIMITS = {_MESSAGE: 64 * 1024, _DATA: MAX_PIECE, _COUNTED: MAX_PIECE, _TAKEN: _COUNT.size, _ALIVE: 0}
-
-Piece = list[memoryview]  # a piece of a file as it has arrived, in parts
 
 
 class Message(dict[str, Any]):
@@ -102,15 +99,15 @@ class CopyProgress:
 
 
 class CopyChannel:
-    """Messages and pieces of data over `read` and `write`. `window` is what may be under way to the other end."""
+    """Messages and pieces of data over `read`, which returns nothing at the end, and `write`. `window` is what may be
+    under way to the other end."""
 
-    def __init__(self, read: Callable[[int], Sequence[bytes]], write: Callable[[Sequence[bytes]], None]) -> None:
+    def __init__(self, read: Callable[[], bytes], write: Callable[[bytes], None]) -> None:
         self.window = Window()
         self.count_wanted = False
         self._read = read
         self._write = write
-        self._buffer: deque[memoryview] = deque()
-        self._size = 0
+        self._buffer = bytearray()
         self._lock = threading.Lock()
 
     def say(self, kind: str, **fields: object) -> None:
@@ -126,14 +123,13 @@ class CopyChannel:
     def alive(self) -> None:
         self._send(_ALIVE, b"")
 
-    def next(self) -> Message | Piece | int:
-        kind, payload = self._frame()
+    def next(self) -> Message | bytes | int:
+        kind, data = self._frame()
         while kind == _ALIVE:
-            kind, payload = self._frame()
+            kind, data = self._frame()
         if kind in (_DATA, _COUNTED):
             self.count_wanted = kind == _COUNTED
-            return payload
-        data = b"".join(payload)
+            return data
         if kind == _TAKEN:
             return int(_COUNT.unpack(data)[0]) if len(data) == _COUNT.size else 0
         try:
@@ -152,38 +148,35 @@ class CopyChannel:
         while isinstance(found, int):
             self.window.take(found)
             found = self.next()
-        if isinstance(found, list) or found.get("is") not in kinds:
+        if isinstance(found, bytes) or found.get("is") not in kinds:
             raise ValueError(f"it is not the time for this (expected: {', '.join(kinds)})")
         return found
 
     def _send(self, kind: bytes, payload: bytes) -> None:
-        with self._lock:
-            self._write((_HEAD.pack(kind, len(payload)), payload))
+        try:
+            with self._lock:
+                self._write(_HEAD.pack(kind, len(payload)) + payload)
+        except ConnectionError:
+            raise StreamEnded from None
 
-    def _frame(self) -> tuple[bytes, Piece]:
-        kind, length = _HEAD.unpack(b"".join(self._take(_HEAD.size)))
+    def _frame(self) -> tuple[bytes, bytes]:
+        kind, length = _HEAD.unpack(self._take(_HEAD.size))
         if length > _LIMITS.get(kind, -1):
             raise ValueError("it is no part of a copy")
         return kind, self._take(length)
 
-    def _take(self, size: int) -> Piece:
-        """Take the next bytes off the stream. They are not copied."""
-        while self._size < size:
-            data = self._read(size - self._size)
+    def _take(self, size: int) -> bytes:
+        while len(self._buffer) < size:
+            try:
+                data = self._read()
+            except ConnectionError:
+                raise StreamEnded from None
             if not data:
                 raise StreamEnded
-            self._buffer.extend(map(memoryview, data))
-            self._size += sum(map(len, data))
-        self._size -= size
-        parts = []
-        while size:
-            part = self._buffer.popleft()
-            if len(part) > size:
-                self._buffer.appendleft(part[size:])
-                part = part[:size]
-            parts.append(part)
-            size -= len(part)
-        return parts
+            self._buffer += data
+        taken = bytes(memoryview(self._buffer)[:size])
+        del self._buffer[:size]
+        return taken
 
 
 def has_controls(name: str) -> bool:
@@ -203,14 +196,10 @@ def hash_prefix(fd: int, size: int, digest: hashlib._Hash) -> bool:
     return True
 
 
-def write_all(fd: int, parts: Sequence[bytes | memoryview]) -> None:
-    left = deque(memoryview(part) for part in parts)
+def write_all(fd: int, data: bytes) -> None:
+    left = memoryview(data)
     while left:
-        written = os.writev(fd, [left[at] for at in range(min(len(left), _MAX_PARTS))])
-        while left and written >= len(left[0]):
-            written -= len(left.popleft())
-        if written:
-            left[0] = left[0][written:]
+        left = left[os.write(fd, left) :]
 
 
 class Window:

@@ -34,10 +34,10 @@ def serve(marker: str, *, wait: bool) -> None:
     if wait and not os.read(0, 1):
         sys.exit(NO_INPUT_STATUS)
     closed = _input_is_closed()
-    write_all(1, [f"\n{marker} {json.dumps({'input': not closed})}\n".encode()])
+    write_all(1, f"\n{marker} {json.dumps({'input': not closed})}\n".encode())
     if closed:
         return
-    channel = CopyChannel(lambda _least: list(filter(None, [os.read(0, MAX_PIECE)])), lambda parts: write_all(1, parts))
+    channel = CopyChannel(lambda: os.read(0, MAX_PIECE), lambda data: write_all(1, data))
     threading.Thread(target=_beat, args=(channel,), daemon=True).start()
     try:
         order = channel.message("get", "put")
@@ -45,7 +45,7 @@ def serve(marker: str, *, wait: bool) -> None:
             Sender(channel, CopyProgress()).send(order.text("path"))
         else:
             Receiver(channel, CopyProgress()).receive(order.text("path"), order.text("name"))
-    except (StreamEnded, OtherEndFailed, BrokenPipeError):
+    except (StreamEnded, OtherEndFailed):
         return
     except Exception as error:  # noqa: BLE001 - the laptop shows it
         channel.say("failed", **failure(error))
@@ -58,7 +58,7 @@ def _beat(channel: CopyChannel) -> None:
         while True:
             time.sleep(BEAT_S)
             channel.alive()
-    except OSError:
+    except StreamEnded:
         return
 
 

@@ -46,18 +46,21 @@ class Receiver:
             raise CannotCopy(name, "it is a folder" if folder else f"it is larger than {self._most >> 20} MB")
         self._bytes_left, self._entries_left = self._most or 2 * size + _MORE_BYTES, 2 * files + _MORE_ENTRIES
         self._progress.begun(files, size)
-        with _Place(target, name) as place:
+        path, place, last = _place(target, name)
+        try:
             if folder:
-                self._folder(place, source.number("mode"))
+                self._folder(place, last, source.number("mode"))
             else:
-                self._file(self._channel.message("file"), place.parent, place.name)
+                self._file(self._channel.message("file"), place, last)
                 self._channel.message("end")
-            self._channel.say("done")
-            return place.path
+        finally:
+            os.close(place)
+        self._channel.say("done")
+        return path
 
-    def _folder(self, place: _Place, mode: int) -> None:
+    def _folder(self, place: int, top: str, mode: int) -> None:
         """Receive the contents of a folder. Only the directory of the last file is held open beside its root."""
-        root = _make_below(place.parent, place.name, mode)
+        root = _make_below(place, top, mode)
         here, at = root, ""
         try:
             while True:
@@ -65,7 +68,7 @@ class Receiver:
                 if message["is"] == "end":
                     return
                 self._entries_left -= 1
-                self._refuse_more(place.name)
+                self._refuse_more(top)
                 if message["is"] == "skipped":
                     self._progress.left_out(message.text("path"), message.text("why"))
                     continue
@@ -101,17 +104,15 @@ class Receiver:
             left = size - start
             while left:
                 piece = self._channel.next()
-                length = sum(map(len, piece)) if isinstance(piece, list) else 0
-                if not isinstance(piece, list) or not 0 < length <= left:
+                if not isinstance(piece, bytes) or not 0 < len(piece) <= left:
                     raise ValueError("only a piece of the file is expected here")
-                left -= length
-                for part in piece:
-                    digest.update(part)
+                left -= len(piece)
+                digest.update(piece)
                 write_all(incoming.fd, piece)
-                self._taken += length
+                self._taken += len(piece)
                 if self._channel.count_wanted:
                     self._channel.taken(self._taken)
-                self._progress.moved(length)
+                self._progress.moved(len(piece))
             if self._channel.message("sum").text("sha256") != digest.hexdigest():
                 os.ftruncate(incoming.fd, 0)
                 raise CannotCopy(name, "its SHA-256 is not that of the source: the copy was thrown away")
@@ -134,27 +135,18 @@ class Receiver:
         return start, digest if start else hashlib.sha256()
 
 
-class _Place:
-    """The directory and the name below which everything is written. Links on the way to it are followed."""
-
-    def __init__(self, target: str, name: str) -> None:
-        self.path = os.path.expanduser(target)
-        folder, self.name = self.path, name
-        if os.path.isdir(folder):
-            self.path = os.path.join(folder, name)
-        elif folder.endswith("/"):
-            raise CannotCopy(folder, "there is no such folder")
-        else:
-            folder, self.name = os.path.split(folder)
-        if not _is_name(self.name):
-            raise CannotCopy(target, "say under which name it is to be kept")
-        self.parent = os.open(folder or ".", _DIRECTORY)
-
-    def __enter__(self) -> _Place:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        os.close(self.parent)
+def _place(target: str, name: str) -> tuple[str, int, str]:
+    """Return the path below which everything is written, and its open directory and name. Links on it are followed."""
+    path = os.path.expanduser(target)
+    if os.path.isdir(path):
+        folder, last = path, name
+    elif path.endswith("/"):
+        raise CannotCopy(path, "there is no such folder")
+    else:
+        folder, last = os.path.split(path)
+    if not _is_name(last):
+        raise CannotCopy(target, "say under which name it is to be kept")
+    return os.path.join(folder, last), os.open(folder or ".", _DIRECTORY), last
 
 
 class _Incoming:

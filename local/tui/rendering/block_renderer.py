@@ -24,7 +24,6 @@ from ...transcript.blocks import (
     PicturedBlock,
     PromptBlock,
     PromptState,
-    RowState,
     ThoughtBlock,
     TipsBlock,
     ToolBlock,
@@ -62,17 +61,17 @@ def agent_rows(block: ToolBlock, run: AgentRun, palette: Palette, *, details: bo
     if rows and left_out > 0:
         text.append(f"\n  … {counted(left_out, 'earlier call')}{'' if details else f' ({key})'}")
     marks = {
-        RowState.WAITING: ("○", palette.dim),
-        RowState.RUNNING: ("◐", palette.accent),
-        RowState.ASKS: ("?", f"bold {palette.warn}"),
-        RowState.DONE: ("●", palette.good),
-        RowState.FAILED: ("✗", palette.bad),
+        ToolState.WAITING: ("○", palette.dim),
+        ToolState.RUNNING: ("◐", palette.accent),
+        ToolState.ASKS: ("?", f"bold {palette.warn}"),
+        ToolState.DONE: ("●", palette.good),
+        ToolState.FAILED: ("✗", palette.bad),
     }
     for row in rows:
         mark, style = marks[row.state]
         text.append("\n  ").append(f"{mark} ", style=style)
         text.append(f"{one_line(row.name)} {headline(row.name, row.tool_input, cwd)}".rstrip())
-        if row.state is RowState.ASKS:
+        if row.state is ToolState.ASKS:
             text.append("  waits for your answer", style=palette.warn)
     if details and block.result:
         text.append(_below("Answer: " + block.result))

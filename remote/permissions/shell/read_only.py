@@ -1,5 +1,4 @@
-"""Commands that change nothing. A list of names is not enough (`find -delete`, `sort -o`), so each has a check of its
-own."""
+"""Commands that change nothing. Names are not enough (`find -delete`, `sort -o`), so each has a check of its own."""
 
 from __future__ import annotations
 
@@ -108,8 +107,7 @@ def is_null(target: Word) -> bool:
 
 
 def reads_only_together(commands: Sequence[Command]) -> bool:
-    """Return whether read-only commands are still read-only when combined. `cd` with git is not: the configuration in a
-    directory can make git run programs."""
+    """Return whether read-only commands stay so together: after `cd`, git obeys the configuration of that directory."""
     changes = any(inner and inner.name in _MOVERS for inner in map(effective, commands))
     return not (changes and any(map(runs_git, commands)))
 

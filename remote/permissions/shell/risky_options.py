@@ -91,7 +91,6 @@ _DOCKER = """-v --volume --volumes-from --mount --privileged! --device --device-
     --env-file@ --env+ --label+ --user+ --label-file@ --cidfile --iidfile --metadata-file -o --output --secret --ssh
     --build-context --builder --allow --cache-to --cache-from --push -f@ --file@ --project-directory@"""
 _AWK = "-f --file -E --exec -i --include -l --load -o --pretty-print -d --dump-variables -p --profile -D -W -v= -F="
-_APT = "-o --option -c --config-file"
 
 TABLES = {
     "nox": "-f@ --noxfile@ --default-venv-backend -db -fb --force-python -P --extra-python --report",
@@ -116,20 +115,17 @@ TABLES = {
     "dotnet": "-p --property -o --output -s --source --configfile --packages --artifacts-path --settings -l --logger"
     " --results-directory --test-adapter-path -d --diag --interactive+ -c= -f= -v= -r=",
     "pip": "--python --pre+ -i --index-url --pypi-url --extra-index-url -f --find-links -t --target --prefix --root"
-    " --src"
-    " -b --log --log-file --proxy --cert --client-cert --trusted-host --cache-dir -r@ --requirement@ -c@ --constraint@"
-    " -e@ --editable@ -C --config-settings --global-option --build-option --install-option --report --path@ --group@"
-    " --keyring-provider --editor -d@ --dest@ -w@ --wheel-dir@ @",
+    " --src -b --log --log-file --proxy --cert --client-cert --trusted-host --cache-dir -r@ --requirement@ -c@"
+    " --constraint@ -e@ --editable@ -C --config-settings --global-option --build-option --install-option --report"
+    " --path@ --group@ --keyring-provider --editor -d@ --dest@ -w@ --wheel-dir@ @",
     "uv": "--config-file --directory@ --project@ --index --default-index --index-url -i --extra-index-url --find-links"
-    " -f --python -p --cache-dir -w --with --with-editable --with-requirements --mirror --install-dir"
-    " --out-dir@ --env-file@ --config-setting -C --target"
-    " --prefix --script --keyring-provider --allow-insecure-host --build-constraint@ --constraint@ --override@ -o"
-    " --output-file --extra+",
+    " -f --python -p --cache-dir -w --with --with-editable --with-requirements --mirror --install-dir --out-dir@"
+    " --env-file@ --config-setting -C --target --prefix --script --keyring-provider --allow-insecure-host"
+    " --build-constraint@ --constraint@ --override@ -o --output-file --extra+",
     "poetry": "-C@ --directory@ -P@ --project@ --source",
     "bundle": "--gemfile@ --path@ --cache-path@ --shebang --binstubs --standalone@ --target-rbconfig --source",
     "composer": "-d@ --working-dir@ --repository --repository-url",
-    "apt": _APT,
-    "apt-get": _APT,
+    **dict.fromkeys(("apt", "apt-get"), "-o --option -c --config-file"),
     # Services and other hosts.
     "docker": _DOCKER,
     "podman": f"{_DOCKER} --hooks-dir --conmon --init-path --module --root --rootfs --authfile --url",
@@ -154,9 +150,8 @@ TABLES = {
     " --trace-ascii --stderr -n --netrc --netrc-file --netrc-optional -E --cert --key --cacert --capath --proxy -x"
     " --preproxy --socks* --resolve --connect-to --unix-socket --abstract-unix-socket --interface --dns-* --engine"
     " --egd-file --random-file --libcurl --hsts --alt-svc --etag-save --etag-compare -Q --quote --prequote --postquote"
-    " --variable --url-query --expand-* --doh-url --proto-default --ech --ssl-sessions --proxy1.0"
-    " -P --ftp-port -H= -X= -A= -e= -m= -u= -y= -Y= -C= -r= -z= -t= -U="
-    " -w= -d=",
+    " --variable --url-query --expand-* --doh-url --proto-default --ech --ssl-sessions --proxy1.0 -P --ftp-port -H="
+    " -X= -A= -e= -m= -u= -y= -Y= -C= -r= -z= -t= -U= -w= -d=",
     "wget": "-O --output-document -o --output-file -a --append-output -P --directory-prefix -i --input-file --post-file"
     " --body-file --use-askpass --config -e --execute --load-cookies --save-cookies --certificate --private-key"
     " --ca-certificate --ca-directory --hsts-file --warc-* --rejected-log --egd-file --random-file --crl-file"
@@ -165,8 +160,7 @@ TABLES = {
     "tar": "-I --use-compress-program --to-command -F --info-script --new-volume-script --checkpoint-action"
     " --rsh-command --rmt-command -C@ --directory@ -P! --absolute-names! -T --files-from -g --listed-incremental"
     " --index-file -X@ --exclude-from@ --volno-file --to-stdout+ --exclude+ --file@ --list+ --one-top-level@"
-    " --keep-directory-symlink"
-    " --checkpoint+",
+    " --keep-directory-symlink --checkpoint+",
     "zip": "-T --test -TT --unzip-command -b --temp-path -O --output-file --log-file-path -lf",
     "unzip": "-d@",
     "sort": "-o --output --compress-program -T --temporary-directory --files0-from --random-source@ -k= -t= -S=",
@@ -209,18 +203,12 @@ _OPERANDS = {
     "tsc": r"@.*",
     "vim": r"\+(?!\d*$).*",
 }
-"""Words that are not covered, as regular expressions; also of the programs in _LIKE. Those of a sub-command hold
-instead of those of its program."""
+"""Words that are not covered, also of the programs in _LIKE. Those of a sub-command replace those of its program."""
 _LIKE = {
     "podman": "docker",
-    "gawk": "awk",
-    "mawk": "awk",
-    "nawk": "awk",
-    "yarn": "npm",
-    "pnpm": "npm",
-    "bun": "npm",
-    "vi": "vim",
-    "nvim": "vim",
+    **dict.fromkeys(("gawk", "mawk", "nawk"), "awk"),
+    **dict.fromkeys(("yarn", "pnpm", "bun"), "npm"),
+    **dict.fromkeys(("vi", "nvim"), "vim"),
 }
 
 _FINE = {

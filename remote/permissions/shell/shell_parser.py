@@ -64,8 +64,7 @@ class _HereDoc:
 
 
 _Input = Union[Word, _HereDoc, int, None]
-"""What a command reads: a text, a here-document, or what the command of this number prints; None if the line gives it
-nothing."""
+"""What a line gives a command to read: a text, a here-document, what the command of this number prints, or nothing."""
 
 
 def _printed(command: Command, gets: Word | None) -> Word | None:

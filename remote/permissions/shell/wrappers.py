@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from .shell_parser import parse
-from .shell_words import ANY, KEYWORDS, PLAIN_NAME, Command, NotUnderstood, Word, decides_what_runs, literal, names
+from .shell_words import ANY, KEYWORDS, PLAIN_NAME, Command, NotUnderstood, Word, literal, names
 
 FOUND = Word("{}", "\1", dynamic=True)  # stands for a file that find has found, as an argument of its own
 _ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
@@ -54,17 +54,14 @@ _TRANSPARENT: dict[str, dict[str, int]] = {
     "timeout": {"-k": 1, "-s": 1, "--foreground": 0, "--preserve-status": 0, "-v": 0},
     "nice": {"-n": 1},
     "stdbuf": {"-oL": 0, "-o0": 0, "-eL": 0, "-e0": 0, "-i0": 0},
-    "nohup": {},
     "time": {"-p": 0},
-    "command": {},
-    "env": {},
+    **{name: {} for name in ("nohup", "command", "env")},
 }
 """Wrappers that only run another command, with their known options and the number of values each option takes."""
 
 
 def effective(command: Command) -> Command | None:
-    """Return the command without its transparent wrappers, None if their arguments are not understood. `env` alone and
-    `command -v` start nothing."""
+    """Return the command without its transparent wrappers, None if that is unclear. `env` alone starts nothing."""
     words, assignments = command.words, command.assignments
     for _ in range(_MAX_WRAPPERS):
         name = words[0].text if words else ""
@@ -235,11 +232,6 @@ _EVALUATED = re.compile(r"\[[^\[]*(?:\$[({]|`)|^-\w*C")
 """What builtins evaluate, though it is quoted: the index in the name of an element, and the callback of mapfile."""
 _OWN_INPUT = re.compile(r"(?:^|/)(?:dev|proc)/|(?:^|/)(?:stdin|[0-9]+)$")
 _NAMES_A_SHELL = re.compile(r"\b(?:[a-z]{0,4}sh|eval)\b")
-
-
-def hides_commands(command: Command) -> bool:
-    """Return whether the text does not show what is finally run, also because it sets a variable such as PATH."""
-    return decides_what_runs(command) or hides_lines(command)
 
 
 def hides_lines(command: Command) -> bool:

@@ -64,9 +64,8 @@ _NOATIME, _NODIRATIME, _RELATIME = 1024, 2048, 1 << 21
 _DETACH = 2
 _HERE, _RECURSIVE, _EMPTY_PATH, _NO_FOLLOW = -100, 0x8000, 0x1000, 0x100
 _CLONE, _FROM_EMPTY_PATH = 1, 4
-_FLAGS_OF_STATVFS = (
-    *((1, _RDONLY), (2, _NOSUID), (4, _NODEV), (8, _NOEXEC), (1024, _NOATIME), (2048, _NODIRATIME), (4096, _RELATIME)),
-)
+_OF_STATVFS = _RDONLY | _NOSUID | _NODEV | _NOEXEC | _NOATIME | _NODIRATIME  # the same there
+_STATVFS_RELATIME = 4096
 
 
 class Mounts:
@@ -74,14 +73,11 @@ class Mounts:
 
     def __init__(self, kernel: Kernel) -> None:
         self._kernel = kernel
-        self._mount(b"none", b"/", b"", _REC | _PRIVATE)  # keeps every further change from other namespaces
+        self.mount(b"none", b"/", b"", _REC | _PRIVATE)  # keeps every further change from other namespaces
 
     def mount_new(self, kind: bytes, target: bytes, data: bytes) -> None:
         if os.path.isdir(target):
-            self._mount(kind, target, kind, _NOSUID | _NOEXEC | (_NODEV if kind == b"tmpfs" else 0), data)
-
-    def bind(self, source: bytes, target: bytes) -> None:
-        self._mount(source, target, b"", _BIND | _REC)
+            self.mount(kind, target, kind, _NOSUID | _NOEXEC | (_NODEV if kind == b"tmpfs" else 0), data)
 
     def copy(self, path: bytes, read_only: bool = False) -> int:
         """Return a descriptor of a copy of the mounts at a path, which nobody sees yet. A link is shown itself."""
@@ -124,13 +120,13 @@ class Mounts:
         targets = [path]
         if recursive:
             with open("/proc/self/mountinfo", "rb") as file:
-                points = [line.split(b" ")[4] for line in file]
-            inside = path.rstrip(b"/") + b"/"
-            targets += [_unescaped(point) for point in points if _unescaped(point).startswith(inside)]
+                escaped = [line.split(b" ")[4] for line in file]
+            points = [point.decode("unicode_escape").encode("latin-1") for point in escaped]  # \040 is a blank
+            targets += [point for point in points if point.startswith(path.rstrip(b"/") + b"/")]
         for target in targets:
             old = os.statvfs(target).f_flag
-            kept = sum(flag for bit, flag in _FLAGS_OF_STATVFS if old & bit)
-            self._mount(b"none", target, b"", _REMOUNT | _BIND | flags | kept)
+            kept = old & _OF_STATVFS | (_RELATIME if old & _STATVFS_RELATIME else 0)
+            self.mount(b"none", target, b"", _REMOUNT | _BIND | flags | kept)
 
     def become_root(self, path: bytes) -> None:
         os.chdir(path)
@@ -139,7 +135,7 @@ class Mounts:
         self._kernel.call("umount2", ctypes.addressof(here), _DETACH)
         os.chdir("/")
 
-    def _mount(self, source: bytes, target: bytes, kind: bytes, flags: int, data: bytes = b"") -> None:
+    def mount(self, source: bytes, target: bytes, kind: bytes, flags: int, data: bytes = b"") -> None:
         texts = [ctypes.create_string_buffer(each) for each in (source, target, kind, data)]
         addresses = [ctypes.addressof(each) for each in texts]
         try:
@@ -147,12 +143,6 @@ class Mounts:
         except OSError as error:
             error.filename = "mount of %s" % os.fsdecode(target)
             raise
-
-
-def _unescaped(point: bytes) -> bytes:
-    for code, character in ((b"\\040", b" "), (b"\\011", b"\t"), (b"\\012", b"\n"), (b"\\134", b"\\")):
-        point = point.replace(code, character)
-    return point
 
 
 _NEWNS, _NEWUSER, _NEWNET = 0x00020000, 0x10000000, 0x40000000
@@ -233,13 +223,11 @@ def _on_the_way(request: CageRequest) -> list[bytes]:
 
 
 def _show_only(mounts: Mounts, request: CageRequest) -> None:
-    places: dict[bytes, tuple[bool, bool]] = {}  # path: may programs be run from it, may it be written
-    for paths, kind in ((request.read, (False, False)), (request.execute, (True, False))):
-        for path in paths:
-            places[os.path.realpath(path)] = kind
-    for path in (*request.write, request.temporary, b"/dev/null"):
-        if path:
-            places[os.path.realpath(path)] = (False, True)
+    # by path: may programs be run from it, may it be written
+    places = {os.path.realpath(path): (False, False) for path in request.read}
+    places.update((os.path.realpath(path), (True, False)) for path in request.execute)
+    written = filter(None, (*request.write, request.temporary, b"/dev/null"))
+    places.update((os.path.realpath(path), (False, True)) for path in written)
     opened = []
     for path in sorted(places):
         try:
@@ -258,7 +246,7 @@ def _show_only(mounts: Mounts, request: CageRequest) -> None:
             if not is_directory:
                 os.close(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
         try:
-            mounts.bind(b"/proc/self/fd/%d" % file, target)
+            mounts.mount(b"/proc/self/fd/%d" % file, target, b"", _BIND | _REC)
         except FileNotFoundError:
             continue  # another process has replaced the file since it was opened, as adding a user does
         finally:

@@ -74,23 +74,18 @@ class Filter:
         to_the_end = [(_EQUAL, len(values) - at, 0, value) for at, value in enumerate(values)]
         self._block(name, [*_load(argument), *to_the_end, _DENY])
 
-    def deny_if(
-        self, name: str, argument: int, values: tuple[int, ...], mask: int = _ALL, otherwise: _Step = _LOAD_NUMBER
-    ) -> None:
-        """Deny the call if the masked argument has one of these values, and take the step `otherwise` if not."""
+    def deny_if(self, name: str, argument: int, values: tuple[int, ...], mask: int = _ALL) -> None:
+        """Deny the call if the masked argument has one of these values."""
         last = len(values) - 1
         to_denial = [(_EQUAL, last - at, at == last, value) for at, value in enumerate(values)]
-        self._block(name, [*_load(argument, mask), *to_denial, _DENY], otherwise)
+        self._block(name, [*_load(argument, mask), *to_denial, _DENY])
 
     def deny_bits(self, name: str, argument: int, bits: int) -> None:
         self._block(name, [*_load(argument), (_ANY_BIT, 0, 1, bits), _DENY])
 
     def deny_other_sockets(self, families: tuple[int, ...]) -> None:
         """Deny sockets of other families, and pairs that could be connected elsewhere (of datagrams)."""
-        if families:
-            self.deny_unless("socket", 0, families)
-        else:
-            self.deny("socket")
+        self.deny_unless("socket", 0, families)
         kinds = [*_load(1, 0xF), (_EQUAL, 2, 0, _STREAM), (_EQUAL, 1, 0, _SEQPACKET)]
         self._block("socketpair", [*_load(0), (_EQUAL, 0, len(kinds), _AF_UNIX), *kinds, _DENY])
 
@@ -103,23 +98,14 @@ class Filter:
             self._block("ioctl", [*_load(1, 0xFF00), (_EQUAL, 0, len(rest), letter << 8), *rest])
         self.deny_if("ioctl", 1, requests)
 
-    def deny_truncation_by_readers(self, ends: bool = False) -> None:
-        """Deny what empties a file that is only read, which Landlock sees from ABI 3 on if asked to. Calls that open
-        files are quicker if the filter `ends` with that."""
-        self.deny("truncate", error=_EACCES)
-        self.deny("openat2", error=_ENOSYS)
-        for name, argument in (("open", 1), ("openat", 2)):
-            both = _O_TRUNC | _O_ACCMODE
-            self.deny_if(name, argument, (_O_TRUNC, both), both, _ALLOWED if ends else _LOAD_NUMBER)
-
     def code(self) -> bytes:
         return b"".join(struct.pack("=HBBI", *step) for step in [*self._code, _ALLOWED])
 
-    def _block(self, name: str, block: list[_Step], otherwise: _Step = _LOAD_NUMBER) -> None:
+    def _block(self, name: str, block: list[_Step]) -> None:
         """Add the steps for one call. A block that denies nothing ends by falling through to the next."""
         found = number(name, self._machine)
         if found >= 0:
-            block = block if len(block) == 1 else [*block, otherwise]
+            block = block if len(block) == 1 else [*block, _LOAD_NUMBER]
             self._code += [(_EQUAL, 0, len(block), found), *block]
 
 
@@ -139,10 +125,8 @@ def filter_code(machine: str, abi: int, workspace: bool) -> bytes:
     """Return the filter of commands for this ABI of Landlock (0: none). Those in a `workspace` may use sockets, which
     other parts limit, and change modes, but give no file a set-id bit, which would act outside of the cage later."""
     made = Filter(machine)
-    if not workspace:
-        made.deny_truncation_by_readers(ends=True)
     made.deny(*_NEVER.split())
-    made.deny("clone3", error=_ENOSYS)
+    made.deny("clone3", "openat2", error=_ENOSYS)
     made.deny_bits("clone", 0, _NAMESPACES_AND_PARENT)
     for name in _OF_OTHERS.split():
         made.deny_unless(name, 0, (0,))
@@ -155,14 +139,15 @@ def filter_code(machine: str, abi: int, workspace: bool) -> bytes:
         made.deny(*_SIGNALS)
         made.deny_unless("kill", 0, (0,))
         made.deny_if("fcntl", 1, (_F_SETOWN, _F_SETSIG, _F_SETOWN_EX))
+    if abi < 3 or not workspace:  # what empties a file that is only read: Landlock sees it from then on if asked to
+        made.deny("truncate", error=_EACCES)
+        for name, argument in (("open", 1), ("openat", 2)):
+            made.deny_if(name, argument, (_O_TRUNC, _O_TRUNC | _O_ACCMODE), _O_TRUNC | _O_ACCMODE)
     if not workspace:
         made.deny_other_sockets(())
         made.deny(*_ATTRIBUTES.split())
         return made.code()
-    if abi < 3:
-        made.deny_truncation_by_readers()
     made.deny_other_sockets((_AF_INET, _AF_INET6, _AF_NETLINK))
-    made.deny("openat2", error=_ENOSYS)
     for name, argument in (*_MODES, *_CHANGED_MODES):
         made.deny_bits(name, argument, _SET_ID_BITS)
     return made.code()

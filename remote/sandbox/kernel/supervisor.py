@@ -26,22 +26,11 @@ END = b"\0"  # what the worker hears last, behind words of four bytes: nothing i
 _ENVIRONMENT = 1 << 20
 
 
-def supervise(control: int, command: int, adopts: bool, bounded: bool, mark: bytes) -> NoReturn:
-    """Serve the worker until nothing of the command lives. Unless it `adopts`, the process group stands for that. If
-    its signals are `bounded`, `kill(-1)` reaches everything below it. If the worker is killed, kill what has no `mark`
-    (`NAME=value`), by which the next worker finds the others; with b"", all."""
-    try:
-        _Supervisor(control, command, adopts, bounded, mark).serve()
-    except BaseException:  # noqa: BLE001 - the top of a process
-        os._exit(_FAILED)
-    try:
-        os.write(control, END)
-    except OSError:
-        pass  # the worker has ended
-    os._exit(0)
+class Supervisor:
+    """Serves the worker until nothing of the command lives. Unless it `adopts`, the process group stands for that. If
+    its signals are `bounded`, `kill(-1)` reaches everything below it. If the worker is killed, it kills what has no
+    `mark` (`NAME=value`), by which the next worker finds the others; with b"", all."""
 
-
-class _Supervisor:
     def __init__(self, control: int, command: int, adopts: bool, bounded: bool, mark: bytes) -> None:
         self._control = control
         self._command = command  # 0 once its end was told: another process may get its number
@@ -51,7 +40,21 @@ class _Supervisor:
         self._mark = mark
         self._killing = False
 
-    def serve(self) -> None:
+    def run(self) -> NoReturn:
+        try:
+            self._serve()
+        except BaseException:  # noqa: BLE001 - the top of a process
+            os._exit(_FAILED)
+        self._tell(END)
+        os._exit(0)
+
+    def _tell(self, said: bytes) -> None:
+        try:
+            os.write(self._control, said)
+        except OSError:
+            pass  # the worker has ended, which `_obey` sees
+
+    def _serve(self) -> None:
         awake, wakes = os.pipe()
         os.set_blocking(awake, False)
         os.set_blocking(wakes, False)
@@ -97,10 +100,7 @@ class _Supervisor:
             me = os.getpid()  # a look may miss a process that is given to this one meanwhile
             pids = (descendants(me) or descendants(me)) if left else []
             told += b"".join(each.to_bytes(4, "little") for each in [len(pids[:_MAX_NAMED]), *pids[:_MAX_NAMED]])
-            try:
-                os.write(self._control, told)
-            except OSError:
-                pass  # the worker has ended, which `_obey` sees
+            self._tell(told)
         return left
 
     def _obey(self) -> bool:

@@ -73,18 +73,12 @@ class Kernel:
         if not (self._has_calls and self.machine):
             why = "no numbers of system calls for %s" % os.uname().machine if self._has_calls else "no ctypes"
             raise OSError(38, why, name)
-        result = int(self._syscall(number(name, self.machine), *arguments, *[0] * (6 - len(arguments))))
-        if result < 0:
-            raise self._error(name)
-        return result
+        return _checked(self._syscall(number(name, self.machine), *arguments, *[0] * (6 - len(arguments))), name)
 
     def prctl(self, what: int, *arguments: int) -> int:
         if not self._has_calls:
             raise OSError(38, "no ctypes", "prctl %d" % what)
-        result = int(self._prctl(what, *arguments, *[0] * (4 - len(arguments))))
-        if result < 0:
-            raise self._error("prctl %d" % what)
-        return result
+        return _checked(self._prctl(what, *arguments, *[0] * (4 - len(arguments))), "prctl %d" % what)
 
     def close_from(self, first: int) -> None:
         try:
@@ -97,9 +91,12 @@ class Kernel:
                     except OSError:
                         pass  # the one that listed them
 
-    def _error(self, step: str) -> OSError:
+
+def _checked(result: int, step: str) -> int:
+    if result < 0:
         error = ctypes.get_errno()
-        return OSError(error, os.strerror(error), step)
+        raise OSError(error, os.strerror(error), step)
+    return int(result)
 
 
 def keep_capabilities(kernel: Kernel, kept: int) -> None:

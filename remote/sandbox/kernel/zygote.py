@@ -15,7 +15,7 @@ import sys
 from . import landlock
 from .cage import CageRequest, enter
 from .seccomp import filter_code
-from .supervisor import supervise
+from .supervisor import Supervisor
 from .syscalls import PR_SET_CHILD_SUBREAPER, PR_SET_DUMPABLE, Kernel
 
 TYPE_CHECKING = False
@@ -81,7 +81,7 @@ def _with_hint(why: str) -> str:
     return why
 
 
-def _works(attempt: Callable[[], None]) -> bool:
+def _works(attempt: Callable[[], object]) -> bool:
     try:
         attempt()
     except OSError:
@@ -120,10 +120,7 @@ class Zygote:
 
     def __init__(self) -> None:
         self._kernel = Kernel()
-        try:
-            self._kernel.prctl(PR_SET_DUMPABLE, 0)
-        except OSError:
-            pass  # no ctypes, or not Linux
+        _works(lambda: self._kernel.prctl(PR_SET_DUMPABLE, 0))  # without ctypes, and not on Linux, it does not
         self._filters: dict[tuple[int, bool], bytes] = {}
         self._programs: dict[bytes, Main] = {}
 
@@ -144,12 +141,9 @@ class Zygote:
             _signal.signal(_signal.SIGCHLD, lambda number, frame: _reap())
             _reap()
 
-    def _answer(self, fields: dict[str, object], descriptors: list[int]) -> dict[str, object]:
+    def _answer(self, fields: dict[str, Any], descriptors: list[int]) -> dict[str, object]:
         if fields["ask"] == "probe":
-            most, temporary = fields["abi"], fields["temporary"]
-            assert isinstance(most, int)
-            assert isinstance(temporary, bytes)
-            return probe(self._kernel, most, temporary)
+            return probe(self._kernel, fields["abi"], fields["temporary"])
         request = CageRequest(fields)
         key = request.abi, request.workspace
         if request.caged and key not in self._filters:
@@ -163,11 +157,7 @@ class Zygote:
     def _become_supervisor(self, request: CageRequest, descriptors: list[int], main: Main | None) -> NoReturn:
         try:
             _signal.signal(_signal.SIGCHLD, _signal.SIG_DFL)
-            adopts = True
-            try:
-                self._kernel.prctl(PR_SET_CHILD_SUBREAPER, 1)
-            except OSError:
-                adopts = False
+            adopts = _works(lambda: self._kernel.prctl(PR_SET_CHILD_SUBREAPER, 1))
             bounded = request.caged and request.abi >= 6 and landlock.bound_signals(self._kernel)
             control, *streams = descriptors
             command = os.fork()
@@ -177,7 +167,7 @@ class Zygote:
             self._kernel.close_from(_CONTROL + 1)
             os.write(_CONTROL, command.to_bytes(4, "little"))
             found_by = b"" if request.caged else request.environment.get(b"CCB_MARK", b"")
-            supervise(_CONTROL, command, adopts, bounded, found_by and b"CCB_MARK=" + found_by)
+            Supervisor(_CONTROL, command, adopts, bounded, found_by and b"CCB_MARK=" + found_by).run()
         finally:
             os._exit(_FAILED)
 
@@ -220,7 +210,7 @@ def _reap() -> None:
         pass  # none is left
 
 
-def _receive(connection: _socket.socket) -> tuple[dict[str, object], list[int]]:
+def _receive(connection: _socket.socket) -> tuple[dict[str, Any], list[int]]:
     descriptors = array.array("i")
     head, ancillary, _, _ = connection.recvmsg(4, _socket.CMSG_SPACE(_MAX_DESCRIPTORS * descriptors.itemsize))
     for level, kind, data in ancillary:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import signal
 from collections.abc import AsyncIterator
@@ -126,14 +125,3 @@ async def test_a_run_whose_last_events_a_power_cut_took_from_the_host_ends_and_s
     assert result["is_error"] and "the host has lost the last" in result["errors"][0]
     assert len(host.model.requests) == 1
     await until(lambda: not processes_of(host.user))
-
-
-async def test_a_model_that_says_nothing_is_given_up_and_asked_once_more(host: Host) -> None:
-    host.model.add({"text": "It would be the", "stall_after": 3}, {"text": "It is there."})
-    limit = json.dumps({"env": {"CCB_STREAM_IDLE_TIMEOUT_MS": "1500"}})
-    done = await host.run("-p", "hi", "--settings", limit)
-    assert (done.code, done.stdout) == (0, "It is there.\n")
-    told = done.stderr.splitlines()
-    assert "The model has said nothing for" in told[0] and "it is asked again in 1 s" in told[0]
-    assert "The model said nothing for 2 s in the middle of an answer; last try 1 of 1" in told[-1]
-    await host.model.until(lambda model: model.aborted == [1])  # it stops writing, and charging for it

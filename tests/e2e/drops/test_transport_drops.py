@@ -51,7 +51,7 @@ async def test_a_living_master_needs_no_new_login(host: Host, victim: str) -> No
             for process in processes_of(host.user):
                 if name_of(process) not in ("ccb", "sshd", ""):
                     process.kill()
-    assert host.logins == 1
+    assert host.server.logins == 1
 
 
 @pytest.mark.parametrize("command", ["docker exec -i web", "srun --pty"])

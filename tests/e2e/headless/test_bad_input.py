@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
-from collections.abc import AsyncIterator, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import psutil
 import pytest
+from tests.remote.daemon.test_in_memory import disk
 from tests.support.hosts.reached_host import Host
 from tests.support.hosts.sshd import Sshd
 from tests.support.hosts.sshd import sshd as serve
@@ -18,15 +17,6 @@ from tests.support.machine.programs import shell_script
 from tests.support.person.laptop import Laptop
 
 BUSYBOX = Path(shutil.which("busybox") or "/bin/busybox")
-
-
-@contextmanager
-def mounted(where: Path, size: str, owner: str) -> Iterator[None]:
-    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size},mode=700,uid={owner}", "tmpfs", str(where)], check=True)
-    try:
-        yield
-    finally:
-        subprocess.run(["umount", "--lazy", str(where)], check=True)
 
 
 def gone(host: Host) -> bool:
@@ -96,7 +86,7 @@ async def test_a_home_that_cannot_be_written_is_no_obstacle(host: Host) -> None:
 @pytest.mark.thorough
 async def test_a_full_disk_at_home_leaves_nothing_half_written_there(host: Host) -> None:
     host.model.add({"text": "ok"})
-    with mounted(host.home, "32k", host.user.name):
+    with disk(host.home, f"size=32k,uid={host.user.name}"):
         (host.home / "full").write_bytes(b"x" * 24 * 1024)
         done = await host.run("-p", "hi", path="/")
         assert (done.code, done.stdout) == (0, "ok\n"), done.stderr

@@ -8,8 +8,9 @@ import signal
 from pathlib import Path
 
 import pytest
-from tests.e2e.hosts.test_secrets import NONCE, memory_of, processes
+from tests.e2e.hosts.test_secrets import NONCE, processes
 from tests.support.hosts.reached_host import Host
+from tests.support.machine.processes import memory_of
 from tests.support.machine.programs import shell_script
 from tests.support.machine.waiting import until
 from tests.support.model.fake_model import API_KEY
@@ -69,7 +70,9 @@ async def test_a_session_over_ssh_with_tools_an_approval_a_denial_and_a_lost_con
         for number in range(2):
             asked = await running.until("control_request")
             nonces |= {
-                found.decode() for process in processes(host.user) for found in NONCE.findall(memory_of(process))
+                found.decode()
+                for process in processes(host.user)
+                for found in NONCE.findall(memory_of(int(process.name)))
             }
             if number == 0:
                 server = next(each for each in processes(host.user) if b"sshd" in (each / "cmdline").read_bytes())

@@ -15,7 +15,7 @@ import pytest
 from tests.support.machine.processes import left_with_home
 from tests.support.machine.waiting import until
 from tests.support.model.model_script import uses
-from tests.support.person.laptop import STREAM, STREAMS, Here, Laptop, user_message
+from tests.support.person.laptop import STREAM, STREAMS, Here, user_message
 
 from ccb.local.command_line.exit_codes import ExitCode
 
@@ -85,25 +85,6 @@ async def test_what_nobody_can_be_asked_about_is_denied_with_code_3(here: Here) 
     assert [each["permission_decision"] for each in result["tool_result_meta"]] == [decision]
 
 
-async def test_a_missing_directory_is_code_66_and_lists_near_names(laptop: Laptop, project: Path) -> None:
-    argv = ["ssh", f"here:{project.parent}/projct", "--local", "-p", "go", *STREAM]
-    done = await laptop.run(argv)
-    assert done.code == 66
-    assert str(project) in done.stderr and "Traceback" not in done.stderr
-    assert [result["subtype"] for result in done.results] == ["error_during_execution"]
-    assert str(project) in " ".join(done.results[0]["errors"])
-
-
-async def test_a_session_id_that_exists_is_refused(here: Here) -> None:
-    here.model.add({"text": "ok", "times": 0})
-    words = ["-p", "go", "--session-id", str(uuid.uuid4())]
-    assert (await here.run(*words)).code == 0
-    again = await here.run(*words)
-    assert (again.code, again.stdout) == (2, "")
-    assert "already in use" in again.stderr
-    assert len(here.model.requests) == 1
-
-
 @pytest.mark.skipif(os.geteuid() != 0, reason="the rule is about root")
 async def test_root_may_not_skip_permissions(here: Here) -> None:
     here.model.add({"text": "ok"})
@@ -125,21 +106,6 @@ async def test_a_question_open_at_the_end_of_stdin_is_denied_and_the_turn_goes_o
     said = "Tool permission request failed: AbortError: Tool permission stream closed before response received"
     assert here.model.requests[1].tool_result_text == said
     assert not (here.project / "made").exists()
-
-
-async def test_a_client_that_counts_its_requests_from_one_in_each_process_is_answered_in_each(here: Here) -> None:
-    here.model.add({"text": "Hello.", "times": 0})
-    asked = {"type": "control_request", "request_id": "r1", "request": {"subtype": "initialize"}}
-    resumed: list[str] = []
-    for _ in range(2):
-        async with here.start(*STREAMS, *resumed) as running:
-            for _ in range(2):
-                await running.send(asked)
-                assert (await running.until("control_response"))["response"]["request_id"] == "r1"
-            await running.send(user_message("hi"))
-            resumed = ["--resume", (await running.until("result"))["session_id"]]
-            running.end_input()
-            assert (await running.done()).code == 0
 
 
 @pytest.mark.parametrize(

@@ -93,32 +93,11 @@ async def test_what_a_server_does_not_tell_is_one_estimate_everywhere(here: Here
         assert spent.code == 4, spent.stderr
 
 
-async def test_a_session_may_change_to_anthropic_and_back_and_its_thinking_stays_where_it_belongs(here: Here) -> None:
-    read = ("Read", {"file_path": str(here.project / "notes.txt")})
-    server = DialectServer("responses", Said("", thinking="deep", calls=(read,)), Said("Mine."), Said("Back."))
-    thought = {"type": "thinking", "thinking": "claude thinks", "signature": "native"}
-    here.model.add({"blocks": [thought, {"type": "text", "text": "Claude's."}]})
-    async with server.running():
-        configure(here, server, "responses")
-        session = (await run(here, "hi")).results[0]["session_id"]
-        done = await run(here, "go on", "--resume", session, model="sonnet")
-        back = await run(here, "go on", "--resume", session)
-    assert (back.results[0]["result"], server.refused) == ("Back.", [])
-    kinds = [item["type"] for item in server.requests[-1]["input"]]
-    assert kinds.count("reasoning") == 1 and "claude thinks" not in json.dumps(server.requests)
-    assert done.results[0]["result"] == "Claude's."
-    sent = json.dumps(here.model.requests[0].body)
-    assert "Mine." in sent and "ccb1." not in sent and "deep" not in sent
-
-
 async def test_what_cannot_be_is_said_at_the_start(here: Here) -> None:
     server = DialectServer("responses", Said("ok"))
     async with server.running():
         configure(here, server, "responses")
         missing = await here.run("-p", "hi", "--model", "openai/gpt-5")
         assert missing.code != 0 and "MY_OPENAI_KEY is not set" in missing.stderr
-        argv = [str(here.project), "-p", "hi", "--model", "openai/some-model-9", "--max-budget-usd", "1"]
-        unpriced = await here.laptop.run(argv, MY_OPENAI_KEY=KEY)
-        assert unpriced.code == 2 and "price" in unpriced.stderr
         told = await here.run("-p", "hi", "--model", "openai/some-model-9", MY_OPENAI_KEY=KEY)
         assert told.code == 0 and "window of openai/some-model-9 is not known" in told.stderr

@@ -15,6 +15,7 @@ from tests.support.hosts.sshd import sshd as serve
 from tests.support.model.fake_model import API_KEY
 from tests.support.model.model_script import Json
 from tests.support.person.laptop import Done, Laptop
+from tests.support.person.login import pipe_to
 
 pytestmark = pytest.mark.visited
 
@@ -148,23 +149,9 @@ async def test_the_laptop_alone_is_checked_without_a_host(laptop: Laptop) -> Non
     assert "sk-wrong" not in done.stdout
 
 
-PIPE = """
-import os, socket, sys, threading
-far = socket.create_connection(("127.0.0.1", int(sys.argv[1])))
-def down():
-    for data in iter(lambda: far.recv(65536), b""):
-        os.write(1, data)
-    os._exit(0)
-threading.Thread(target=down, daemon=True).start()
-for data in iter(lambda: os.read(0, 65536), b""):
-    far.sendall(data)
-"""
-
-
 async def test_secrets_of_options_and_environment_are_not_shown(host: Host, tmp_path: Path) -> None:
-    (tmp_path / "pipe.py").write_text(PIPE, encoding="ascii")
-    command = f"{sys.executable} {tmp_path}/pipe.py %p # --password hunter44"
-    words = ["-o", "SetEnv=TOKEN=hunter22 OTHER=hunter33", "-o", f"ProxyCommand={command}", "--debug"]
+    way_there = f"{pipe_to(host.server.port, tmp_path).replace('exec ', '')} # --password hunter44"
+    words = ["-o", "SetEnv=TOKEN=hunter22 OTHER=hunter33", "-o", way_there, "--debug"]
     env = {"HTTPS_PROXY": "http://me:hunter55@127.0.0.1:9", "ANTHROPIC_BASE_URL": "https://provider.invalid"}
     for way in ([], ["--transport", "ssh"]):
         done = await host.command("doctor", *words, *way, **env)

@@ -10,7 +10,7 @@ import pty
 import re
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
@@ -18,7 +18,9 @@ from typing import Any
 
 import asyncssh
 import pytest
-from tests.support.hosts.sshd import Sshd, make_key
+from tests.support.hosts.embedded_sshd import asyncssh_server
+from tests.support.hosts.sshd import Sshd
+from tests.support.machine.processes import peak_mb
 from tests.support.network.link_peer import HELLO
 from tests.support.person.laptop import make_laptop
 
@@ -178,24 +180,13 @@ async def worker(flood: str, process: asyncssh.SSHServerProcess[bytes], began: a
         await asyncio.sleep(0)
 
 
-@asynccontextmanager
-async def flooding_host(directory: Path, flood: str, began: asyncio.Event) -> AsyncIterator[Sshd]:
-    host_key, identity = make_key(directory / "host_ed25519"), make_key(directory / "id_ed25519")
-
+def flooding_host(directory: Path, flood: str, began: asyncio.Event) -> AbstractAsyncContextManager[Sshd]:
     async def serve(process: asyncssh.SSHServerProcess[bytes]) -> None:
         reading = asyncio.create_task(worker(flood, process, began))
         await process.channel.wait_closed()
         reading.cancel()
 
-    keys = {"server_host_keys": [str(host_key)], "authorized_client_keys": f"{identity}.pub"}
-    listener = await asyncssh.listen("127.0.0.1", 0, process_factory=serve, encoding=None, **keys)
-    server = Sshd(listener.get_port(), identity, directory / "known_hosts", host_key, directory / "log")
-    server.trust(server.port)
-    try:
-        yield server
-    finally:
-        listener.close()
-        await listener.wait_closed()
+    return asyncssh_server(directory, serve)
 
 
 @asynccontextmanager
@@ -218,22 +209,13 @@ async def ccb(laptop_home: Path, env: dict[str, str], argv: Sequence[str]) -> As
         await process.wait()
 
 
-def peak_mb(pid: int) -> int:
-    """The most memory that a process has had, 0 if it has ended."""
-    try:
-        found = re.search(r"VmHWM:\s+(\d+)", Path(f"/proc/{pid}/status").read_text(encoding="ascii"))
-    except ProcessLookupError:
-        return 0
-    return int(found[1]) // 1024 if found is not None else 0
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("way", ["REPL", "headless"])
 @pytest.mark.parametrize(
     "flood", [each if each in QUICK else pytest.param(each, marks=pytest.mark.thorough) for each in FLOODS]
 )
 async def test_a_flood_of_frames_stays_on_the_host(tmp_path: Path, flood: str, way: str) -> None:
-    began, peak = asyncio.Event(), 0
+    began, peak = asyncio.Event(), 0.0
     laptop = make_laptop(tmp_path, "http://127.0.0.1:9")
     async with flooding_host(tmp_path, flood, began) as server:
         argv = ["ssh", "somebody@127.0.0.1:~", *server.client_options()]

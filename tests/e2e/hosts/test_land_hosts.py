@@ -15,6 +15,7 @@ from tests.support.hosts.reached_host import Host
 from tests.support.machine.programs import shell_script
 from tests.support.model.model_script import uses
 from tests.support.person.laptop import Here, Laptop
+from tests.support.person.login import everything
 
 from ccb.deploy.bootstrap import launch
 from ccb.tunnel.transports.command_transport import CommandTransport, PipeCommand
@@ -121,9 +122,7 @@ async def test_a_python_that_is_on_no_path_is_found(place: str, tmp_path: Path) 
     )
     try:
         launched = await launch(transport, {"cwd": "/"}, tiny_bundle())
-        said = launched.rest
-        while data := await launched.pipe.read():
-            said += data
+        said = launched.rest + await everything(launched.pipe)
     finally:
         await transport.close()
     assert said == b"hello disk /\n"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import pwd
 import re
@@ -15,7 +14,7 @@ import pytest
 from tests.support.hosts.reached_host import Host
 from tests.support.hosts.sshd import HostUser
 from tests.support.hosts.sshd import host_user as make_user
-from tests.support.machine.processes import processes_of
+from tests.support.machine.processes import memory_of, processes_of
 from tests.support.machine.waiting import until
 from tests.support.model.fake_model import API_KEY
 from tests.support.model.model_script import uses
@@ -39,24 +38,6 @@ def seen_in(process: Path) -> Iterator[tuple[str, bytes]]:
             yield f"{process}/{name}", (process / name).read_bytes()
         except (FileNotFoundError, ProcessLookupError):
             return
-
-
-def memory_of(process: Path) -> bytes:
-    """The private writable memory of a process; nothing when it has just ended."""
-    found = []
-    try:
-        maps = (process / "maps").read_text(encoding="utf-8", errors="replace").splitlines()
-        with (process / "mem").open("rb", buffering=0) as memory:
-            for line in maps:
-                span, mode = line.split()[:2]
-                if mode.startswith("rw"):
-                    start, end = (int(part, 16) for part in span.split("-"))
-                    with contextlib.suppress(OSError, OverflowError, ValueError):
-                        memory.seek(start)
-                        found.append(memory.read(end - start))
-    except (FileNotFoundError, ProcessLookupError):
-        return b""
-    return b"".join(found)
 
 
 def files_of(uid: int, *roots: Path) -> list[Path]:
@@ -83,7 +64,7 @@ async def test_no_credential_and_no_nonce_can_be_found_on_the_host(host: Host, t
             assert len(found) >= 3, "bridge, daemon and tool"
             nonces: set[bytes] = set()
             for process in found:
-                memory = memory_of(process)
+                memory = memory_of(int(process.name))
                 assert API_KEY.encode() not in memory, f"the key is in the memory of {process}"
                 nonces.update(NONCE.findall(memory))
             assert nonces, "the worker holds its nonce in memory, and only there"

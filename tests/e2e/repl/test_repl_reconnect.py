@@ -24,21 +24,6 @@ async def _ask(running: Terminal, fake_model: FakeModel, command: str) -> None:
     await running.shows(ASKED)
 
 
-async def test_a_question_survives_the_bridge_and_the_tool_runs_once(here: Here) -> None:
-    counter = here.project / "counter"
-    async with here.on_terminal() as running:
-        await _ask(running, here.model, f"echo one >> {counter}")
-        for bridge in psutil.Process(running.process.pid).children():
-            bridge.kill()
-        await running.answer("1")
-        await running.shows("Counted-once.")
-        assert counter.read_text() == "one\n"
-        running.type("\x04")
-        assert await running.ended() == 0
-        await running.shows("Come back with:")
-    assert counter.read_text() == "one\n"
-
-
 async def test_the_command_of_the_farewell_brings_the_question_back(here: Here) -> None:
     counter = here.project / "counter"
     async with here.on_terminal() as running:
@@ -75,7 +60,7 @@ async def test_a_login_that_must_be_made_again_asks_only_when_the_person_wants_i
         running.type("r")
         await running.until(lambda: running.text.count("Enter passphrase for") > asked)
         running.type("open sesame\r")
-        await running.until(lambda: host.logins == 2)
+        await running.until(lambda: host.server.logins == 2)
         assert "open sesame" not in running.text
         running.type("\x15/stop\r")  # at once after the r, which may be the first letter of a word
         assert await running.ended() == 0

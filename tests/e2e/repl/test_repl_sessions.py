@@ -33,4 +33,4 @@ async def test_a_new_session_and_the_way_back_need_no_second_login(host: Host) -
     asked = [[message["content"][-1]["text"] for message in each.messages] for each in host.model.requests]
     assert asked[1] == ["the second one"], "the second session begins empty"
     assert asked[2] == ["the first one", "Answer-one.", "and on"]
-    assert host.logins == 1
+    assert host.server.logins == 1

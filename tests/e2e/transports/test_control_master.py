@@ -30,26 +30,26 @@ async def test_runs_over_a_master_need_no_login_and_a_hung_one_leaves_nothing(ho
         done = await host.command("ssh", *over, "-p", "cold")
         assert (done.code, done.stdout, done.stderr) == (0, "ok\n", "")
         assert (await host.command("ps", *over)).code == 0
-        assert host.logins == 1, "that of the master"
+        assert host.server.logins == 1, "that of the master"
         checked = await host.command("doctor", *over, "--json")
         (found,) = [each["found"] for each in checked.messages if each["name"] == "ControlMaster"]
         assert "without a login" in found
         assert any("connected and logged in" in each["found"] for each in checked.messages), "a login is examined too"
-        before = host.logins
+        before = host.server.logins
 
         master.process.suspend()
         done = await host.command("ssh", *over, "-p", "hung", "--debug")
         assert (done.code, done.stdout) == (0, "ok\n")
         (log,) = host.laptop.home.rglob("ccb-*.log")
         assert "no answer within 1 s" in log.read_text()
-        assert host.logins == before + 1
+        assert host.server.logins == before + 1
         sessions = host.home / ".local/state/ccb/sessions"
         journals = {path: path.read_bytes() for path in sessions.glob("*/journal.jsonl")}
         assert len(journals) == 2
 
         master.process.resume()
         listed = await host.command("ps", *over, "--json")
-        assert listed.code == 0 and host.logins == before + 1
+        assert listed.code == 0 and host.server.logins == before + 1
         psutil.wait_procs([each for each in processes_of(host.user) if "sshd" not in name_of(each)], timeout=20)
         assert {path: path.read_bytes() for path in sessions.glob("*/journal.jsonl")} == journals
 
@@ -77,7 +77,7 @@ async def test_runs_share_one_login_until_ccb_disconnect(host: Host) -> None:
     assert (second.code, second.stdout, second.stderr) == (0, "ok\n", "")
     listed = await host.command("ps")
     assert f"SSH connection to {login} kept for 29m more; `ccb disconnect {login}` ends it" in listed.stdout
-    assert host.logins == 1
+    assert host.server.logins == 1
     assert (await host.laptop.run(["disconnect", "elsewhere"])).stdout == "No connection to elsewhere is kept.\n"
     assert (await host.laptop.run(["disconnect", login])).stdout == f"disconnected {login}\n"
     assert (await host.laptop.run(["disconnect"])).stdout == "No connection is kept.\n"

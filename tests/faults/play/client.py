@@ -88,17 +88,14 @@ class Session:
                 if task is not None:
                     task.cancel()
                     await asyncio.gather(task, return_exceptions=True)
-        self._note_journal()
+        seen = self._progress()
+        self._outcome.twice, self._outcome.untaken, self._outcome.told = seen.twice, seen.untaken, seen.told
         return self._outcome
 
     def unfinished(self) -> Outcome:
         ends = [str(message.get("subtype") or message["type"]) for message in self._outcome.messages[-8:]]
         self._outcome.stderr += f"NOT ENDED: {self._prompted} prompts, {self._progress()}, last seen {ends}\n"
         return self._outcome
-
-    def _note_journal(self) -> None:
-        seen = self._progress()
-        self._outcome.twice, self._outcome.untaken, self._outcome.told = seen.twice, seen.untaken, seen.told
 
     async def _run(self, again: list[str]) -> int:
         async with self._around.host.laptop.start([*self._where, *again]) as run, asyncio.TaskGroup() as tasks:

@@ -14,8 +14,7 @@ from tests.support.model.model_script import Json
 class Outcome:
     """`near` was counted on the laptop, `hooked` noted by hooks. `trees` are the worktrees that stay, with their files.
     `left` should be gone, `kept` are the files of ccb that stay, without ids. `first_code` is of a ccb that another
-    took over from, `recovered_s` how long each reconnect took, `replayed` bytes sent again (with `debug`), `evidence`
-    for a person."""
+    took over from, `recovered_s` how long each reconnect took, `evidence` for a person."""
 
     home: str = ""
     messages: list[Json] = field(default_factory=list)
@@ -36,7 +35,6 @@ class Outcome:
     happened: list[str] = field(default_factory=list)
     connections: int = 0
     recovered_s: list[float] = field(default_factory=list)
-    replayed: int = 0
     seconds: float = 0.0
     evidence: str = ""
 

@@ -7,7 +7,6 @@ import contextlib
 import functools
 import os
 import pwd
-import re
 import subprocess
 import time
 from pathlib import Path
@@ -30,8 +29,6 @@ from tests.support.person.laptop import Laptop, make_laptop
 from tests.support.worker.compiled import packed
 
 DEADLINE_S = 180.0
-
-_REPLAYED = re.compile(r"events (\d+) to (\d+) are replayed")
 
 
 async def play(plan: Plan, directory: Path, user: HostUser, sshd: Sshd, *, debug: bool = False) -> Outcome:
@@ -64,7 +61,6 @@ async def play(plan: Plan, directory: Path, user: HostUser, sshd: Sshd, *, debug
         outcome.files = {name: text_of(user.home / name) for name in ("edit.txt", "new.txt")}
         outcome.left = await left_by(user) + await asyncio.to_thread(left_with_home, laptop.home)
         outcome.kept = kept_by(user)
-        outcome.replayed = _replayed(user, laptop)
         return outcome
 
 
@@ -123,17 +119,6 @@ def _fault(step: Step, user: HostUser) -> Fault:
                     process.kill()
 
     return Fault("call", step.at, step.upward, act=kill, connection=step.connection)
-
-
-def _replayed(user: HostUser, laptop: Laptop) -> int:
-    """Bytes of the journal's lines that were sent again after a reconnect, as the log on the laptop says."""
-    logs = "".join(text_of(path) for path in laptop.home.rglob("ccb-*.log"))
-    journals = [lines_of(path) for path in user.home.rglob("journal.jsonl")]
-    return sum(
-        sum(len(line) for line in journal[int(first) - 1 : int(last)])
-        for first, last in _REPLAYED.findall(logs)
-        for journal in journals
-    )
 
 
 def _evidence(user: HostUser, laptop: Laptop) -> str:

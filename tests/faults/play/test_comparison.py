@@ -30,30 +30,22 @@ def test_ids_times_and_progress_do_not_differ(undisturbed: Outcome) -> None:
     assert not first_difference(transcript(undisturbed.messages, undisturbed.home), transcript(other, undisturbed.home))
 
 
-def _without_an_answer(messages: list[Json]) -> None:
-    messages.remove(next(m for m in messages if m["type"] == "assistant"))
+def _first(kind: str, messages: list[Json]) -> int:
+    return next(place for place, message in enumerate(messages) if message["type"] == kind)
 
 
-def _twice(messages: list[Json]) -> None:
-    place = next(place for place, m in enumerate(messages) if m["type"] == "assistant")
-    messages.insert(place, messages[place])
+SPOILED: dict[str, Callable[[list[Json]], object]] = {
+    "an answer is lost": lambda messages: messages.pop(_first("assistant", messages)),
+    "an answer comes twice": lambda messages: messages.insert(0, messages[_first("assistant", messages)]),
+    "another result": lambda messages: messages[_first("result", messages)].update(result="Another."),
+    "a question comes twice": lambda messages: messages.append(messages[_first("control_request", messages)]),
+}
 
 
-def _other_text(messages: list[Json]) -> None:
-    results = [m for m in messages if m["type"] == "result"]
-    results[-1]["result"] += "."
-
-
-def _asked_twice(messages: list[Json]) -> None:
-    messages.append(next(m for m in messages if m["type"] == "control_request"))
-
-
-@pytest.mark.parametrize("spoil", [_without_an_answer, _twice, _other_text, _asked_twice])
-def test_a_message_that_is_lost_repeated_or_changed_is_found(
-    spoil: Callable[[list[Json]], None], undisturbed: Outcome
-) -> None:
+@pytest.mark.parametrize("how", SPOILED)
+def test_a_message_that_is_lost_repeated_or_changed_is_found(how: str, undisturbed: Outcome) -> None:
     spoiled = copy.deepcopy(undisturbed)
-    spoil(spoiled.messages)
+    SPOILED[how](spoiled.messages)
     assert check(Plan(1), spoiled, undisturbed)
 
 

@@ -10,12 +10,13 @@ from dataclasses import replace
 from pathlib import Path
 
 from tests.remote.agent_kit import Reply, assert_valid, calls, content, make_world, says
+from tests.remote.tools_kit import opened_context
 from tests.remote.worker_process import Laptop, WorkerHost
 
 from ccb.remote.agent.conversation import Conversation
 from ccb.remote.agent.turn_state import Prompt
 from ccb.remote.tools.read import Read
-from ccb.remote.tools.toolset import Toolset, close_context, make_context
+from ccb.remote.tools.toolset import Toolset
 from ccb.tunnel.wire.frames import Event
 
 
@@ -23,41 +24,30 @@ def summaries(host: WorkerHost, session: str) -> int:
     return sum(1 for record in host.journal(session) if record["body"].get("isCompactSummary"))
 
 
-async def answered(laptop: Laptop, text: str, message_id: str) -> str:
-    """Answer the next model call. Return what it said."""
-    body = await laptop.tell(says(text, message_id))
-    return json.dumps(body)
+async def told(laptop: Laptop, prompt: str, text: str, message_id: str) -> str:
+    """Run a turn that the model answers. Return what it was told."""
+    return json.dumps(await laptop.sent(prompt, says(text, message_id)))
 
 
 async def test_a_cleared_conversation_is_forgotten_after_kills_and_by_a_summary(host: WorkerHost, session: str) -> None:
     first = await host.drive(session)
-    await first.say("the word is XYZZY")
-    await answered(first, "hello", "msg_1")
-    await first.message("result")
+    await first.turn("the word is XYZZY", says("hello", "msg_1"))
     await first.say("/clear")
     reset = await first.message("conversation_reset")
     assert (reset["trigger"], reset["new_conversation_id"]) == ("clear", session)
     assert (await first.message("result"))["subtype"] == "success"
-    await first.say("anew")
-    told = await answered(first, "yes", "msg_2")
-    assert "anew" in told and "XYZZY" not in told and "hello" not in told
-    await first.message("result")
+    seen = await told(first, "anew", "yes", "msg_2")
+    assert "anew" in seen and "XYZZY" not in seen and "hello" not in seen
     await first.kill()
     second = await host.drive(session, have=first.last_seq)
-    await second.say("/compact")
-    assert "XYZZY" not in await answered(second, "SUMMARY", "msg_3")
-    await second.message("result")
-    await second.say("go on")
-    told = await answered(second, "fine", "msg_4")
-    assert "SUMMARY" in told and "anew" in told and "XYZZY" not in told
-    await second.message("result")
+    assert "XYZZY" not in await told(second, "/compact", "SUMMARY", "msg_3")
+    seen = await told(second, "go on", "fine", "msg_4")
+    assert "SUMMARY" in seen and "anew" in seen and "XYZZY" not in seen
 
 
 async def test_a_compaction_that_is_killed_is_made_once_and_kept(host: WorkerHost, session: str) -> None:
     first = await host.drive(session)
-    await first.say("the word is XYZZY")
-    await answered(first, "hello", "msg_1")
-    await first.message("result")
+    await first.turn("the word is XYZZY", says("hello", "msg_1"))
     await first.say("/compact keep the colours")
     _, asked = await first.call()
     assert b"keep the colours" in asked
@@ -65,29 +55,25 @@ async def test_a_compaction_that_is_killed_is_made_once_and_kept(host: WorkerHos
     second = await host.drive(session, have=first.last_seq)
     assert (await second.message("result"))["subtype"] == "error_during_execution"
     await second.say("go on")
-    assert "keep the colours" in await answered(second, "SUMMARY", "msg_2")
+    assert "keep the colours" in json.dumps(await second.tell(says("SUMMARY", "msg_2")))
     assert (await second.message("system", "compact_boundary"))["compact_metadata"]["trigger"] == "manual"
-    told = await answered(second, "I go on", "msg_3")
-    assert "SUMMARY" in told and "XYZZY" in told and "hello" not in told
+    seen = json.dumps(await second.tell(says("I go on", "msg_3")))
+    assert "SUMMARY" in seen and "XYZZY" in seen and "hello" not in seen
     await second.message("result")
     await second.kill()
     third = await host.drive(session, have=second.last_seq)
     await third.say("/context")
     shown = await third.next(Event, lambda event: event.body.get("type") == "result" and "tokens" in str(event.body))
     assert "Kept free for compaction" in shown.body["result"]
-    await third.say("and now?")
-    told = await answered(third, "done", "msg_4")
-    assert "SUMMARY" in told and "keep the colours" not in told
+    seen = await told(third, "and now?", "done", "msg_4")
+    assert "SUMMARY" in seen and "keep the colours" not in seen
     assert summaries(host, session) == 1
 
 
 async def test_a_lost_connection_does_not_repeat_a_compaction(host: WorkerHost, session: str) -> None:
     first = await host.drive(session)
-    await first.say("hello")
-    await answered(first, "hello", "msg_1")
-    await first.message("result")
-    await first.say("/compact")
-    opened, _ = await first.call()
+    await first.turn("hello", says("hello", "msg_1"))
+    opened = await first.opened("/compact")
     reply = content(says("SUMMARY", "msg_2"))
     await first.answer(opened, reply[:200], end=False)
     await first.drop()
@@ -153,16 +139,12 @@ async def test_three_thousand_tool_calls_stay_in_the_window(tmp_path: Path) -> N
     (tmp_path / "10.txt").write_text("FACT-1\n")
     model = LongModel(files, 300, 200_000)
     world = make_world()
-    tools = make_context(str(tmp_path), str(tmp_path / "out"))
     agent = world.agent
-    agent.configure(replace(agent.config, context=tools, tools=Toolset([Read()])))
-    agent._deps = replace(agent._deps, transport=model)  # the only part that is not real
-    try:
-        result = await agent.run_turn(
-            [Prompt([{"type": "text", "text": "The word is: the word is XYZZY. Read everything."}])]
-        )
-    finally:
-        await close_context(tools)
+    async with opened_context(tmp_path, tmp_path / "out") as tools:
+        agent.configure(replace(agent.config, context=tools, tools=Toolset([Read()])))
+        agent._deps = replace(agent._deps, transport=model)  # the only part that is not real
+        prompt = {"type": "text", "text": "The word is: the word is XYZZY. Read everything."}
+        result = await agent.run_turn([Prompt([prompt])])
     assert result["result"] == "XYZZY FACT-1"
     records = world.journal.records
     assert sum(1 for record in records if record.kind == "tool_start") == 3000

@@ -6,26 +6,24 @@ import json
 
 import psutil
 from tests.remote.agent_kit import calls, says
+from tests.remote.tools_kit import write
 from tests.remote.worker_process import Laptop, WorkerHost, alive, until
 
-from ccb.tunnel.wire.frames import NAMES, Event, FindNames, NamesFound
+from ccb.tunnel.wire.frames import NAMES, FindNames, NamesFound
 from ccb.tunnel.wire.prompt_content import attached_file
 from ccb.tunnel.wire.session_options import SessionOptions
 
 
 async def asked(laptop: Laptop, prompt: str | list[dict[str, object]], answer: str) -> str:
     """Run a turn. Return what the model was told, as text."""
-    await laptop.say(prompt)
-    body = await laptop.tell(says(answer, f"msg_{answer}"))
-    await laptop.next(Event, lambda event: event.kind == "turn_end")
+    body = await laptop.sent(prompt, says(answer, f"msg_{answer}"))
     return "\n".join(block.get("text", "") for block in body["messages"][-1]["content"])
 
 
 async def test_files_that_a_prompt_names_come_with_it_and_the_instructions_of_their_places(
     host: WorkerHost, session: str
 ) -> None:
-    (host.project / "src").mkdir()
-    (host.project / "src/main.py").write_text("print('main')\n")
+    write(host.project / "src/main.py", "print('main')\n")
     (host.project / "notes.txt").write_text("one\ntwo\nthree\nfour\n")
     (host.home / "outside.txt").write_text("outside\n")
     laptop = await host.drive(session)
@@ -62,17 +60,8 @@ async def test_a_name_that_is_no_plain_text_is_named_as_it_is_spelled(host: Work
     assert rf"the directory {host.project}/sub\xe9:" in told
 
 
-async def test_a_bug_in_reading_a_named_file_costs_only_the_file(host: WorkerHost, session: str) -> None:
-    (host.project / "notes.txt").write_text("one\n")
-    host.prelude = "import ccb.remote.tools.read as r; r.Read.run = None"
-    laptop = await host.drive(session)
-    told = await asked(laptop, "see @notes.txt", "a")
-    assert "see @notes.txt" in told and "one" not in told
-
-
 async def test_a_new_worker_tells_instructions_again_after_a_compaction(host: WorkerHost, session: str) -> None:
-    (host.project / "web").mkdir()
-    (host.project / "web/CLAUDE.md").write_text("Two blanks in here.\n")
+    write(host.project / "web/CLAUDE.md", "Two blanks in here.\n")
     (host.project / "web/main.js").write_text("main\n")
     laptop = await host.drive(session)
     await laptop.begin("read it", calls(("t1", "Read", {"file_path": str(host.project / "web/main.js")})))
@@ -81,16 +70,13 @@ async def test_a_new_worker_tells_instructions_again_after_a_compaction(host: Wo
     await laptop.kill()
     again = await host.drive(session, have=laptop.last_seq)
     await again.turn("/compact", says("SUMMARY", "msg_3"))
-    await again.say("go on")
-    told = str(await again.tell(says("fine", "msg_4")))
+    told = str(await again.sent("go on", says("fine", "msg_4")))
     assert "main.js:" in told and "Two blanks in here." in told
-    await again.message("result")
 
 
 async def test_names_are_found_while_the_person_types_and_no_process_stays(host: WorkerHost, session: str) -> None:
     for number in range(300):
-        (host.project / f"pkg{number % 10}").mkdir(exist_ok=True)
-        (host.project / f"pkg{number % 10}/file_{number}.py").write_text("")
+        write(host.project / f"pkg{number % 10}/file_{number}.py", "")
     laptop = await host.connect(session)
     hello = await laptop.attach()
     assert NAMES in hello.capabilities
@@ -119,8 +105,7 @@ async def test_the_commands_about_the_context_and_notes_for_the_instruction_file
     (host.project / "CLAUDE.md").write_text("Be kind. @more.md")
     (host.project / "more.md").write_text("Be brief.")
     laptop = await host.drive(session)
-    await laptop.say("/memory")
-    shown = (await laptop.message("result"))["result"]
+    shown = (await laptop.turn("/memory"))["result"]
     assert "project/CLAUDE.md  (project, 17 characters)" in shown and "more.md" in shown
     told = await asked(laptop, "/init mind the tests", "c")
     assert "write a CLAUDE.md" in told and "mind the tests" in told and "Be brief." in told
@@ -149,9 +134,7 @@ async def test_the_commands_about_the_context_and_notes_for_the_instruction_file
 
 
 async def test_output_style_and_language_are_in_the_system_prompt(host: WorkerHost, session: str) -> None:
-    styles = host.home / ".claude/output-styles"
-    styles.mkdir(parents=True)
-    (styles / "Pirate.md").write_text("---\nname: Pirate\n---\nTalk like a pirate.\n")
+    write(host.home / ".claude/output-styles/Pirate.md", "---\nname: Pirate\n---\nTalk like a pirate.\n")
     laptop = await host.connect(session)
     values = {"outputStyle": "Pirate", "language": "Deutsch"}
     await laptop.attach(SessionOptions(settings={"layers": [{"source": "user", "path": "s", "values": values}]}))

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
-from tests.remote.agent_kit import Reply, calls, says
+from tests.features.extensions.test_hooks import bash, lines
+from tests.remote.agent_kit import calls, says
 from tests.remote.subagents.delegation import MAIN, Delegation, delegates, delegation, task
 from tests.support.model.model_script import Json
 from tests.support.network.threaded_server import QuietHandler, threaded_server
@@ -27,10 +28,6 @@ def settings(hooks: Json) -> Json:
     }
     layers = [{"source": "user", "path": "settings.json", "values": {"hooks": entries}}]
     return SettingsOption(layers=layers).to_json()
-
-
-def bash(command: str, call_id: str, message_id: str) -> Reply:
-    return calls((call_id, "Bash", {"command": command}), message_id=message_id)
 
 
 def asked(d: Delegation, key: str = MAIN) -> list[str]:
@@ -250,13 +247,7 @@ async def test_a_model_refuses_a_call_for_a_prompt_hook(tmp_path: Path) -> None:
         assert used["inputTokens"] == 300, "what the judge uses counts"
 
 
-KEEP = 'cat >> "$CLAUDE_PROJECT_DIR/seen"; echo >> "$CLAUDE_PROJECT_DIR/seen"'
-
-
-def seen(directory: Path) -> list[Json]:
-    """The events that hooks have kept, in order."""
-    path = directory / "project/seen"
-    return [json.loads(line) for line in path.read_text().splitlines() if line] if path.exists() else []
+KEEP = 'cat >> "$CLAUDE_PROJECT_DIR/seen"'
 
 
 async def requested(d: Delegation, subtype: str, **fields: Any) -> Json:
@@ -283,7 +274,10 @@ async def test_hooks_see_todos_and_keep_one_from_being_completed(tmp_path: Path)
     scripts = {MAIN: [*written, says("done", "m4")]}
     async with delegation(tmp_path, scripts, settings=settings(hooks)) as d:
         await d.turn(MAIN + "go")
-        created = [(each["hook_event_name"], each["task_id"], each["task_subject"]) for each in seen(tmp_path)]
+        created = [
+            (each["hook_event_name"], each["task_id"], each["task_subject"])
+            for each in lines(tmp_path / "project/seen")
+        ]
         assert created == [("TaskCreated", "1", "Test"), ("TaskCreated", "2", "Ship")]
         assert "has been updated" in d.result_text("t2")
         assert d.result_text("t3") == "TaskCompleted hook refused 'Ship': the tests are red"
@@ -322,9 +316,9 @@ async def test_hooks_see_new_directories_settings_and_models_and_refuse_a_model(
         assert "You are another model now." in json.dumps(d.model.requests[MAIN][-1]["messages"][-1])
         assert d.session.hooks is not None
         await asyncio.gather(*d.session.hooks._later)
-    found = sorted((each["hook_event_name"], each["source"]) for each in seen(tmp_path))
+    found = sorted((each["hook_event_name"], each["source"]) for each in lines(tmp_path / "project/seen"))
     assert found == [("ConfigChange", "project_settings"), ("DirectoryAdded", "permission_update")]
-    config, directory = sorted(seen(tmp_path), key=lambda each: each["hook_event_name"])
+    config, directory = sorted(lines(tmp_path / "project/seen"), key=lambda each: each["hook_event_name"])
     assert (config["file_path"], directory["directory"]) == (str(project / "settings.json"), str(tmp_path))
 
 
@@ -339,7 +333,7 @@ async def test_a_hook_makes_the_worktree_of_an_agent_in_the_place_of_git(tmp_pat
         await d.turn(MAIN + "go")
         assert d.result_text("b1", ONE) == str(tree)
         assert d.result_text(ONE).startswith("seen") and not tree.exists()
-    assert [each["worktree_path"] for each in seen(tmp_path)] == [str(tree)]
+    assert [each["worktree_path"] for each in lines(tmp_path / "project/seen")] == [str(tree)]
 
     broken = settings({"WorktreeCreate": "echo no-path"})
     scripts = {MAIN: delegates(task(ONE, "look", isolation="worktree")), "look": []}

@@ -14,8 +14,6 @@ from tests.remote.worker_process import Laptop, WorkerHost, until
 from tests.support.model.model_script import Json
 from tests.support.person.laptop import Here
 
-from ccb.local.command_line.parser import parse_arguments
-from ccb.tunnel.errors import UsageError
 from ccb.tunnel.wire.control_protocol import Success, public_answer
 from ccb.tunnel.wire.frames import Input
 from ccb.tunnel.wire.session_options import SessionOptions, SettingsOption
@@ -185,19 +183,6 @@ async def test_the_hooks_of_a_setup_run_once_although_the_worker_is_killed(host:
     again = await host.drive(session, given)
     await again.turn("and on", says("done", "msg_2"))
     assert (host.project / "log").read_text() == "ran\n"
-
-
-@pytest.mark.parametrize(
-    ("argv", "why"),
-    [
-        (["--init-only", "-p", "go"], "--init-only starts a new session without a prompt"),
-        (["--init-only", "--continue"], "--init-only starts a new session without a prompt"),
-        (["--maintenance", "--init"], "cannot be used together"),
-    ],
-)
-def test_what_makes_no_sense_is_refused(argv: list[str], why: str) -> None:
-    with pytest.raises(UsageError, match=why):
-        parse_arguments(argv)
 
 
 def lines(path: Path) -> list[Json]:

@@ -25,7 +25,7 @@ class Reached:
     def __init__(self, url: str, answer: Json | None = None) -> None:
         self.said: asyncio.Queue[Json] = asyncio.Queue()
         address = ServerAddress(url, {"Authorization": "Bearer t0"})
-        self.channel = HttpChannel("far", address, self.said.put_nowait, self._ask if answer else None)
+        self.channel = HttpChannel("far", address, self.said.put_nowait, self._ask)
         self.client = McpClient(self.channel, handshake_s=20)
         self.asked: list[Json] = []
         self._answer = answer or {}

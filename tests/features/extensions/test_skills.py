@@ -7,6 +7,7 @@ from pathlib import Path
 
 from tests.remote.agent_kit import calls, says
 from tests.remote.subagents.delegation import MAIN, Delegation, delegation
+from tests.remote.tools_kit import write
 
 from ccb.tunnel.wire.session_options import SettingsOption
 
@@ -14,10 +15,9 @@ ONE = "toolu_one"
 TRUSTED = SettingsOption(trusted="*").to_json()
 
 
-def write(tmp_path: Path, name: str, front: str, text: str) -> None:
+def write_skill(tmp_path: Path, name: str, front: str, text: str) -> None:
     path = tmp_path / "project/.claude/skills" / name / "SKILL.md"
-    path.parent.mkdir(parents=True)
-    path.write_text(f"---\ndescription: Does {name}\n{front}\n---\n{text}")
+    write(path, f"---\ndescription: Does {name}\n{front}\n---\n{text}")
 
 
 def skill_tool(d: Delegation) -> str:
@@ -27,8 +27,8 @@ def skill_tool(d: Delegation) -> str:
 
 async def test_a_skill_works_in_an_agent_of_its_own(tmp_path: Path) -> None:
     """Called by the model, and called by the person."""
-    write(tmp_path, "dig", "context: fork\nagent: Explore\nallowed-tools: Bash(touch *)", "Dig for $1")
-    write(tmp_path, "fix", "context: fork\nallowed-tools: Bash(touch *)", "Fix $1")
+    write_skill(tmp_path, "dig", "context: fork\nagent: Explore\nallowed-tools: Bash(touch *)", "Dig for $1")
+    write_skill(tmp_path, "fix", "context: fork\nallowed-tools: Bash(touch *)", "Fix $1")
     loads = calls((ONE, "Skill", {"skill": "dig", "args": "gold"}), message_id="m1")
     scripts = {
         MAIN: [loads, says("found", "m2"), says("told", "m3")],
@@ -48,7 +48,7 @@ async def test_a_skill_works_in_an_agent_of_its_own(tmp_path: Path) -> None:
 
 
 async def test_a_rule_that_denies_an_agent_denies_the_skill_that_works_in_it(tmp_path: Path) -> None:
-    write(tmp_path, "dig", "context: fork\nagent: Explore", "Dig for $1")
+    write_skill(tmp_path, "dig", "context: fork\nagent: Explore", "Dig for $1")
     scripts = {MAIN: [calls((ONE, "Skill", {"skill": "dig"}), message_id="m1"), says("no", "m2")]}
     async with delegation(tmp_path, scripts, settings=TRUSTED, disallowed_tools=["Task(Explore)"]) as d:
         await d.turn(MAIN + "go")
@@ -56,11 +56,10 @@ async def test_a_rule_that_denies_an_agent_denies_the_skill_that_works_in_it(tmp
 
 
 async def test_a_skill_for_certain_files_is_offered_when_the_model_works_with_one(tmp_path: Path) -> None:
-    write(tmp_path, "sql", 'paths: ["db/**/*.sql"]', "Mind the index")
-    write(tmp_path, "any", "", "Always")
-    (tmp_path / "project/db/deep").mkdir(parents=True)
+    write_skill(tmp_path, "sql", 'paths: ["db/**/*.sql"]', "Mind the index")
+    write_skill(tmp_path, "any", "", "Always")
     for name in ("db/deep/a.sql", "b.txt"):
-        (tmp_path / "project" / name).write_text("x")
+        write(tmp_path / "project" / name, "x")
     reads = [
         calls((f"r{at}", "Read", {"file_path": path}), message_id=f"m{at}")
         for at, path in enumerate(("b.txt", "db/deep/a.sql"))
@@ -76,7 +75,7 @@ async def test_a_skill_for_certain_files_is_offered_when_the_model_works_with_on
 
 
 async def test_the_rules_of_a_skill_that_the_model_loads_hold_until_the_turn_ends(tmp_path: Path) -> None:
-    write(tmp_path, "make", "allowed-tools: Bash(touch *)", "Make it")
+    write_skill(tmp_path, "make", "allowed-tools: Bash(touch *)", "Make it")
     touches = [calls((f"b{at}", "Bash", {"command": "touch a"}), message_id=f"m{at}") for at in range(3)]
     loads = calls((ONE, "Skill", {"skill": "make"}), message_id="m3")
     scripts = {MAIN: [touches[0], loads, touches[1], says("done", "m4"), touches[2], says("done", "m5")]}

@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 from tests.features.extensions.test_hooks import hooks, options
+from tests.remote import tools_kit
 from tests.remote.agent_kit import calls, says
 from tests.remote.worker_process import Laptop, WorkerHost
 
@@ -13,9 +14,7 @@ from ccb.tunnel.wire.session_options import OwnFile, SessionOptions, SettingsOpt
 
 
 def write(host: WorkerHost, name: str, text: str) -> None:
-    path = host.project / ".claude" / name
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text)
+    tools_kit.write(host.project / ".claude" / name, text)
 
 
 async def start(host: WorkerHost, session: str, **given: Any) -> Laptop:
@@ -59,9 +58,7 @@ async def test_a_command_that_may_not_run_its_commands_does_not_run(host: Worker
     ended = await laptop.message("result")
     assert (ended["is_error"], ended["num_turns"]) == (False, 0)
     assert not (host.project / "a").exists()
-    await laptop.say("hello")
-    messages = (await laptop.tell(says("hi")))["messages"]
-    assert "/make" not in json.dumps(messages)
+    assert "/make" not in json.dumps((await laptop.sent("hello", says("hi")))["messages"])
 
 
 async def test_a_file_that_the_session_writes_is_no_command(host: WorkerHost, session: str) -> None:
@@ -91,8 +88,7 @@ async def test_a_skill_is_listed_and_loaded_when_the_model_wants_it(host: Worker
 
 async def test_hooks_shows_what_is_configured_without_the_model(host: WorkerHost, session: str) -> None:
     laptop = await host.drive(session, options(hooks(PreToolUse=("Bash", "guard.sh"))))
-    await laptop.say("/hooks")
-    shown = (await laptop.message("result"))["result"]
+    shown = (await laptop.turn("/hooks"))["result"]
     assert shown == "PreToolUse\n  Bash: guard.sh  (user, ~/.claude/settings.json; at most 600 s)"
 
 
@@ -143,8 +139,7 @@ async def test_what_fills_the_context_is_told_and_commands_of_the_laptop_are_ref
     picture = await told(laptop, "/context")
     shown = {line.split()[1]: line.split()[-3] for line in picture.splitlines() if line.endswith("%")}
     assert shown["System"] != "0" and shown["Instructions"] != "0", "what the first turn will send is shown before it"
-    await laptop.begin("hello", says("hi"))
-    assert (await laptop.message("result"))["num_turns"] == 1
+    assert (await laptop.turn("hello", says("hi")))["num_turns"] == 1
     for name in ("/vim", "/theme dark", "/mode bypassPermissions", "/quit"):
         assert "belongs to the screen of ccb" in await told(laptop, name)
     for name in ("/cost", "/help", "/mcp", "/model opus", "/status"):  # from a laptop that does not answer them itself
@@ -160,6 +155,5 @@ async def test_a_conversation_that_is_cleared_ends_and_starts_for_hooks(host: Wo
     said = [json.loads(line) for line in (host.project / "said").read_text().splitlines()]
     events = [(each["hook_event_name"], each.get("source", each.get("reason"))) for each in said]
     assert events == [("SessionStart", "startup"), ("SessionEnd", "clear"), ("SessionStart", "clear")]
-    await laptop.say("two")
-    messages = json.dumps((await laptop.tell(says("2", "msg_2")))["messages"])
+    messages = json.dumps((await laptop.sent("two", says("2", "msg_2")))["messages"])
     assert "the house rules" in messages and '"one"' not in messages, "the model has forgotten what they said"

@@ -110,10 +110,8 @@ async def test_a_stopped_session_tells_with_the_next_prompt_what_it_ended(host: 
     await start_task(first)
     await first.stop()
     second = await host.drive(session, have=first.last_seq)
-    await second.say("and now?")
-    seen = await answer(second, says("well", "msg_3"))
+    seen = str((await second.sent("and now?", says("well", "msg_3")))["messages"][-1])
     assert seen.index("<status>killed</status>") < seen.index("and now?")
-    await second.message("result")
     assert told(host, session) == ["task:bash_1"]
 
 

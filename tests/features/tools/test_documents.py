@@ -15,10 +15,10 @@ from tests.support.machine.programs import shell_script
 from tests.support.model.model_script import Json
 
 from ccb.remote.tools import document_programs, documents
+from ccb.remote.tools.tool_contract import ToolRefused
 
 
 async def test_without_programs_a_large_image_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "bin").mkdir()
     shell_script(tmp_path / "bin" / "python3", "exit 1")  # it has no Pillow
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
     async with open_toolbox(tmp_path) as box:
@@ -29,9 +29,7 @@ async def test_without_programs_a_large_image_is_refused(tmp_path: Path, monkeyp
 async def test_programs_of_the_host_scale_images_and_cut_pages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     small = jpeg_of(100)
     (tmp_path / "small").write_bytes(small)
-    programs = tmp_path / "bin"
-    programs.mkdir()
-    shows = f"cat {tmp_path}/small"
+    programs, shows = tmp_path / "bin", f"cat {tmp_path}/small"
     shell_script(
         programs / "magick", f'[ "$1" = "jpeg:-[0]" ] && [ "$(head -c 2 | od -An -tx1)" = " ff d8" ] && {shows}'
     )
@@ -57,7 +55,7 @@ async def test_a_document_is_shown_whole_or_by_pages(tmp_path: Path, monkeypatch
         assert "not complete" in await box.error("Read", file_path=str(box.write("cut.pdf", document(3)[:-6])))
         assert "Install poppler-utils" in await box.error("Read", file_path=str(path), pages="1-2")
         for bad in ("x", "0", "5-2", "1-21"):
-            with pytest.raises(documents.PagesRefused):
+            with pytest.raises(ToolRefused):
                 documents.read_pages(bad)
         assert [documents.read_pages(each) for each in ("3", "1-5", "10-")] == [(3, 3), (1, 5), (10, 29)]
 

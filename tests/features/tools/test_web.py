@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
-from tests.remote.agent_kit import calls, closing, content, opening, says, sse
+from tests.remote.agent_kit import calls, closing, opening, says, sse
 from tests.remote.worker_process import Laptop, WorkerHost
 from tests.support.model.model_script import Json, uses
 from tests.support.network.certificates import Authority
@@ -31,6 +31,16 @@ PAGE = (
 )
 
 
+HTML = {"Content-Type": "text/html; charset=utf-8"}
+PAGES = {
+    "/page": (gzip.compress(PAGE), {**HTML, "Content-Encoding": "gzip"}),
+    "/file": (b"\0\1\2", {"Content-Type": "application/octet-stream"}),
+    "/long": (b"x" * 3000, {}),
+    "/sized": (PAGE, {**HTML, "Content-Length": str(len(PAGE)), "Connection": "close"}),
+    "/empty": (b"", {"Content-Length": "0"}),
+}
+
+
 class Site(QuietHandler):
     asked: ClassVar[list[str]]
 
@@ -41,21 +51,10 @@ class Site(QuietHandler):
             self.send_header("Location", "http://other.example/x" if self.path == "/away" else "/page")
             self.end_headers()
             return
-        body, kind = {
-            "/page": (gzip.compress(PAGE), "text/html; charset=utf-8"),
-            "/file": (b"\0\1\2", "application/octet-stream"),
-            "/long": (b"x" * 3000, "text/plain"),
-            "/sized": (PAGE, "text/html"),
-            "/empty": (b"", "text/plain"),
-        }.get(self.path, (b"nothing here", "text/plain"))
-        self.send_response(200 if self.path in ("/page", "/file", "/long", "/sized", "/empty") else 404)
-        if self.path == "/page":
-            self.send_header("Content-Encoding", "gzip")
-        if self.path in ("/sized", "/empty"):
-            self.send_header("Content-Length", str(len(body)))
-        if self.path == "/sized":
-            self.send_header("Connection", "close")
-        self.send_header("Content-Type", kind)
+        body, headers = PAGES.get(self.path, (b"nothing here", {}))
+        self.send_response(200 if self.path in PAGES else 404)
+        for name, value in ({"Content-Type": "text/plain"} | headers).items():
+            self.send_header(name, value)
         self.end_headers()
         self.wfile.write(body)
 
@@ -69,21 +68,13 @@ def site(tls: ssl.SSLContext | None = None) -> Iterator[tuple[str, list[str]]]:
         yield url, OneSite.asked
 
 
-async def answered(laptop: Laptop, reply: Any) -> Json:
-    opened, body = await laptop.call()
-    await laptop.answer(opened, content(reply) if not isinstance(reply, bytes) else reply)
-    request: Json = json.loads(body)
-    return request
-
-
 async def called(laptop: Laptop, name: str, number: int, **tool_input: Any) -> None:
-    await laptop.say("go")
-    await answered(laptop, calls((f"toolu_{number}", name, tool_input), message_id=f"msg_{number}"))
+    await laptop.begin("go", calls((f"toolu_{number}", name, tool_input), message_id=f"msg_{number}"))
 
 
 async def result_of(laptop: Laptop, number: int) -> Json:
     """End the turn, and return the result of its call."""
-    request = await answered(laptop, says("done", f"msg_{number}_end"))
+    request = await laptop.tell(says("done", f"msg_{number}_end"))
     await laptop.message("result")
     result: Json = request["messages"][-1]["content"][0]
     return result
@@ -95,13 +86,13 @@ async def test_a_page_is_read_on_the_host_and_a_small_model_answers(host: Worker
     )
     with site() as (url, asked):
         await called(laptop, "WebFetch", 1, url=f"{url}/here", prompt="What is next?")
-        question = await answered(laptop, says("It is two.", "msg_small"))
+        question = await laptop.tell(says("It is two.", "msg_small"))
         assert question["model"] == "claude-haiku-4-5" and "tools" not in question
         said = question["messages"][0]["content"]
         assert f"# Orders\n\nSee [the **next** page]({url}/next).\n\n- one\n- two" in said and "bad()" not in said
         assert (await result_of(laptop, 1))["content"] == "It is two."
         await called(laptop, "WebFetch", 2, url=f"{url}/here", prompt="And now?")
-        await answered(laptop, says("The same.", "msg_small_2"))
+        await laptop.tell(says("The same.", "msg_small_2"))
         assert (await result_of(laptop, 2))["content"] == "The same."
         assert asked == ["/here", "/page"]  # the second time it came from the cache
         parts = {"/away": "other.example/x", "/file": "/outputs/", "/no": "404"}
@@ -146,7 +137,7 @@ async def test_a_page_is_read_over_https_through_the_proxy(host: WorkerHost, ses
             for number, each in enumerate((named, url)):
                 await called(laptop, "WebFetch", number, url=f"{each}/page", prompt="What is next?")
                 if each is named:
-                    assert "# Orders" in str((await answered(laptop, says("Two.", "msg_small")))["messages"])
+                    assert "# Orders" in str((await laptop.tell(says("Two.", "msg_small")))["messages"])
                 told = (await result_of(laptop, number))["content"]
                 assert told == "Two." if each is named else "CERTIFICATE_VERIFY_FAILED" in told
             assert asked == ["/page"]
@@ -199,14 +190,15 @@ async def test_the_provider_searches_the_web(host: WorkerHost, session: str) -> 
     laptop = await host.drive(session, SessionOptions(allowed_tools=["WebSearch"]))
     await called(laptop, "WebSearch", 1, query="python news", allowed_domains=["python.org"])
     links = [{"type": "web_search_result", "title": "News", "url": "https://python.org/n", "encrypted_content": "x"}]
-    question = await answered(laptop, opening("msg_s") + found(0, links) + closing("end_turn"))
-    assert question["tools"] == [
+    asked, body = await laptop.call()
+    await laptop.answer(asked, opening("msg_s") + found(0, links) + closing("end_turn"))
+    assert json.loads(body)["tools"] == [
         {"type": "web_search_20250305", "name": "web_search", "max_uses": 8, "allowed_domains": ["python.org"]}
     ]
     text = (await result_of(laptop, 1))["content"]
     assert '{"title": "News", "url": "https://python.org/n"}' in text and "encrypted" not in text
     await called(laptop, "WebSearch", 2, query="more")
-    await answered(laptop, says("I cannot search.", "msg_u"))
+    await laptop.tell(says("I cannot search.", "msg_u"))
     result = await result_of(laptop, 2)
     assert result["is_error"] and "has no web search" in result["content"]
 

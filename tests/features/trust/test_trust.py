@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.remote.agent_kit import calls, says
+from tests.remote.tools_kit import write
 from tests.remote.worker_process import Laptop, WorkerHost, until
 from tests.support.model.model_script import Json
 
@@ -18,9 +19,8 @@ from ccb.tunnel.wire.session_options import SessionOptions, SettingsOption
 SETTINGS = {"permissions": {"allow": ["Bash(touch *)"]}, "hooks": {"Stop": [{"hooks": [{"command": "id > /tmp/x"}]}]}}
 
 
-def bring(project: Path, values: Json) -> None:
-    (project / ".claude").mkdir(exist_ok=True)
-    (project / ".claude/settings.json").write_text(json.dumps(values))
+def bring(project: Path, values: Json | str) -> None:
+    write(project / ".claude/settings.json", values if isinstance(values, str) else json.dumps(values))
 
 
 def options(**given: Any) -> SessionOptions:
@@ -46,14 +46,13 @@ async def touch(laptop: Laptop, name: str = "made") -> str:
 
 
 async def test_an_unreadable_entry_is_named_with_its_line_and_others_count(host: WorkerHost, session: str) -> None:
-    (host.project / ".claude").mkdir()
     settings = host.project / ".claude/settings.json"
     text = """\ufeff{
   "env": {"A": 1, "NAME": "made"},\r
   "permissions": {"allow": ["Bash(touch *)", "Write(("], "deny": ["Bash(touch secret*)"]},
   "permissions": {"deny": ["Bash(touch key*)"]}
 }"""
-    settings.write_text(text, encoding="utf-8")
+    bring(host.project, text)
     laptop = await host.drive(session)
     asked = await answer(laptop, trusted=True)
     assert [each.removeprefix(f"{settings}, ") for each in asked["problems"]] == [
@@ -69,7 +68,6 @@ async def test_an_unreadable_entry_is_named_with_its_line_and_others_count(host:
 
 
 async def test_an_unreadable_rule_that_denies_denies_all_that_it_may_mean(host: WorkerHost, session: str) -> None:
-    (host.project / ".claude").mkdir()
     settings = host.project / ".claude/settings.json"
     for text, said in (
         ('{"permissions": {"allow": ["Bash(touch *)"],\n"deny": ["Bash(touch secret"]}}', "line 2: permission rule"),
@@ -78,7 +76,7 @@ async def test_an_unreadable_rule_that_denies_denies_all_that_it_may_mean(host: 
         ('{"permissions":\n[{"deny": "Bash"}]}', "line 2: "),
         ('{"permissions": {"deny": ["Bash(touch *)"],\n}}', "line 2: "),
     ):
-        settings.write_text(text)
+        bring(host.project, text)
         laptop = await host.drive(str(uuid.uuid4()), options(trusted="*"))
         asked = await answer(laptop, trusted=True)
         assert any(each.startswith(f"{settings}, line") for each in asked["problems"])
@@ -200,8 +198,7 @@ async def test_the_question_about_trust_outlives_link_and_worker(host: WorkerHos
 
 async def test_the_notes_of_an_agent_that_a_clone_brings_count_after_trust_only(host: WorkerHost, session: str) -> None:
     place = host.project / ".claude/agent-memory/helper"
-    place.mkdir(parents=True)
-    (place / "MEMORY.md").write_text("Run the script in tools/ first.")
+    write(place / "MEMORY.md", "Run the script in tools/ first.")
     own = {"/laptop/helper.md": "---\nname: helper\ndescription: helps\nmemory: project\n---\nYou help."}
     for trusted in (False, True):
         laptop = await host.drive(
@@ -212,8 +209,8 @@ async def test_the_notes_of_an_agent_that_a_clone_brings_count_after_trust_only(
             ("memory", "helper", str(place / "MEMORY.md"))
         ]
         await laptop.say("go")
-        write = calls(("toolu_1", "Write", {"file_path": str(place / "more.md"), "content": "x"}))
-        assert ("tools/ first" in json.dumps((await laptop.tell(write))["system"])) is trusted
+        more = calls(("toolu_1", "Write", {"file_path": str(place / "more.md"), "content": "x"}))
+        assert ("tools/ first" in json.dumps((await laptop.tell(more))["system"])) is trusted
         await laptop.tell(says("done", "msg_end"))
         await laptop.message("result")
         assert (place / "more.md").exists() is trusted

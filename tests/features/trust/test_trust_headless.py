@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 
 import pytest
+from tests.remote.tools_kit import write
 from tests.support.hosts.reached_host import Host
 from tests.support.hosts.sshd import HostUser, Sshd
 from tests.support.model.fake_model import FakeModel
@@ -21,8 +22,7 @@ pytestmark = pytest.mark.visited
 
 
 def bring(project: Path, **values: object) -> None:
-    (project / ".claude").mkdir(parents=True)
-    (project / ".claude/settings.json").write_text(json.dumps(values))
+    write(project / ".claude/settings.json", json.dumps(values))
 
 
 @pytest.fixture

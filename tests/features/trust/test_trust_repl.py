@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+from tests.remote.tools_kit import write
 from tests.support.model.model_script import uses
 from tests.support.person.laptop import Here
 
@@ -12,11 +13,10 @@ from ccb.local.config.project_records import HostIdentity, Projects
 
 async def test_the_person_is_asked_once_and_the_answer_is_kept_on_the_laptop(here: Here) -> None:
     project = here.project
-    (project / ".claude").mkdir()
-    (project / ".claude/settings.json").write_text(json.dumps({"permissions": {"allow": ["Bash(touch *)", "("]}}))
+    write(project / ".claude/settings.json", json.dumps({"permissions": {"allow": ["Bash(touch *)", "("]}}))
     here.model.add(uses("Bash", command="touch made"), {"text": "All done."})
     async with here.on_terminal() as running:
-        await running.shows("line 1: permissions.allow.1")
+        await running.shows("permissions.allow.1")
         await running.shows("Trust the files of this project?")
         await running.shows("allow rule │ Bash(touch *)")
         await running.answer("1")

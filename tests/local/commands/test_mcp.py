@@ -9,10 +9,6 @@ from pathlib import Path
 import pytest
 from tests.support.run_words import run_words
 
-from ccb.local.mcp.laptop_server import ClientSide, LaptopServer
-from ccb.local.mcp.mcp_config import StdioServer
-from ccb.tunnel.wire.control_protocol import RequestRefused
-
 ROOT = Path(__file__).parents[3]
 
 
@@ -66,14 +62,3 @@ def test_a_server_is_tried(settings: Path, capfd: pytest.CaptureFixture[str]) ->
     said = capfd.readouterr().err
     assert "ccb: the MCP server gone cannot be reached\n  [Errno 2] No such file" in said
     assert "  -> `ccb mcp get gone` shows" in said
-
-
-async def test_the_host_does_not_learn_why_a_server_cannot_be_reached(tmp_path: Path) -> None:
-    config = StdioServer(command="/nonexistent/token-in-a-path")
-    with (tmp_path / "stderr").open("w") as stderr:
-        server = LaptopServer("gone", config, ClientSide(stderr))
-        with pytest.raises(RequestRefused) as refused:
-            await server.reply({"id": 0, "method": "initialize"})
-        await server.close()
-    assert str(refused.value) == "the MCP server gone cannot be reached"
-    assert server.why

@@ -10,6 +10,12 @@ from ccb.local.connect.session_request import own_agents, own_files
 from ccb.tunnel.wire.session_options import OwnFile, pack, unpack
 
 
+def write(top: Path, files: dict[str, str]) -> None:
+    for name, text in files.items():
+        (top / name).parent.mkdir(parents=True, exist_ok=True)
+        (top / name).write_text(text)
+
+
 def test_commands_and_skills_travel_with_the_files_beside_a_skill_and_no_secret_does(tmp_path: Path) -> None:
     top = tmp_path / ".claude"
     files = {
@@ -23,9 +29,7 @@ def test_commands_and_skills_travel_with_the_files_beside_a_skill_and_no_secret_
         "skills/half/readme.md": "no skill here",
         "settings.json": "{}",
     }
-    for name, text in files.items():
-        (top / name).parent.mkdir(parents=True, exist_ok=True)
-        (top / name).write_text(text)
+    write(top, files)
     (top / "skills/pdf/scripts/run.sh").chmod(0o755)
     (top / "skills/pdf/image.bin").write_bytes(b"\xff\xfe\x00")
     (top / "skills/pdf/long.txt").write_text("x" * 200_000)
@@ -50,9 +54,7 @@ def test_a_link_of_the_person_is_followed_and_one_inside_a_skill_brings_no_file_
         ".netrc": "machine x password y",
         ".config/tool/token": "y",
     }
-    for name, text in files.items():
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).write_text(text)
+    write(tmp_path, files)
     for place in ("commands", "skills"):
         (top / place).mkdir(parents=True)
     (top / "commands/fix.md").symlink_to(tmp_path / "dotfiles/fix.md")

@@ -93,8 +93,11 @@ def test_whether_connections_are_shared_is_known_without_reading_the_rest(enviro
     for wrong in ("60", True, -1, 1e9):
         write(environ, {"keepConnection": wrong})
         assert load_sharing(environ) == Sharing()
+    for value, used in ((True, True), (False, False), ("no", False)):
+        write(environ, {"pipelinedLogin": value})
+        assert load_sharing(environ).pipelined is used
     write(environ, "{")  # an error for `load_settings`
-    assert load_sharing(environ).own_master
+    assert load_sharing(environ) == Sharing(pipelined=False)
 
 
 def test_the_file_is_found_by_the_xdg_rules(tmp_path: Path) -> None:

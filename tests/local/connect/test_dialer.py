@@ -16,8 +16,8 @@ from tests.support.model.fake_model import FakeModel
 from tests.support.network.relay import Fault, relay
 from tests.support.person.login import logged_in, target
 from tests.support.proxy.proxy_client import proxy_to
+from tests.support.worker.compiled import worker_bundle
 
-from ccb.deploy.build_bundle import joined
 from ccb.deploy.bundle import Bundle
 from ccb.local.connect.dialer import Dialer, FileConnection
 from ccb.local.files.copying import CopyOrder, Transfers, outcome
@@ -53,10 +53,6 @@ async def no_login(ask: bool = False) -> Transport:
     raise AuthFailed("the login asks for a password")
 
 
-def worker_that(main: str) -> Bundle:
-    return Bundle.of(joined({"ccb/__init__.py": "", "ccb/remote/__init__.py": "", "ccb/remote/main.py": main}))
-
-
 @pytest.fixture
 def host() -> Host:
     return Host()
@@ -82,7 +78,7 @@ async def test_callers_at_the_same_time_get_one_transport(dialer: Dialer, host: 
 async def test_what_sends_model_calls_is_loaded_while_the_worker_starts(
     host: Host, fake_model: FakeModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    worker = worker_that("import sys\ndef start(*_):\n    sys.stdin.read()\n")
+    worker = worker_bundle("import sys\ndef start(*_):\n    sys.stdin.read()\n")
     prepared = asyncio.Event()
     async with proxy_to(fake_model.url) as proxy:
         monkeypatch.setattr(proxy, "prepare", prepared.set)
@@ -114,7 +110,7 @@ async def test_a_caller_behind_a_login_that_failed_tries_itself(dialer: Dialer, 
 async def test_a_worker_that_was_started_early_is_the_one_that_is_dialled_and_is_given_up_with_the_dialer() -> None:
     """One command, whoever waits for it. A session that cannot be begun after all leaves no worker that waits."""
     hello = '{"t": "hello"}'
-    worker = worker_that(f"import os\ndef start(*_):\n    os.write(1, b'{hello}\\n')\n    os.read(0, 1)\n")
+    worker = worker_bundle(f"import os\ndef start(*_):\n    os.write(1, b'{hello}\\n')\n    os.read(0, 1)\n")
     commands: list[Pipe] = []
 
     class Counting(LocalTransport):

@@ -8,15 +8,15 @@ from contextlib import aclosing
 from pathlib import Path
 
 import pytest
+from tests.support.worker.compiled import worker_bundle
 
-from ccb.deploy.build_bundle import joined
 from ccb.deploy.bundle import Bundle
 from ccb.local.command_line.exit_codes import ExitCode, code_of
 from ccb.local.connect import session_rows
 from ccb.local.connect.host_sessions import HostSessions
 from ccb.local.connect.session_rows import list_sessions, reports
 from ccb.tunnel.errors import CcbError, ConnectionLost, NoSuchSession, ProtocolError, UsageError
-from ccb.tunnel.transports.command_transport import CommandPipe, LocalTransport
+from ccb.tunnel.transports.command_transport import LocalTransport
 from ccb.tunnel.wire.frames import Bye, Frame, Refused, Report
 from ccb.tunnel.wire.ndjson import encode_frame
 
@@ -32,8 +32,7 @@ def start(params, bundle_hash, storage):
 
 def worker(said: bytes) -> Bundle:
     """A bundle whose worker says these bytes and ends."""
-    main = _START % said
-    return Bundle.of(joined({"ccb/__init__.py": "", "ccb/remote/__init__.py": "", "ccb/remote/main.py": main}))
+    return worker_bundle(_START % said)
 
 
 def frames(*said: Frame) -> bytes:
@@ -44,34 +43,20 @@ def session(number: int, **more: object) -> Report:
     return Report("session", {"session": f"{number:08x}-0000-4000-8000-000000000000", **more})
 
 
-class Watched(LocalTransport):
-    """`open` are the pipes that nobody has closed yet."""
-
-    def __init__(self, env: dict[str, str]) -> None:
-        super().__init__(env)
-        self.open: set[CommandPipe] = set()
-
-    async def execute(self, command: str) -> CommandPipe:
-        pipe = await super().execute(command)
-        self.open.add(pipe)
-        close = pipe.close
-
-        async def closing() -> None:
-            self.open.discard(pipe)
-            await close()
-
-        pipe.close = closing  # type: ignore[method-assign]
-        return pipe
+def closed(transport: LocalTransport) -> bool:
+    return all(pipe.closed for pipe in transport._pipes)
 
 
 @pytest.fixture
-async def transport(tmp_path: Path) -> AsyncIterator[Watched]:
-    made = Watched({"PATH": os.environ["PATH"], "HOME": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path)})
+async def transport(tmp_path: Path) -> AsyncIterator[LocalTransport]:
+    made = LocalTransport({"PATH": os.environ["PATH"], "HOME": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path)})
     yield made
     await made.close()
 
 
-async def test_the_rows_come_in_the_hosts_order_and_a_newer_workers_words_are_passed_over(transport: Watched) -> None:
+async def test_the_rows_come_in_the_hosts_order_and_a_newer_workers_words_are_passed_over(
+    transport: LocalTransport,
+) -> None:
     newer = b'{"t":"weather","body":{}}\n'
     said = frames(session(2, age_s=3, future=True), Report("weather", {"session": 7})) + newer
     rows = await list_sessions(transport, worker(said + frames(session(1), Bye())))
@@ -91,22 +76,29 @@ BROKEN: dict[str, tuple[bytes, type[CcbError]]] = {
 
 @pytest.mark.parametrize("answer", BROKEN)
 @pytest.mark.quick_rows(2)
-async def test_half_an_answer_or_no_answer_is_an_error_and_never_a_short_list(transport: Watched, answer: str) -> None:
+async def test_half_an_answer_or_no_answer_is_an_error_and_never_a_short_list(
+    transport: LocalTransport, answer: str
+) -> None:
     said, error = BROKEN[answer]
     with pytest.raises(error, match="local"):
         await list_sessions(transport, worker(said))
-    assert not transport.open, "the error comes when all is closed"
+    assert closed(transport), "the error comes when all is closed"
 
 
-async def test_there_is_an_end_to_how_much_a_host_may_list(transport: Watched, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_there_is_an_end_to_how_much_a_host_may_list(
+    transport: LocalTransport, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(session_rows, "MAX_SESSIONS", 3)
     assert len(await list_sessions(transport, worker(frames(*map(session, range(3)), Bye())))) == 3
     with pytest.raises(ProtocolError, match="more than 3"):
         await list_sessions(transport, worker(frames(*map(session, range(4)), Bye())))
-    assert not transport.open
+    monkeypatch.setattr(session_rows, "MAX_REPORTS", 3)
+    with pytest.raises(ProtocolError, match="too many reports"):
+        await list_sessions(transport, worker(frames(*[Report("weather", {})] * 4, Bye())))
+    assert closed(transport)
 
 
-async def test_a_session_that_is_not_there_names_those_that_are_meant(transport: Watched) -> None:
+async def test_a_session_that_is_not_there_names_those_that_are_meant(transport: LocalTransport) -> None:
     several = Refused("no_session", "several sessions start with ab\x1b[31m", {"near": ["abcd\x07", "abce"]})
     with pytest.raises(NoSuchSession) as caught:
         async with aclosing(reports(transport, worker(frames(several)), {"command": "logs"})) as said:
@@ -120,9 +112,9 @@ async def test_a_session_that_is_not_there_names_those_that_are_meant(transport:
     assert "ccb ps --local" in caught.value.do
 
 
-async def test_one_session_is_looked_at_named_and_removed(transport: Watched) -> None:
+async def test_one_session_is_looked_at_named_and_removed(transport: LocalTransport) -> None:
     def over(*said: Frame) -> HostSessions:
-        async def reached() -> Watched:
+        async def reached() -> LocalTransport:
             return transport
 
         return HostSessions(reached, worker(frames(*said, Bye())))
@@ -137,4 +129,4 @@ async def test_one_session_is_looked_at_named_and_removed(transport: Watched) ->
         await over().rename("1", "a name")
     with pytest.raises(UsageError, match="still there"):
         await over(Report("kept", {"path": "/x", "why": "open"})).remove(row)
-    assert not transport.open
+    assert closed(transport)

@@ -15,7 +15,7 @@ from ccb.deploy.bundle import Bundle
 from ccb.local.command_line.parser import parse_arguments
 from ccb.local.config.settings import Settings
 from ccb.local.connect import startup
-from ccb.local.connect.open_transport import open_transport, past_logins
+from ccb.local.connect.open_transport import open_transport
 from ccb.local.connect.startup import LoadedBasics, SessionStartup, StartupLoader
 from ccb.tunnel.errors import ConfigError, Unreachable
 from ccb.tunnel.transports.login_prompts import NobodyToAsk
@@ -93,24 +93,3 @@ async def test_the_rest_is_loaded_on_request_or_in_a_long_login(slow: bool, monk
             assert not begun.is_set()
         with pytest.raises(ConfigError, match="it was loaded"):
             await loader.all()
-
-
-@pytest.mark.parametrize(
-    ("settings", "words", "used"),
-    [
-        (None, [], True),
-        ("{}", [], True),
-        ('{"pipelinedLogin": true}', [], True),
-        ('{"pipelinedLogin": true}', ["--no-pipelined-login"], False),
-        ('{"pipelinedLogin": false}', [], False),
-        ('{"pipelinedLogin": "no"}', [], False),
-        ("no JSON", [], False),
-    ],
-)
-def test_option_and_setting_switch_it_off(tmp_path: Path, settings: str | None, words: list[str], used: bool) -> None:
-    if settings is not None:
-        directory = tmp_path / ".config" / "ccb"
-        directory.mkdir(parents=True)
-        (directory / "settings.json").write_text(settings, encoding="utf-8")
-    connection = parse_arguments(["ssh", "h", *words]).connection
-    assert (past_logins(connection, {"HOME": str(tmp_path)}) is not None) is used

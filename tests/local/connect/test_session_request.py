@@ -54,9 +54,10 @@ def test_a_row_with_a_setting_takes_the_same_values_as_the_setting() -> None:
     for row in OPTIONS:
         if row.setting:
             attrgetter(row.setting)(Settings())
-        if row.setting and row.choices:
-            literal = next(each for each in get_args(get_type_hints(Settings)[row.setting]) if get_args(each))
-            assert set(get_args(literal)) == set(row.choices), row.names
+        for literal in filter(get_args, get_args(get_type_hints(Settings).get(row.setting))):
+            assert [row.value(each) for each in get_args(literal)] == [*get_args(literal)], row.names
+            with pytest.raises(UsageError, match=f"Allowed choices are {', '.join(get_args(literal))}"):
+                row.value("another")
 
 
 @pytest.mark.parametrize("name", ["sandbox", "web"])

@@ -16,7 +16,7 @@ from tests.support.person.file_keyring import FileKeyring
 
 from ccb.local.config.settings import CredentialSettings
 from ccb.local.credentials.accounts import Account, Kind, ProviderAccounts
-from ccb.local.credentials.credential_sources import StoredCredential, TokenRenewal
+from ccb.local.credentials.credential_sources import StoredCredential
 from ccb.local.credentials.secret_store import KeyStore
 from ccb.tunnel.errors import ConfigError, CredentialError
 from ccb.tunnel.providers.anthropic import AnthropicProvider
@@ -73,7 +73,7 @@ class Laptop:
         self.now = 1_000_000.0
 
     def ccb(self, account: str | None = None) -> StoredCredential:
-        return StoredCredential(self.accounts, account, TokenRenewal({}, lambda: self.now))
+        return StoredCredential(self.accounts, account, {}, lambda: self.now)
 
     def add(self, name: str, secret: str, kind: Kind = "api_key", **more: Any) -> None:
         self.accounts.put(Account(name, kind, Secret(secret), **more))
@@ -96,7 +96,7 @@ def laptop(store: KeyStore, tmp_path: Path) -> Laptop:
 async def test_an_account_belongs_to_one_host(laptop: Laptop, store: KeyStore, tmp_path: Path) -> None:
     laptop.add("default", "k")
     assert (await laptop.ccb().get()).headers() == {"x-api-key": "k"}
-    other = StoredCredential(ProviderAccounts(store, "other.example", tmp_path), None, TokenRenewal({}))
+    other = StoredCredential(ProviderAccounts(store, "other.example", tmp_path), None, {})
     with pytest.raises(CredentialError, match=r"No model credential for other\.example") as caught:
         await other.get()
     assert "ccb auth login" in caught.value.do
@@ -156,7 +156,7 @@ async def test_without_a_keyring_the_message_says_what_else_to_do(tmp_path: Path
 
     accounts = ProviderAccounts(KeyStore(fail.Keyring), "h", tmp_path)
     with pytest.raises(CredentialError, match="No model credential for h") as caught:
-        await StoredCredential(accounts, None, TokenRenewal({})).get()
+        await StoredCredential(accounts, None, {}).get()
     assert "no usable keyring" in caught.value.evidence
     assert "ANTHROPIC_API_KEY" in caught.value.do and "--file" in caught.value.do
 

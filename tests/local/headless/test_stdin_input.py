@@ -120,15 +120,10 @@ async def test_an_open_pipe_is_waited_for_without_a_prompt_or_once_something_cam
 USER = {"type": "user", "message": {"role": "user", "content": "hi"}}
 
 
-async def test_messages_are_cut_at_newlines_only() -> None:
-    text = {**USER, "message": {"role": "user", "content": "a\u2028b"}}
+async def test_messages_of_any_size_are_cut_at_newlines_only() -> None:
+    text = {**USER, "message": {"role": "user", "content": "a\u2028b" * 100_000}}
     data = (json.dumps(text, ensure_ascii=False) + "\n" + json.dumps(USER)).encode()
     assert await messages(data) == [text, USER]
-
-
-async def test_a_large_message_passes() -> None:
-    big = {"type": "user", "message": {"role": "user", "content": "x" * 700_000}}
-    assert await messages(json.dumps(big).encode() + b"\n") == [big]
 
 
 async def test_what_the_protocol_ignores_is_dropped() -> None:
@@ -150,19 +145,14 @@ async def test_what_the_protocol_ignores_is_dropped() -> None:
         (b'{"type":"user","message":{"role":"assistant"}}', "Expected message role 'user'"),
         (b'{"type":"control_request"}', "Missing request on control_request"),
         (b"[" * 100_000, "Error parsing streaming input line"),
-        (
-            b'{"type":"user","message":{"role":"user","content":"x"},"n":1e999}',
-            "a number on stdin is not finite: 1e999",
-        ),
-        (b'{"type":"user","message":{"role":"user","content":"x"},"priority":-Infinity}', "is not finite: -Infinity"),
-        (b'{"type":"user","message":{"role":"user","content":NaN}}', "is not finite: NaN"),
-        (b'{"type":"control_request","request":{"subtype":"set_model","model":NaN}}', "is not finite: NaN"),
+        (b'{"type":"user","message":{"role":"user","content":"x"},"n":1e999}', "1e999 is not a finite number"),
+        (b'{"type":"control_request","request":{"subtype":"set_model","model":NaN}}', "NaN is not a finite number"),
     ],
 )
 async def test_a_bad_line_ends_the_input_with_its_reason(line: bytes, part: str) -> None:
     with pytest.raises(BadInput) as caught:
         await messages(line + b"\n")
-    assert part in caught.value.what and caught.value.exit_name == "AGENT_FAILED"
+    assert part in f"{caught.value.what}\n{caught.value.evidence}" and caught.value.exit_name == "AGENT_FAILED"
 
 
 class Printed(HeadlessOutput):
@@ -318,21 +308,11 @@ async def test_every_running_is_followed_by_an_idle_after_the_last_result() -> N
     assert output.bodies[1]["sdk_host_only"] is True
 
 
-async def test_a_client_that_asks_for_no_reports_gets_none() -> None:
-    output = Printed()
-    reports = TurnReports(output, None, False)
-    await reports.queued("i1", "A")
-    await reports.turn_began()
-    await reports.taken(["i1"])
-    await reports.turn_ended()
-    assert output.bodies == []
-
-
 async def test_the_first_request_is_answered_while_the_session_is_still_being_connected() -> None:
     output = Printed()
     async with early_input(output, patience_s=0.01) as (stdin, client), asyncio.timeout(60):
         await output.came.wait()
-        assert stdin.answered_early("r1") and not stdin.answered_early("r2")
+        assert stdin.answered == {"r1"}
         (answer,) = output.bodies
         assert answer["response"]["subtype"] == "success" and answer["response"]["response"]["models"]
         assert answer["response"]["response"]["hook_on_failure_supported"]
@@ -347,10 +327,10 @@ async def test_a_session_that_is_there_in_time_answers_itself_and_the_request_ca
     output = Printed()
     async with early_input(output) as (stdin, client):
         assert await stdin.first_request() == INITIALIZE["request"]
-        stdin.connected()
+        stdin.connected.set()
         client.close()
         assert [each async for each in stdin.messages()] == [INITIALIZE]
-    assert output.bodies == [] and not stdin.answered_early("r1")
+    assert output.bodies == [] and not stdin.answered
 
 
 def test_no_line_is_longer_than_the_official_clients_read() -> None:

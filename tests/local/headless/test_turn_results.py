@@ -6,7 +6,7 @@ import pytest
 
 from ccb.local.command_line.exit_codes import ExitCode
 from ccb.local.headless import output_formats as formats
-from ccb.local.headless.output_formats import HeadlessOutput, RetryReports, exit_code, result_text
+from ccb.local.headless.output_formats import HeadlessOutput, RetryReports, exit_code
 from ccb.local.headless.turn_results import PendingPrompts, TurnReports, TurnResults
 from ccb.local.session.session_client import Json
 from ccb.local.terminal.stdio import Writer
@@ -19,16 +19,12 @@ class KeptOutput(HeadlessOutput):
     def __init__(self) -> None:
         self.messages: list[Json] = []
         self.results: list[Json] = []
-        self.finished = 0
 
     async def message(self, body: Json) -> None:
         self.messages.append(body)
 
     async def result(self, body: Json) -> None:
         self.results.append(body)
-
-    async def finish(self) -> None:
-        self.finished += 1
 
 
 def turn_results(
@@ -96,14 +92,10 @@ async def test_a_result_of_another_turn_is_printed_only_with_print_all() -> None
         assert bool(output.results) == print_all and not output.messages
 
 
-async def test_nothing_is_printed_after_the_end_nor_a_failure_as_text() -> None:
+async def test_a_failure_is_not_printed_as_text() -> None:
     output = KeptOutput()
-    results = turn_results(output)
-    await results.finish()
-    await results.finish()
-    await results.fail("1111", ["late"], reason="aborted")
     await turn_results(output, print_failures=False).fail("1111", ["on stderr"], reason="aborted")
-    assert (output.messages, output.results, output.finished) == ([], [], 1)
+    assert (output.messages, output.results) == ([], [])
 
 
 async def test_a_denial_that_nobody_was_asked_about_has_its_own_exit_code_but_in_a_run_of_json_messages() -> None:
@@ -174,6 +166,7 @@ async def test_every_change_of_what_runs_in_the_background_is_told_with_all_that
 
 DONE: Json = {"type": "result", "subtype": "success", "is_error": False, "result": "All good."}
 UNANSWERED = "The turn ended without an answer"
+STOPPED: Json = {"subtype": "error_during_execution", "is_error": True, "result": None}
 
 
 @pytest.mark.parametrize(
@@ -196,12 +189,6 @@ def test_exit_codes(change: Json, denied: bool, code: ExitCode) -> None:
     assert exit_code({**DONE, **change}, denied_unasked=denied) is code
 
 
-def test_text_is_the_answer_or_the_errors() -> None:
-    assert result_text(DONE) == "All good."
-    assert result_text({"subtype": "error_max_turns", "errors": ["Reached max"]}) == "Error: Reached max"
-    assert result_text({"subtype": "error_during_execution"}) == "Error: error_during_execution"
-
-
 @pytest.mark.parametrize(
     ("change", "code", "text"),
     [
@@ -213,6 +200,8 @@ def test_text_is_the_answer_or_the_errors() -> None:
         ({"result": f"{BLOCKED_PROMPT} no", "num_turns": 0}, ExitCode.AGENT_FAILED, f"{BLOCKED_PROMPT} no"),
         ({"result": "", "structured_output": {"n": 1}}, ExitCode.OK, '{"n":1}'),
         ({"result": "API Error: 500 x", "is_error": True}, ExitCode.AGENT_FAILED, "API Error: 500 x"),
+        ({**STOPPED, "errors": ["Bad\x1b[2J"]}, ExitCode.AGENT_FAILED, "Error: Bad"),
+        (STOPPED, ExitCode.AGENT_FAILED, "Error: error_during_execution"),
     ],
 )
 async def test_only_answers_count(change: Json, code: ExitCode, text: str, capfd: pytest.CaptureFixture[str]) -> None:

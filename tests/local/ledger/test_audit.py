@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from tests.support.model.fake_model import FakeModel
-from tests.support.proxy.proxy_client import guard, pieces, provider_of, read_all, request_head
+from tests.support.proxy.proxy_client import answer_to, router_to
 from tests.support.run_words import run_words
 
 from ccb.local.command_line.exit_codes import ExitCode
@@ -22,7 +22,6 @@ from ccb.local.commands.usage import audit_lines
 from ccb.local.ledger import audit as module
 from ccb.local.ledger.audit import SessionAudit, text_digest
 from ccb.local.ledger.call_ledger import AuditEntry, CallLedger, CallPlace, ledger_path, open_ledger
-from ccb.tunnel.providers.model_router import ModelRouter
 from ccb.tunnel.proxy.answer_reader import AnswerReader, Auditor, WantedCall
 from ccb.tunnel.proxy.auth_proxy import AuthProxy
 from ccb.tunnel.proxy.metering import CallMeter
@@ -55,12 +54,10 @@ class Session:
         self.told: list[str] = []
         self.audit = SessionAudit(tmp_path, self.told.append, record=record)
         self.audit.place = PLACE
-        self.proxy = AuthProxy(ModelRouter(provider_of(fake_model.url), lambda name: None), auditor=self.audit)
+        self.proxy = AuthProxy(router_to(fake_model.url), auditor=self.audit)
 
     async def ask(self, body: bytes, call_id: str) -> None:
-        async with self.proxy.call(request_head(body, call_id=call_id), pieces(body), nonce=guard()) as answer:
-            assert answer.status == 200
-            await read_all(answer)
+        assert (await answer_to(self.proxy, body, call_id=call_id)).status == 200
 
     def entries(self) -> list[AuditEntry]:
         with open_ledger(self.state) as ledger:

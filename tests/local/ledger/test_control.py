@@ -12,7 +12,7 @@ import pytest
 from tests.support.run_words import run_words
 
 from ccb.local.command_line.exit_codes import ExitCode
-from ccb.local.ledger.proxy_control import ControlServer, ProxyState, parse_state, socket_directory, sockets
+from ccb.local.ledger.proxy_control import ProxyState, control_server, parse_state, socket_directory, sockets
 
 
 class Proxy:
@@ -36,7 +36,7 @@ async def run(args: list[str], environ: dict[str, str]) -> int:
 
 async def test_another_program_lists_and_revokes(environ: dict[str, str], capsys: pytest.CaptureFixture[str]) -> None:
     proxy = Proxy()
-    async with ControlServer(environ, proxy.state, proxy.revoke):
+    async with control_server(environ, proxy.state, proxy.revoke):
         (path,) = sockets(environ)
         assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
         assert await run(["list"], environ) == 0
@@ -66,14 +66,14 @@ async def test_a_directory_that_others_can_enter_is_not_used(environ: dict[str, 
     directory = socket_directory(environ)
     directory.mkdir(mode=0o755)
     proxy = Proxy()
-    async with ControlServer(environ, proxy.state, proxy.revoke):
+    async with control_server(environ, proxy.state, proxy.revoke):
         assert not list(directory.iterdir()) and sockets(environ) == []
 
 
 @pytest.mark.parametrize("sent", [b"\n", b"[]\n", b"{not json\n", b'{"do": 1}\n', b"x" * 100_000 + b"\n"])
 async def test_nonsense_changes_nothing(environ: dict[str, str], sent: bytes) -> None:
     proxy = Proxy()
-    async with ControlServer(environ, proxy.state, proxy.revoke):
+    async with control_server(environ, proxy.state, proxy.revoke):
         (path,) = sockets(environ)
         reader, writer = await asyncio.open_unix_connection(path)
         writer.write(sent)
@@ -86,7 +86,7 @@ async def test_nonsense_changes_nothing(environ: dict[str, str], sent: bytes) ->
 
 
 async def test_a_ccb_that_does_not_answer_is_said(environ: dict[str, str], capsys: pytest.CaptureFixture[str]) -> None:
-    async with ControlServer(environ, Proxy().state, lambda: None):  # it revokes nothing
+    async with control_server(environ, Proxy().state, lambda: None):  # it revokes nothing
         assert await run(["revoke", "--all"], environ) == ExitCode.AGENT_FAILED
     assert "did not answer" in capsys.readouterr().err
 

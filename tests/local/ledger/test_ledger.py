@@ -122,16 +122,6 @@ async def test_a_budget_counts_what_other_ccb_have_spent(tmp_path: Path) -> None
         assert other.spent(session="s1").usd == pytest.approx(0.2)
 
 
-@pytest.mark.parametrize("budgets", [Budgets(run_usd=0.5), Budgets(session_usd=0.5), Budgets(day_tokens=100)], ids=str)
-async def test_each_kind_of_budget_ends(tmp_path: Path, budgets: Budgets) -> None:
-    async with SessionAccounts(tmp_path, budgets) as accounts:
-        accounts.place = PLACE
-        accounts.ended(report(0.5), await accounts.reserve(ASKED))
-        with pytest.raises(Refusal) as refused:
-            await accounts.reserve(ASKED)
-        assert refused.value.kind == "laptop_budget"
-
-
 async def refused_at_once(accounts: SessionAccounts, monkeypatch: pytest.MonkeyPatch) -> Refusal:
     """Return how a call is refused that has no time to wait for those under way."""
     with monkeypatch.context() as at, pytest.raises(Refusal) as refused:
@@ -140,7 +130,10 @@ async def refused_at_once(accounts: SessionAccounts, monkeypatch: pytest.MonkeyP
     return refused.value
 
 
-@pytest.mark.parametrize("budgets", [Budgets(run_usd=1.0), Budgets(day_usd=1.0), Budgets(session_tokens=70_000)])
+LIMITS = Budgets(run_usd=1.0), Budgets(session_usd=1.0), Budgets(day_usd=1.0), Budgets(session_tokens=70_000)
+
+
+@pytest.mark.parametrize("budgets", LIMITS, ids=str)
 async def test_near_the_end_of_a_budget_calls_wait_for_those_under_way(
     tmp_path: Path, budgets: Budgets, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -152,7 +145,10 @@ async def test_near_the_end_of_a_budget_calls_wait_for_those_under_way(
         assert (refused.status, refused.headers) == (529, {"retry-after": "1"})
         assert not waiting.done()
         accounts.ended(report(0.1), reserved)
-        accounts.ended(report(0.1), await waiting)
+        accounts.ended(report(0.9), await waiting)
+        if budgets.in_dollars:
+            with pytest.raises(Refusal, match="is used up"):
+                await accounts.reserve(ASKED)
 
 
 @pytest.mark.parametrize(

@@ -10,12 +10,11 @@ import pytest
 from aiohttp import web
 from tests.support.machine.waiting import until
 from tests.support.network.http_server import serving
-from tests.support.proxy.proxy_client import guard, pieces, provider_of, read_all, request_head
+from tests.support.proxy.proxy_client import answer_to, router_to
 
 from ccb.local.ledger.audit import SessionAudit
 from ccb.local.ledger.budgets import Budgets, SessionAccounts
 from ccb.local.ledger.call_ledger import open_ledger
-from ccb.tunnel.providers.model_router import ModelRouter
 from ccb.tunnel.proxy.auth_proxy import AuthProxy
 from ccb.tunnel.wire.frames import Json
 
@@ -106,12 +105,10 @@ async def test_five_calls_of_six_dollars_do_not_pass_a_budget_of_six(tmp_path: P
         serving(upstream) as url,
         SessionAudit(tmp_path) as audit,
         SessionAccounts(tmp_path, Budgets(run_usd=6.0)) as accounts,
-        AuthProxy(ModelRouter(provider_of(url), lambda name: None), accounts=accounts, auditor=audit) as proxy,
+        AuthProxy(router_to(url), accounts=accounts, auditor=audit) as proxy,
     ):
         for number in range(5):
-            head = request_head(body, call_id=f"c{number}", path=PATHS.get(way, "/v1/messages"))
-            async with proxy.call(head, pieces(body), nonce=guard()) as response:
-                await read_all(response)
+            await answer_to(proxy, body, call_id=f"c{number}", path=PATHS.get(way, "/v1/messages"))
             await until(lambda: not proxy.under_way)
     assert len(asked) == reach
     with open_ledger(tmp_path) as ledger:

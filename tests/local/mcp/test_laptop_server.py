@@ -66,7 +66,7 @@ async def test_a_server_over_http_gets_its_headers_and_answers_calls_and_the_end
     far = HttpMcp()
     async with connected(far) as server, asyncio.timeout(60):
         hello = await server.reply({"id": 1, "method": "initialize"})
-        assert hello["result"]["serverInfo"]["name"] == "far" and server.running
+        assert hello["result"]["serverInfo"]["name"] == "far" and server._connection
         assert text(await server.reply(call("greet", name="you"))) == "hello you"
         assert far.headers["x-token"] == "secret"
         progress: list[Json] = []
@@ -131,7 +131,7 @@ async def test_a_server_that_has_ended_unseen_is_started_before_the_call(monkeyp
         assert await greeting(server, "a") == "hello a"
     with pytest.raises(RequestRefused, match="cannot be reached"):  # not: has ended during this call
         await greeting(server, "b")
-    assert not server.running
+    assert server._connection is None
     await server.close()
 
 
@@ -339,7 +339,7 @@ async def test_the_tools_of_a_server_pass_on_as_they_are_and_why_a_program_does_
     async with Odd() as odd:
         assert (await odd.server.reply({"id": 1, "method": "tools/list"}))["result"]["tools"] == TOOLS
     server = LaptopServer("gone", StdioServer(command="/nonexistent"), ClientSide(sys.stderr))
-    with pytest.raises(RequestRefused, match="cannot be reached"):
+    with pytest.raises(RequestRefused, match=r"^the MCP server gone cannot be reached$"):  # the host learns no more
         await server.reply(call("ok"))
     assert server.why == "[Errno 2] No such file or directory: '/nonexistent'"
 

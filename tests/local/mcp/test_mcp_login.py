@@ -22,7 +22,7 @@ from ccb.local.credentials.encrypted_file import EncryptedFile
 from ccb.local.credentials.secret_store import KeyStore, SecretStore
 from ccb.local.mcp.laptop_server import ClientSide, LaptopServer
 from ccb.local.mcp.mcp_config import HttpServer, OAuthClient
-from ccb.local.mcp.mcp_login import log_in, log_out, stored_login
+from ccb.local.mcp.mcp_login import LoginStore, log_in, stored_login
 from ccb.tunnel.errors import CredentialError
 from ccb.tunnel.wire.control_protocol import RequestRefused
 
@@ -75,7 +75,7 @@ async def test_the_login_is_kept_renewed_and_forgotten(
         authority.tokens.clear()  # somebody has revoked it: no browser opens in a session
         with pytest.raises(RequestRefused, match="ccb mcp login far"):
             await greeted(config)
-        assert await log_out(config, KeyStore()) and not await log_out(config, KeyStore())
+        assert [await LoginStore(config, KeyStore()).forget() for _ in range(2)] == [True, False]
         assert json.loads(keyring.read_text()) == {}
 
 
@@ -92,7 +92,7 @@ async def test_without_a_keyring_the_login_is_in_the_encrypted_file(
         with pytest.raises(RequestRefused, match="wants a login"):
             await greeted(config, file())
         assert authority.grants == ["authorization_code"]
-        assert await log_out(config, file("correct horse"))
+        assert await LoginStore(config, file("correct horse")).forget()
 
 
 async def test_where_no_login_can_be_kept_the_person_is_told_before_the_browser_opens(

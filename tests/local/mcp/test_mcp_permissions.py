@@ -22,20 +22,21 @@ from ccb.tunnel.wire.mcp_messages import LAPTOP_MCP_MESSAGE, MCP_MESSAGE, McpMes
 ADD = "mcp__notes__add"
 
 
-def message(method: str, params: Json) -> McpMessage:
-    return McpMessage("notes", {"jsonrpc": "2.0", "id": 1, "method": method, "params": params})
+def message(method: str, params: Json, server: str = "notes") -> McpMessage:
+    return McpMessage(server, {"jsonrpc": "2.0", "id": 7, "method": method, "params": params})
 
 
-def call(arguments: Json, tool_use_id: str = "t1", tool: str = "add") -> McpMessage:
+def call(arguments: Json, tool_use_id: str = "t1", tool: str = "add", server: str = "notes") -> McpMessage:
     meta = {"claudecode/toolUseId": tool_use_id}
-    return message("tools/call", {"name": tool, "arguments": arguments, "_meta": meta})
+    return message("tools/call", {"name": tool, "arguments": arguments, "_meta": meta}, server)
 
 
 class Worker:
     """A hostile worker, the laptop's end of its session, and what has reached the server there."""
 
-    def __init__(self, session: RemoteSession, peer: Peer) -> None:
+    def __init__(self, session: RemoteSession, peer: Peer, server: str = "notes") -> None:
         self.session = session
+        self.server = server
         self.peer = peer
         self.ran: list[Json] = []
         self.shown: asyncio.Queue[Json] = asyncio.Queue()
@@ -65,14 +66,18 @@ class Worker:
             return await self.shown.get()
 
     async def calls(self, arguments: Json, tool_use_id: str = "t1", tool: str = "add", id: str = "m1") -> None:
-        await self.event(control.Request(LAPTOP_MCP_MESSAGE, call(arguments, tool_use_id, tool), id=id).public())
+        called = call(arguments, tool_use_id, tool, self.server)
+        await self.event(control.Request(LAPTOP_MCP_MESSAGE, called, id=id).public())
+
+    async def response(self, id: str) -> Json:
+        while True:
+            response: Json = (await self.peer.next(Input)).body.get("response", {})
+            if response.get("request_id") == id:
+                return response
 
     async def reply(self, id: str = "m1") -> str:
         """The error with which a message was answered, "" if it has reached the server."""
-        while True:
-            response = (await self.peer.next(Input)).body.get("response", {})
-            if response.get("request_id") == id:
-                return str(response.get("error", ""))
+        return str((await self.response(id)).get("error", ""))
 
     async def tries(self, arguments: Json, tool_use_id: str = "t1", tool: str = "add", id: str = "m1") -> str:
         await self.calls(arguments, tool_use_id, tool, id)

@@ -9,7 +9,7 @@ from pathlib import Path
 from urllib.parse import parse_qs
 
 import pytest
-from tests.support.providers.cloud_server import ACCESS_KEY, ACCESS_TOKEN, REGION, SECRET_KEY, CloudServer
+from tests.support.providers.cloud_server import ACCESS_TOKEN, AWS, REGION, CloudServer
 
 from ccb.local.config.settings import ProviderSettings, Settings
 from ccb.local.providers.known_models import ModelOffer, check_models, current_list, offers_of
@@ -17,7 +17,6 @@ from ccb.local.providers.named_provider import NamedProvider, named_provider
 from ccb.tunnel.errors import UsageError
 from ccb.tunnel.providers.provider import ProviderError
 
-AWS = {"AWS_ACCESS_KEY_ID": ACCESS_KEY, "AWS_SECRET_ACCESS_KEY": SECRET_KEY, "AWS_REGION": REGION}
 OPUS = "anthropic.claude-opus-4-5-20251101-v1:0"
 PROFILE = f"arn:aws:bedrock:{REGION}:1:application-inference-profile/abc"
 
@@ -52,12 +51,7 @@ def _parts(target: str) -> tuple[str, dict[str, list[str]]]:
 async def place(
     kind: str, home: Path, monkeypatch: pytest.MonkeyPatch, environ: Mapping[str, str], **own: str
 ) -> AsyncIterator[Place]:
-    """The libraries of a cloud read the variables of this process."""
-    for name in (*AWS, "AWS_PROFILE", "AWS_BEARER_TOKEN_BEDROCK", "AWS_SESSION_TOKEN"):
-        monkeypatch.delenv(name, raising=False)
-    for name, value in environ.items():
-        monkeypatch.setenv(name, value)
-    async with CloudServer(kind).running() as server:
+    async with CloudServer(kind).running(monkeypatch, environ) as server:
         yield Place(server, home, environ, **own)
 
 

@@ -11,7 +11,7 @@ from tests.support.providers.dialect_server import KEY, DialectServer
 
 from ccb.local.config.settings import ModelSettings, ProviderSettings, Settings
 from ccb.local.providers.known_models import check_models, model_options, refresh_lists, said_at_start, short_names
-from ccb.local.providers.model_list_cache import FRESH_S, NEW_S, ModelLists
+from ccb.local.providers.model_list_cache import FRESH_S, NEW_S, ModelList, keep_list, read_list
 from ccb.tunnel.errors import UsageError
 from ccb.tunnel.providers.model_lists import ListedModel
 from ccb.tunnel.wire.model_facts import ALIASES, ModelTable
@@ -106,7 +106,7 @@ def test_short_names_stand_for_the_newest_models_that_anthropic_lists(environ: d
     assert short_names(environ) == ALIASES
     newer = [("claude-opus-9-20270101", "2027-01-01"), ("claude-opus-4-5-20251101", "2025-11-01")]
     models = [ListedModel(name, created=created) for name, created in (*newer, ("claude-haiku-7-1", "2026-09-01"))]
-    ModelLists(environ).keep("anthropic", "https://api.anthropic.com", models)
+    keep_list(environ, "anthropic", "https://api.anthropic.com", models)
     names = short_names(environ)
     assert (names["opus"], names["haiku"]) == ("claude-opus-9-20270101", "claude-haiku-7-1")
     assert names["default"] == names["sonnet"] == ALIASES["sonnet"], "a family that is not listed stays"
@@ -129,17 +129,33 @@ def test_what_a_model_makes_of_an_effort_is_said_at_start(environ: dict[str, str
 
 @pytest.mark.parametrize("text", ["", "{}", "[1]", '{"format": 1, "address": "a", "at": 1, "models": [3]}', "[" * 9999])
 def test_a_broken_file_is_no_list(text: str, tmp_path: Path) -> None:
-    lists = ModelLists({"XDG_CACHE_HOME": str(tmp_path)})
     path = tmp_path / "ccb" / "models" / "p.json"
     path.parent.mkdir(parents=True)
     path.write_text(text)
-    assert lists.kept("p", "a") is None
+    assert read_list({"XDG_CACHE_HOME": str(tmp_path)}, "p", "a") is None
 
 
 def test_a_list_counts_for_its_own_address_only_also_where_it_cannot_be_written(tmp_path: Path) -> None:
-    lists = ModelLists({"XDG_CACHE_HOME": str(tmp_path)})
-    lists.keep("p", "https://one", [ListedModel("m")])
-    assert lists.kept("p", "https://one") is not None and lists.kept("p", "https://two") is None
+    environ = {"XDG_CACHE_HOME": str(tmp_path)}
+    keep_list(environ, "p", "https://one", [ListedModel("m")])
+    assert read_list(environ, "p", "https://one") is not None and read_list(environ, "p", "https://two") is None
     (tmp_path / "x").write_text("a file is in the way")
-    made = ModelLists({"XDG_CACHE_HOME": str(tmp_path / "x")}).keep("p", "a", [ListedModel("m")])
+    made = keep_list({"XDG_CACHE_HOME": str(tmp_path / "x")}, "p", "a", [ListedModel("m")])
     assert made.find("m") is not None and (tmp_path / "x").is_file()
+
+
+def test_a_name_may_leave_out_the_date_or_the_tag_at_its_end() -> None:
+    ids = ["claude-opus-4-5-20251101", "claude-opus-4-20250514", "qwen3:latest", "qwen3:8b", "v/m", "gpt-5"]
+    listed = ModelList(0.0, [ListedModel(each) for each in ids])
+    for name, found in {
+        "claude-opus-4-5": "claude-opus-4-5-20251101",
+        "qwen3": "qwen3:latest",
+        "qwen3:8b": "qwen3:8b",
+        "v/m:free": "v/m",
+        "gpt-5": "gpt-5",
+        "claude-opus": None,
+        "qwen3:70b": None,
+        "gpt": None,
+    }.items():
+        known = listed.find(name)
+        assert (known.id if known is not None else None) == found

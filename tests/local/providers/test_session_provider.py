@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 from tests.support.network.http_server import serving
-from tests.support.proxy.proxy_client import guard, pieces, read_all, request_head
+from tests.support.proxy.proxy_client import answer_to
 
 from ccb.local.config.settings import ModelSettings, ProviderSettings, Settings
 from ccb.local.config.settings_loading import load_settings
@@ -38,20 +38,20 @@ def test_a_name_in_front_of_the_model_chooses_the_provider() -> None:
         "vendor/model": "api.anthropic.com",
         None: "api.anthropic.com",
     }.items():
-        assert session_provider(KEYS, NONE, model).name == name
+        assert session_provider(KEYS, NONE, model).main.name == name
     with pytest.raises(ConfigError, match="azure has no base URL") as caught:
         session_provider(KEYS, NONE, "azure/gpt-5")
     assert "AZURE_OPENAI_BASE_URL" in caught.value.do
     gateway = {**KEYS, "ANTHROPIC_BASE_URL": "https://gateway.example"}  # behind it only the settings name providers
-    assert session_provider(gateway, NONE, "openai/gpt-5").name == "gateway.example"
-    assert session_provider(gateway, with_provider("openai"), "openai/gpt-5").name == "openai (api.openai.com)"
+    assert session_provider(gateway, NONE, "openai/gpt-5").main.name == "gateway.example"
+    assert session_provider(gateway, with_provider("openai"), "openai/gpt-5").main.name == "openai (api.openai.com)"
     assert has_others(KEYS, NONE) and has_others({}, with_provider("ollama"))
     assert not has_others({"ANTHROPIC_API_KEY": "k"}, NONE)
 
 
 def test_settings_name_servers_of_the_own() -> None:
     own = with_provider("work", kind="vllm", baseUrl="https://llm.example/v1")
-    assert session_provider(KEYS, own, "work/m").name == "work (llm.example)"
+    assert session_provider(KEYS, own, "work/m").main.name == "work (llm.example)"
     found = named_provider("work", KEYS, own)
     assert found is not None and found.dialect == "chat" and found.kind.name == "vllm"
     kimi = named_provider("kimi", KEYS, with_provider("kimi", dialect="anthropic", baseUrl="https://kimi.example"))
@@ -63,17 +63,17 @@ def test_settings_name_servers_of_the_own() -> None:
 async def test_the_key_comes_from_where_the_settings_say(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TEST_KEYRING_FILE", str(tmp_path / "keyring"))
     environ = {**KEYS, "MINE": "m"}
-    assert await session_provider(environ, NONE, "openai/gpt-5").credential_name() == "OPENAI_API_KEY"
+    assert await session_provider(environ, NONE, "openai/gpt-5").main.credential_name() == "OPENAI_API_KEY"
     own = with_provider("openai", keyVariable="MINE")
-    assert await session_provider(environ, own, "openai/gpt-5").credential_name() == "MINE"
+    assert await session_provider(environ, own, "openai/gpt-5").main.credential_name() == "MINE"
     helper = with_provider("grok", keyHelper="echo from-the-helper")
-    assert await session_provider(environ, helper, "grok/grok-4").credential_name() == "apiKeyHelper"
-    assert await session_provider({}, NONE, "ollama/qwen3").credential_name() == "none"
+    assert await session_provider(environ, helper, "grok/grok-4").main.credential_name() == "apiKeyHelper"
+    assert await session_provider({}, NONE, "ollama/qwen3").main.credential_name() == "none"
     missing = session_provider(environ, with_provider("openai", keyVariable="MISSING"), "openai/gpt-5")
     with pytest.raises(CredentialError, match="MISSING is not set, and no key of openai is stored"):
-        await missing.credential_name()
+        await missing.main.credential_name()
     with pytest.raises(CredentialError, match="GEMINI_API_KEY or GOOGLE_API_KEY is not set") as caught:
-        await session_provider({}, NONE, "gemini/gemini-3-pro").credential_name()
+        await session_provider({}, NONE, "gemini/gemini-3-pro").main.credential_name()
     assert "ccb auth login gemini" in caught.value.do
 
 
@@ -84,15 +84,13 @@ async def test_an_address_may_name_a_version_of_the_api_as_azure_wants_it() -> N
         asked.append((request.raw_path, request.headers["api-key"]))
         return web.json_response({"error": {"message": "no such deployment", "code": "404"}}, status=404)
 
-    body = json.dumps({"model": "azure/d-1", "max_tokens": 5, "messages": [{"role": "user", "content": "go"}]}).encode()
+    body = {"model": "azure/d-1", "max_tokens": 5, "messages": [{"role": "user", "content": "go"}]}
     async with serving(answer) as url:
         for path, dialect in (("openai", None), ("openai/deployments/d-1", "chat")):
             own = with_provider("azure", baseUrl=f"{url}/{path}?api-version=2025-04-01-preview", dialect=dialect)
-            async with (
-                AuthProxy(session_provider({**KEYS, "AZURE_OPENAI_API_KEY": "a"}, own, "azure/d-1")) as proxy,
-                proxy.call(request_head(body), pieces(body), nonce=guard()) as response,
-            ):
-                assert response.status == 404 and b"no such deployment" in await read_all(response)
+            async with AuthProxy(session_provider({**KEYS, "AZURE_OPENAI_API_KEY": "a"}, own, "azure/d-1")) as proxy:
+                told = await answer_to(proxy, body)
+            assert told.status == 404 and b"no such deployment" in told.body
     assert asked == [
         ("/openai/responses?api-version=2025-04-01-preview", "a"),
         ("/openai/deployments/d-1/chat/completions?api-version=2025-04-01-preview", "a"),
@@ -104,13 +102,11 @@ async def test_an_address_may_name_a_version_of_the_api_as_azure_wants_it() -> N
 
 async def test_a_host_gets_no_provider_that_the_laptop_did_not_choose() -> None:
     """A key that lies in the environment for something else is not the host's to use."""
-    body = json.dumps({"model": "openai/gpt-5", "messages": [{"role": "user", "content": "spend"}]}).encode()
-    async with (
-        AuthProxy(session_provider(KEYS, NONE, "sonnet")) as proxy,
-        proxy.call(request_head(body), pieces(body), nonce=guard()) as answer,
-    ):
-        assert (answer.status, answer.headers["x-should-retry"]) == (403, "false")
-        assert b"openai was not chosen on the laptop" in await read_all(answer)
+    body = {"model": "openai/gpt-5", "messages": [{"role": "user", "content": "spend"}]}
+    async with AuthProxy(session_provider(KEYS, NONE, "sonnet")) as proxy:
+        answer = await answer_to(proxy, body)
+    assert (answer.status, answer.headers["x-should-retry"]) == (403, "false")
+    assert b"openai was not chosen on the laptop" in answer.body
     with pytest.raises(Refusal):
         session_provider(KEYS, NONE, "sonnet").provider_of("openai/gpt-5")
     session_provider(KEYS, NONE, "sonnet", "openai/gpt-5").provider_of("openai/gpt-5")  # --fallback-model
@@ -145,7 +141,7 @@ def test_prices_of_the_settings_reach_both_ends_before_a_request_goes_out() -> N
     table = ModelTable()
     router = session_provider(KEYS, with_provider("ollama", models=free), "ollama/local", table=table)
     for name in ("ollama/local", "ollama/dear", "ollama/unheard-of", "openai/gpt-5"):
-        router._learn(name)
+        router.learn(name)
     assert [table.facts(f"ollama/{name}").priced for name in ("local", "dear", "unheard-of")] == [True, True, False]
     assert not table.facts("openai/gpt-5").priced
 

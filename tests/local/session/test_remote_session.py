@@ -7,17 +7,15 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import pytest
-from tests.support.hosts.scripted_host import ScriptedHost, no_waits, read_by, session_on
-from tests.support.network.held_wire import InProcessHost, Wire, in_process_host
+from tests.support.hosts.scripted_host import ScriptedHost, session_on
 from tests.support.network.link_peer import Peer
 
 from ccb.local.session import link_reader
-from ccb.local.session.dialing import AttachOptions, KnownSession, WorkerConnection
+from ccb.local.session.dialing import AttachOptions
 from ccb.local.session.link_reader import MAX_QUEUED, MAX_QUEUED_BYTES
 from ccb.local.session.remote_session import RemoteSession
 from ccb.local.session.session_client import Item, LaptopNotice, LinkChange, LinkState, SessionEvent
-from ccb.tunnel.errors import CcbError, ConnectionLost, UsageError
-from ccb.tunnel.link.link import Link
+from ccb.tunnel.errors import CcbError, UsageError
 from ccb.tunnel.wire import control_protocol as control
 from ccb.tunnel.wire.frames import Ack, Bye, Detach, Input, Json, Progress, Stop
 
@@ -112,24 +110,6 @@ async def test_interrupt_answer_refuse_and_stop_are_the_public_objects() -> None
         assert session.state is LinkState.CLOSED and await all_of(session) == []
 
 
-async def test_a_lost_link_fails_waiting_requests_and_ends_the_events_with_the_reason() -> None:
-    async with attached() as (session, peer):
-        await peer.say({"type": "assistant"})
-        asking = asyncio.create_task(session.request(control.Request(control.SET_MODEL, None)))
-        await peer.next(Input)
-        peer.hang_up()
-        with pytest.raises(ConnectionLost):
-            await asking
-        seen: list[Item] = []
-        with pytest.raises(ConnectionLost):
-            async for item in session.events():
-                seen.append(item)  # noqa: PERF401 - what came before the error is wanted
-        assert isinstance(seen[0], SessionEvent)
-        assert isinstance(seen[1], LinkChange) and seen[1].state is LinkState.LOST
-        with pytest.raises(ConnectionLost):
-            await session.prompt("late")
-
-
 @pytest.mark.parametrize(
     ("count", "size", "room", "most"),
     [(MAX_QUEUED * 40, 2_000, MAX_QUEUED_BYTES, MAX_QUEUED * 40), (MAX_QUEUED - 10, 20_000, 4 << 20, MAX_QUEUED / 2)],
@@ -179,77 +159,3 @@ async def test_a_message_that_is_nested_too_deeply_does_not_reach_the_reader(lev
             return
         with pytest.raises(CcbError, match="more than 200 levels"):
             await all_of(session)
-
-
-BEEP: control.RequestKind[Json, Json] = control.RequestKind(
-    "beep",
-    control.AnsweredBy.LAPTOP,
-    control.payload_of,
-    write=dict,
-    read=dict,
-    journalled=False,
-    deadline_s=60,
-)
-
-
-class Laptop:
-    """A ccb that serves BEEP; `gate` holds its answers back."""
-
-    def __init__(self, host: InProcessHost, name: str) -> None:
-        self.calls: list[Json] = []
-        self.called = asyncio.Event()
-        self.gate = asyncio.Event()
-        self.wire: Wire | None = None
-        self._host = host
-        self.session = RemoteSession(self._dial, AttachOptions(options={"client": name}, who=name, waits=no_waits))
-        self.session.register(BEEP, self._serve)
-
-    async def _serve(self, payload: Json) -> Json:
-        self.calls.append(payload)
-        self.called.set()
-        await self.gate.wait()
-        return {"done": payload}
-
-    @asynccontextmanager
-    async def _dial(self, known: KnownSession | None, ask: bool) -> AsyncIterator[WorkerConnection]:
-        self.wire = await self._host.connect(free=True)
-        async with Link(self.wire) as link:
-            yield WorkerConnection(link, await link.hello())
-
-    def cut(self) -> None:
-        assert self.wire is not None
-        self.wire.cut(0, 0, host_knows=True)
-
-
-@asynccontextmanager
-async def laptop_on(host: InProcessHost, name: str) -> AsyncIterator[Laptop]:
-    laptop = Laptop(host, name)
-    async with laptop.session as session, read_by(session, lambda item: None):
-        yield laptop
-
-
-async def ask(host: InProcessHost, request_id: str) -> asyncio.Task[Json]:
-    while (session := host.daemon.session) is None:  # the attach is on its way
-        await asyncio.sleep(0.005)
-    return asyncio.create_task(session.broker.request(control.Request(BEEP, {"n": request_id}, id=request_id)))
-
-
-async def test_a_service_runs_once_over_a_cut() -> None:
-    async with asyncio.timeout(30), in_process_host() as host, laptop_on(host, "ann") as ann:
-        asking = await ask(host, "r1")
-        await ann.called.wait()
-        ann.cut()
-        ann.gate.set()
-        assert await asking == {"done": {"n": "r1"}}
-        assert await (await ask(host, "r2")) == {"done": {"n": "r2"}}
-        assert ann.calls == [{"n": "r1"}, {"n": "r2"}]
-
-
-async def test_whoever_takes_over_is_asked_under_the_same_id() -> None:
-    async with asyncio.timeout(30), in_process_host() as host, laptop_on(host, "ann") as ann:
-        asking = await ask(host, "r1")
-        await ann.called.wait()
-        async with laptop_on(host, "bob") as bob:
-            bob.gate.set()
-            assert await asking == {"done": {"n": "r1"}}
-            assert bob.calls == [{"n": "r1"}]

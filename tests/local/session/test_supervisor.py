@@ -130,10 +130,15 @@ async def test_it_gives_up_when_its_patience_ends_and_says_how_to_come_back(
     host: ScriptedHost, patience: float
 ) -> None:
     async with session_on(host, AttachOptions(patience=patience, resume=come_back)) as (session, peer):
+        asking = asyncio.create_task(session.request(Request(SET_MODEL, None)))
+        await peer.next(wire.Input)
         host.hanging = True
         peer.hang_up()
         with pytest.raises(ConnectionLost, match=rf"could not be made again within {patience} s") as caught:
             await rest(session)
+        for late in (asking, session.prompt("late")):
+            with pytest.raises(ConnectionLost):
+                await late
         assert "ccb ssh devbox --resume 1" in caught.value.do
         assert session.state is LinkState.LOST
         assert patience == 0 or len(host.dials) == 2
@@ -347,6 +352,15 @@ async def test_who_was_asked_to_drive_drives_although_another_client_attached(ho
         assert session.driving
 
 
+async def test_a_client_whose_own_earlier_attach_arrives_late_still_drives(host: ScriptedHost) -> None:
+    async with session_on(host, AttachOptions(who=ME)) as (session, peer):
+        await peer.send(wire.Fenced(2, ME))
+        assert "an earlier connection of this ccb" in (await until(session, LinkState.RECONNECTING)).reason
+        _, attach = await host.granted()
+        await until(session, LinkState.CONNECTED)
+        assert attach.role == "driver" and session.driving
+
+
 async def test_a_session_that_was_stopped_meanwhile_is_over_as_after_a_goodbye(host: ScriptedHost) -> None:
     async with session_on(host) as (session, peer):
         host.refusals = [refusal_error(wire.Refused("stopped", "the session was stopped", {}), "devbox")]
@@ -387,14 +401,6 @@ async def test_a_request_without_an_answer_ends_only_in_connected_time(host: Scr
         with pytest.raises(RequestFailed, match="no answer"):
             await session.request(Request(replace(SET_MODEL, deadline_s=0.2), None))
         assert peer
-
-
-async def test_viewers_watch_from_the_start(host: ScriptedHost) -> None:
-    async with RemoteSession(host.dial, AttachOptions(waits=no_waits, who=ME, role="viewer")) as session:
-        _, attach = await host.granted(role="viewer", driver=BOB)
-        assert attach.role == "viewer"
-        assert "bob@desk" in (await until(session, LinkState.FENCED)).reason
-        assert not session.driving
 
 
 async def test_an_attempt_that_hangs_is_given_up_when_the_network_has_changed(host: ScriptedHost) -> None:

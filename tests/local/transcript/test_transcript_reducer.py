@@ -87,6 +87,14 @@ def test_a_tool_call_runs_and_gets_its_result(loaded_later: bool) -> None:
     assert (shown.ToolState(tool.state), tool.result) == (shown.ToolState.DONE, "built")
 
 
+def test_a_call_of_a_tool_that_was_found_is_shown_as_that_call() -> None:
+    told = Told()
+    given = {"tool_name": "mcp__notes__add", "params": {"text": "milk"}}
+    told.assistant({"type": "tool_use", "id": "t1", "name": "ExecuteExtraTool", "input": given})
+    (tool,) = told.blocks
+    assert isinstance(tool, shown.ToolBlock) and (tool.name, tool.tool_input) == ("mcp__notes__add", {"text": "milk"})
+
+
 def test_a_queued_prompt_stays_at_the_bottom_until_the_agent_takes_it() -> None:
     told = Told()
     told.record("turn_start")
@@ -274,7 +282,7 @@ def test_a_broken_question_can_be_shown_and_answered(tool: str) -> None:
         assert isinstance(request, ControlRequest)
         place = place_of_call(request, "host", ["a"])
         question = PlainQuestion(request, place)
-        assert question.lines and question.reply("n").response
+        assert question.lines and isinstance(question.reply("n"), dict)
         assert card_for(Asked(request, place, palette, DEFAULT_KEYMAP, print)).asked.request is request
 
 

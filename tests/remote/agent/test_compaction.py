@@ -11,7 +11,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.remote import agent_kit as kit
 
-from ccb.remote.agent.agent_config import ModelChoice
 from ccb.remote.agent.agent_histories import Ledger
 from ccb.remote.agent.compaction import newest, old_results
 from ccb.remote.agent.conversation import Conversation, KeptPrompts, tool_result_message
@@ -24,6 +23,7 @@ from ccb.tunnel.wire import journal_records as kinds
 from ccb.tunnel.wire.frames import Json
 from ccb.tunnel.wire.journal_records import record_of
 from ccb.tunnel.wire.model_facts import ModelTable, claude_facts
+from ccb.tunnel.wire.session_options import SessionOptions
 
 WINDOW = WindowSettings(4000)
 """A compaction starts at 2,800 tokens: 800 are for the summary, 400 are the buffer."""
@@ -61,7 +61,7 @@ def texts(message: Json) -> str:
 
 def test_the_thresholds_of_the_usual_windows() -> None:
     limits = ContextLimits.of(claude_facts("claude-sonnet-4-5"), WindowSettings())
-    assert (limits.window, limits.usable, limits.auto, limits.warning) == (200_000, 180_000, 167_000, 147_000)
+    assert (limits.window, limits.usable, limits.auto) == (200_000, 180_000, 167_000)
     assert ContextLimits.of(ModelTable().facts("claude-sonnet-4-5[1m]"), WindowSettings()).auto == 967_000
     assert ContextLimits.of(claude_facts("local/model"), WindowSettings(8_000)).auto == 5_600
     assert WindowSettings.from_env({"CCB_MAX_CONTEXT_TOKENS": "5000", "CCB_DISABLE_AUTO_COMPACT": "1"}) == (
@@ -96,7 +96,7 @@ async def test_another_model_may_write_the_summary_and_the_own_one_does_where_th
     for replies, asked in (((summary(),), ["other-1"]), ((failed, summary()), ["other-1", "main-1"])):
         first = big(("t1", "Look", {"key": "a"}))
         world = kit.make_world(first, *replies, kit.says("done", "msg_2"), window=WINDOW, model="main-1")
-        world.agent.configure(replace(world.agent.config, models=ModelChoice(compact="other-1")))
+        world.agent.configure(replace(world.agent.config, options=SessionOptions(compact_model="other-1")))
         assert (await world.turn("hi"))["result"] == "done"
         assert [world.transport.request_json(place)["model"] for place in asked_for_summary(world)] == asked
 
@@ -183,17 +183,6 @@ async def test_a_request_that_stays_too_long_ends_in_an_error() -> None:
     kit.assert_valid([*world.history(), {"role": "assistant", "content": [{"type": "text", "text": "x"}]}])
 
 
-async def test_three_failures_in_a_row_are_enough() -> None:
-    failing = [kit.error_reply(400, "invalid_request_error", "no")] * 3
-    answers = [big(message_id=f"m{i}") for i in range(6)]
-    mixed = [answers[0], failing[0], answers[1], failing[1], answers[2], failing[2], *answers[3:]]
-    world = kit.make_world(*mixed, window=WINDOW)
-    for number in range(6):
-        assert (await world.turn(f"prompt {number}"))["is_error"] is False
-    assert len(asked_for_summary(world)) == 3
-    assert again(world).compactions.given_up, "a restart knows it as well"
-
-
 async def test_compactions_by_hand_do_not_end_those_that_ccb_makes_by_itself() -> None:
     by_hand = [summary(message_id=f"s{i}") for i in range(4)]
     world = kit.make_world(kit.says("hello"), *by_hand, big(), summary(), kit.says("on", "m2"), window=WINDOW)
@@ -205,14 +194,15 @@ async def test_compactions_by_hand_do_not_end_those_that_ccb_makes_by_itself() -
     assert len(asked_for_summary(world)) == 5 and again(world).compactions.failures == 0
 
 
-async def test_a_request_that_is_too_long_gets_a_summary_also_after_three_failures() -> None:
+async def test_three_failures_in_a_row_are_enough_until_a_request_is_too_long() -> None:
     failing = [kit.error_reply(400, "invalid_request_error", "no")] * 3
-    answers = [big(message_id=f"m{i}") for i in range(4)]
+    answers = [big(message_id=f"m{i}") for i in range(5)]
     mixed = [reply for number in range(3) for reply in (answers[number], failing[number])]
-    world = kit.make_world(*mixed, answers[3], too_long(), summary("KNOWN"), kit.says("on", "m9"), window=WINDOW)
-    for number in range(4):
-        await world.turn(f"prompt {number}")
-    assert world.conversation.compactions.given_up
+    world = kit.make_world(*mixed, *answers[3:], too_long(), summary("KNOWN"), kit.says("on", "m9"), window=WINDOW)
+    for number in range(5):
+        assert (await world.turn(f"prompt {number}"))["is_error"] is False
+    assert len(asked_for_summary(world)) == 3 and world.conversation.compactions.given_up
+    assert again(world).compactions.given_up, "a restart knows it as well"
     assert (await world.turn("once more"))["result"] == "on"
     assert "KNOWN" in texts(world.history()[0])
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -17,7 +15,9 @@ from ccb.tunnel.wire.journal_records import Record, record_of, to_line
 
 def _record(content: kinds.Content, agent_id: str = kinds.MAIN_AGENT) -> Record:
     """As a journal gives it back."""
-    return kinds.parse(json.loads(to_line(record_of(content, 1, agent_id=agent_id))))
+    record = kinds.parse_line(to_line(record_of(content, 1, agent_id=agent_id)))
+    assert record is not None
+    return record
 
 
 def _message(body: Json) -> Record:

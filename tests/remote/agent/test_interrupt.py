@@ -9,7 +9,6 @@ import pytest
 from tests.remote import agent_kit as kit
 
 from ccb.remote.agent.conversation import Conversation
-from ccb.remote.permissions.rules import Behavior, Decision
 from ccb.tunnel.wire.frames import Json
 
 NOTE = "user text [Request interrupted by user]"
@@ -166,18 +165,6 @@ async def test_while_the_model_streams_and_a_tool_runs() -> None:
     await _goes_on(world)
 
 
-async def test_while_a_question_is_pending() -> None:
-    asks = {"Change": Decision(Behavior.ASK, "asks", "mode")}
-    world = kit.make_world(kit.calls(("t1", "Change", {"key": "a"})), decisions=asks, answers=[asyncio.Event()])
-    turn = world.start()
-    await kit.settle()
-    assert len(world.broker.requests) == 1
-    result = await _interrupt(world, turn)
-    assert world.broker.withdrawn == 1 and not world.log
-    assert result["terminal_reason"] == "aborted_tools"
-    await _goes_on(world)
-
-
 async def test_while_the_prompt_is_gathered() -> None:
     world = kit.make_world()
     never = asyncio.Event()
@@ -223,5 +210,5 @@ async def test_shutting_down_stops_tools_and_streams_and_writes_no_result(reply:
     with pytest.raises(asyncio.CancelledError):
         await turn
     assert world.log == log and world.transport.closed == 1
-    assert not world.journal.messages("result") and not world.agent.running
+    assert not world.journal.messages("result") and world.agent._turn is None
     assert not [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]

@@ -67,14 +67,6 @@ async def test_an_overloaded_model_is_asked_again_under_a_new_call_id() -> None:
     assert 500 <= note["retry_delay_ms"] <= 563
 
 
-async def test_a_limit_that_lasts_an_hour_is_told_at_once() -> None:
-    world = make_world(error_reply(429, "rate_limit_error", "come back later", retry_after="3600"))
-    result = await world.turn()
-    assert not _retries(world)
-    assert (result["subtype"], result["is_error"], result["api_error_status"]) == ("success", True, 429)
-    assert "come back later" in result["result"]
-
-
 @pytest.mark.parametrize("kind", ["laptop_unreachable", "laptop_failed"])
 async def test_what_the_proxy_says_for_itself_has_no_status_and_is_tried_as_often_as_any_failure(kind: str) -> None:
     said = "this laptop cannot reach api.test: no route; check the network"

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from tests.remote.agent_kit import World, calls, make_world, says
+from tests.remote.tools_kit import opened_context
 
 from ccb.remote.agent.agent_messages import compact_summary
 from ccb.remote.agent.conversation import Conversation
@@ -17,10 +18,10 @@ from ccb.remote.agent.turn_state import Prompt
 from ccb.remote.permissions.rules import Behavior, Decision
 from ccb.remote.session_store.session_files import PlanFile
 from ccb.remote.system.deadline import within
-from ccb.remote.tools.plan_mode import PlanReminders
+from ccb.remote.tools.asking import PlanReminders
 from ccb.remote.tools.read import Read
 from ccb.remote.tools.todo import TodoWrite
-from ccb.remote.tools.toolset import Toolset, close_context, make_context
+from ccb.remote.tools.toolset import Toolset
 from ccb.tunnel.wire.journal_records import MessageRecord
 
 
@@ -37,12 +38,9 @@ def told_in(world: World) -> str:
 @asynccontextmanager
 async def real_tools(world: World, tmp_path: Path) -> AsyncIterator[None]:
     """The agent of `world` with the tools Read and TodoWrite in a real directory."""
-    context = make_context(str(tmp_path), str(tmp_path / "out"))
-    world.agent.configure(replace(world.agent.config, context=context, tools=Toolset([Read(), TodoWrite()])))
-    try:
+    async with opened_context(tmp_path, tmp_path / "out") as context:
+        world.agent.configure(replace(world.agent.config, context=context, tools=Toolset([Read(), TodoWrite()])))
         yield
-    finally:
-        await close_context(context)
 
 
 async def test_the_files_that_were_used_last_are_told_again_as_they_are_now(tmp_path: Path) -> None:

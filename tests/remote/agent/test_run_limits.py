@@ -97,5 +97,5 @@ async def test_an_agent_that_does_little_for_its_token_target_may_stop() -> None
 
 async def test_a_limit_of_turns_goes_before_a_token_target() -> None:
     world = make_world(wrote(10, 0))
-    world.agent.configure(replace(world.agent.config, max_turns=1))
+    world.agent.configure(replace(world.agent.config, options=SessionOptions(max_turns=1)))
     assert (await world.turn("+500k look around"))["subtype"] == "success"

@@ -40,21 +40,6 @@ def _calling(tool: str, **options: Any) -> kit.World:
     return kit.make_world(kit.calls(("t1", tool, {"key": "a"})), kit.says("ok", "msg_2"), **options)
 
 
-async def test_reads_overlap() -> None:
-    world = kit.make_world(kit.calls(("t1", "Look", {"key": "a"}), ("t2", "Look", {"key": "b"})), kit.says("ok", "m2"))
-    world.read.gates = {"a": asyncio.Event(), "b": asyncio.Event()}
-    turn = world.start()
-    await world.read.until("start a", "start b")
-    world.read.gates["b"].set()
-    await world.read.until("end b")
-    assert "end a" not in world.log
-    world.read.gates["a"].set()
-    await turn
-    ids = [line["message"]["content"][0]["tool_use_id"] for line in world.journal.messages("user")]
-    assert ids == ["t2", "t1"], "results come in the order of completion"
-    kit.assert_valid(world.history())
-
-
 async def test_a_tool_starts_while_the_model_is_still_streaming() -> None:
     more = asyncio.Event()
     first, second = (kit.tool_block(i, f"t{i + 1}", "Look", {"key": key}) for i, key in enumerate("ab"))
@@ -103,18 +88,9 @@ async def test_at_most_ten_reads_at_once() -> None:
     for gate in world.read.gates.values():
         gate.set()
     await turn
-
-
-async def test_the_start_is_durable_before_the_tool_runs() -> None:
-    world = _calling("Change")
-    world.write.gates = {"a": asyncio.Event()}
-    turn = world.start()
-    await world.write.until("start a")
-    kinds = [record.kind for record in world.journal.records]
-    assert world.journal.facts("tool_start") == [{"tool_use_id": "t1", "name": "Change"}]
-    assert world.journal.committed >= kinds.index("tool_start") + 1
-    world.write.gates["a"].set()
-    await turn
+    first = world.journal.messages("user")[0]["message"]["content"][0]
+    assert first["tool_use_id"] == "t3", "results come in the order of completion"
+    kit.assert_valid(world.history())
 
 
 async def test_a_start_that_cannot_be_recorded_is_no_start() -> None:
@@ -131,7 +107,7 @@ async def test_a_start_that_cannot_be_recorded_is_no_start() -> None:
     result = await world.turn()
     assert world.log == []
     assert result["subtype"] == "error_during_execution"
-    assert "no space left" in result["errors"][0]
+    assert "no space left" in result["errors"][0] and len(world.journal.messages("result")) == 1
     kit.assert_valid(world.history())
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import time
 from collections.abc import Iterator
@@ -10,14 +11,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.remote.tools_kit import write
+from tests.support.machine.programs import shell_script
 
 from ccb.remote.context import git_state as git_module
-from ccb.remote.context.git_state import GitState, current_branch, git_state
+from ccb.remote.context.git_state import current_branch, git_text
 from ccb.remote.context.instructions import SCOPES, NestedInstructions, find_instructions
 from ccb.remote.context.reminders import Occasion
 from ccb.remote.context.system_prompt import gather
 from ccb.remote.permissions.modes import Cages
 from ccb.remote.system.host import Host
+from ccb.tunnel.wire.session_options import SessionOptions
 
 
 def git(directory: Path, *args: str) -> None:
@@ -32,11 +36,6 @@ def environ(tmp_path: Path) -> dict[str, str]:
     return {"PATH": os.environ["PATH"], "HOME": str(tmp_path / "home"), "SHELL": "/bin/zsh"}
 
 
-def write(path: Path, text: str) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text)
-
-
 def texts_in(cwd: Path, home: Path) -> list[str]:
     """Return the instructions of a session."""
     return [file.text for file in find_instructions(str(cwd), str(home))]
@@ -49,10 +48,8 @@ class Machine:
         self.host = Host(environ=environ)
         self.cages = Cages(self.host.cages, environ, environ["HOME"])
 
-    async def git_state(self, directory: Path) -> GitState:
-        state = await git_state(str(directory), self.host, self.cages)
-        assert state is not None
-        return state
+    async def git_text(self, directory: Path) -> str:
+        return await git_text(str(directory), self.host, self.cages)
 
 
 @pytest.fixture
@@ -75,27 +72,45 @@ def repository(tmp_path: Path) -> Path:
 
 
 async def test_the_host_describes_itself(tmp_path: Path, machine: Machine) -> None:
-    found = await gather(str(tmp_path), ["/x"], machine.host, machine.cages)
-    assert (found.cwd, found.add_dirs, found.shell) == (str(tmp_path), ("/x",), "zsh")
-    assert found.platform and found.os_version and found.python and found.account and found.host
+    found = await gather(SessionOptions(host="devbox", add_dirs=["/x"]), str(tmp_path), machine.host, machine.cages)
     assert time.strptime(found.date, "%Y-%m-%d")
-    assert (found.is_repository, found.git) == (False, None)
+    assert re.fullmatch(
+        rf"""# Environment
+Working directory: {tmp_path}
+Additional working directory: /x
+Host: devbox \(\S+\), account: \S+
+Platform: linux; .*Linux \S+ \(\w+\)
+Login shell: zsh; Python: 3[0-9.]+\S*; ripgrep: (yes|no)
+Date at the start of the session: {found.date}
+Git repository: no""",
+        found.environment(),
+    )
+    assert found.environment("/other").startswith("# Environment\nWorking directory: /other\n")
 
 
-async def test_git_state(repository: Path, machine: Machine, tmp_path: Path) -> None:
+async def test_the_state_of_the_repository(repository: Path, machine: Machine, tmp_path: Path) -> None:
     git(repository, "checkout", "-b", "topic/x")
     (repository / "a").write_text("2")
     (repository / "new").write_text("")
-    state = await machine.git_state(repository)
-    assert (state.branch, state.main_branch, state.user) == ("topic/x", "main", "Ann Other")
-    assert state.status.split("\n") == [" M a", "?? new"]
-    assert state.recent_commits.endswith("first step")
+    text = await machine.git_text(repository)
+    assert re.fullmatch(
+        r"""Git at the start of the session; it is not kept up to date:
+Branch: topic/x
+Main branch: main
+User: Ann Other
+Status:
+ M a
+\?\? new
+Recent commits:
+[0-9a-f]+ first step""",
+        text,
+    )
     git(repository, "update-ref", "refs/remotes/origin/production", "HEAD")
     git(repository, "symbolic-ref", "refs/remotes/origin/HEAD", "refs/remotes/origin/production")
-    assert (await machine.git_state(repository)).main_branch == "production"
+    assert "\nMain branch: production\n" in await machine.git_text(repository)
     git(tmp_path, "init")
-    state = await machine.git_state(tmp_path)
-    assert (state.branch, state.recent_commits) == ("main", ""), "there is no commit"
+    lines = (await machine.git_text(tmp_path)).split("\n")
+    assert lines[1] == "Branch: main" and "Recent commits:" not in lines, "there is no commit"
 
 
 async def test_what_the_own_configuration_of_the_person_includes_is_read(
@@ -108,16 +123,16 @@ async def test_what_the_own_configuration_of_the_person_includes_is_read(
     write(home / "dots/ignore", "ignored\n")
     for name in ("ignored", "new"):
         (repository / name).write_text("")
-    state = await machine.git_state(repository)
-    assert state.status == "?? new", "without them git would end with an error"
+    text = await machine.git_text(repository)
+    assert "\nStatus:\n?? new\n" in text, "without them git would end with an error"
 
 
 async def test_a_long_status_is_cut_at_a_line_and_says_so(repository: Path, machine: Machine) -> None:
     for number in range(400):
         (repository / f"file-{number:04}").write_text("")
-    state = await machine.git_state(repository)
-    lines = state.status.split("\n")
-    assert len(state.status) < 2100
+    status = (await machine.git_text(repository)).partition("\nStatus:\n")[2].partition("\nRecent commits:\n")[0]
+    lines = status.split("\n")
+    assert len(status) < 2100
     assert all(line.startswith("?? file-") for line in lines[:-1])
     assert lines[-1] == f"({400 - len(lines) + 1} more lines were cut; run `git status` to see them all)"
 
@@ -125,23 +140,21 @@ async def test_a_long_status_is_cut_at_a_line_and_says_so(repository: Path, mach
 async def test_nothing_of_the_repository_is_run_and_nothing_is_written(
     repository: Path, machine: Machine, tmp_path: Path
 ) -> None:
-    trap = tmp_path / "trap"
-    trap.write_text(f"#!/bin/sh\ntouch {tmp_path}/ran\n")
-    trap.chmod(0o755)
+    trap = shell_script(tmp_path / "trap", f"touch {tmp_path}/ran")
     git(repository, "config", "core.fsmonitor", str(trap))
     git(repository, "config", "core.pager", str(trap))
     index = (repository / ".git/index").stat().st_mtime_ns
     os.utime(repository / "a")
-    await machine.git_state(repository)
+    await machine.git_text(repository)
     assert not (tmp_path / "ran").exists()
     assert (repository / ".git/index").stat().st_mtime_ns == index
 
 
 async def test_without_git(tmp_path: Path, repository: Path, environ: dict[str, str]) -> None:
     machine = Machine({**environ, "PATH": str(tmp_path / "home")})
-    found = await gather(str(repository), (), machine.host, machine.cages)
+    found = await gather(SessionOptions(), str(repository), machine.host, machine.cages)
     machine.host.close()
-    assert (found.is_repository, found.git) == (True, None)
+    assert found.environment().endswith("\nGit repository: yes")
 
 
 async def test_no_program_is_started_outside_of_a_repository(
@@ -155,10 +168,10 @@ async def test_no_program_is_started_outside_of_a_repository(
         return start(*args, **more)
 
     monkeypatch.setattr(machine.host, "start", watched)
-    assert await git_state(str(tmp_path), machine.host, machine.cages) is None
+    assert await machine.git_text(tmp_path) == ""
     assert not started
     (repository / "below").mkdir()
-    await machine.git_state(repository / "below")
+    await machine.git_text(repository / "below")
     assert len(started) == 5
 
 
@@ -166,15 +179,13 @@ async def test_a_git_that_hangs_is_given_up(
     tmp_path: Path, repository: Path, environ: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(git_module, "_SECONDS", 0.3)
-    (tmp_path / "bin").mkdir()
-    (tmp_path / "bin/git").write_text("#!/bin/sh\nsleep 60\n")
-    (tmp_path / "bin/git").chmod(0o755)
+    shell_script(tmp_path / "bin/git", "sleep 60")
     machine = Machine({**environ, "PATH": f"{tmp_path}/bin:{environ['PATH']}"})
     started = time.monotonic()
-    state = await machine.git_state(repository)
+    text = await machine.git_text(repository)
     machine.host.close()
     assert time.monotonic() - started < 20
-    assert "did not answer" in state.status
+    assert "did not answer" in text
 
 
 def test_instruction_files_go_from_the_user_to_the_nearest_directory(tmp_path: Path) -> None:
@@ -221,15 +232,12 @@ def test_what_is_not_a_plain_text_file_is_passed_over(tmp_path: Path) -> None:
 async def test_a_bare_repository_among_the_files_of_a_clone_configures_nothing(
     tmp_path: Path, machine: Machine
 ) -> None:
-    trap = tmp_path / "trap"
-    trap.write_text(f"#!/bin/sh\ntouch {tmp_path}/ran\ncat\n")
-    trap.chmod(0o755)
+    trap = shell_script(tmp_path / "trap", f"touch {tmp_path}/ran\ncat")
     evil = tmp_path / "clone" / "evil"
     evil.mkdir(parents=True)
     git(evil.parent, "init")
     git(evil, "init", "--bare", ".")
-    (evil / "tree").mkdir()
-    (evil / "tree" / "a").write_text("1")
+    write(evil / "tree" / "a", "1")
     git(evil, "config", "core.bare", "false")
     git(evil, "config", "core.worktree", "tree")
     git(evil, "add", "a")
@@ -241,15 +249,14 @@ async def test_a_bare_repository_among_the_files_of_a_clone_configures_nothing(
     assert (tmp_path / "ran").exists(), "the trap does not work: it proves nothing"
     (tmp_path / "ran").unlink()
     os.utime(evil / "tree" / "a", (2, 2))
-    await machine.git_state(evil)
+    await machine.git_text(evil)
     assert not (tmp_path / "ran").exists()
 
 
 def test_links_to_what_is_no_text_of_that_kind_or_out_of_the_project_are_passed_over(tmp_path: Path) -> None:
     (tmp_path / "shared.md").write_text("shared")
     project = tmp_path / "project"
-    project.mkdir()
-    (project / "key").write_text("secret")
+    write(project / "key", "secret")
     (project / "inner.md").write_text("inner")
     os.symlink("key", project / "CLAUDE.md")
     os.symlink("inner.md", project / "AGENTS.md")
@@ -311,17 +318,17 @@ def test_the_own_file_in_a_project_and_the_chosen_sources(tmp_path: Path) -> Non
     assert find_instructions(*where, []) == []
 
 
-async def test_files_below_are_found_when_the_model_works_there_and_said_once(tmp_path: Path) -> None:
+def test_files_below_are_found_when_the_model_works_there_and_said_once(tmp_path: Path) -> None:
     write(tmp_path / "CLAUDE.md", "top")
     write(tmp_path / "web/CLAUDE.md", "web @style.md")
     write(tmp_path / "web/style.md", "style")
     write(tmp_path / "web/src/AGENTS.md", "src")
     nested = NestedInstructions(str(tmp_path), "/nowhere", SCOPES)
     path = str(tmp_path / "web/src/a.py")
-    assert len(await nested.work_on(path)) == 3
+    assert len(nested.touched(path)) == 3
     said = list(nested.due(Occasion.TOOL_RESULTS))
     assert [text.splitlines()[-1] for text in said] == ["web @style.md", "style", "src"]
-    assert not await nested.work_on(path) and not list(nested.due(Occasion.PROMPT))
+    assert not nested.touched(path) and not list(nested.due(Occasion.PROMPT))
     nested.touched(str(tmp_path / "web/b.py"))
     nested.touched("/etc/hosts")
     nested.touched(str(tmp_path / "c.py"))

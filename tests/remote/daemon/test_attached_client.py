@@ -81,6 +81,15 @@ async def served(daemon: Daemon) -> AsyncIterator[tuple[AttachedClient, Wire]]:
         await daemon.journal.close()
 
 
+@asynccontextmanager
+async def attached(daemon: Daemon) -> AsyncIterator[tuple[AttachedClient, Wire]]:
+    async with served(daemon) as (client, wire):
+        await wire.send(Attach(1, "driver", 0, "n"))
+        await wire.send(Ping(1, 1))
+        await wire.frames(1)
+        yield client, wire
+
+
 async def test_a_silent_client_is_asked_and_then_left(daemon: Daemon, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(client_module, "PING_AFTER_S", 0.05)
     monkeypatch.setattr(client_module, "SILENT_S", 0.2)
@@ -89,28 +98,17 @@ async def test_a_silent_client_is_asked_and_then_left(daemon: Daemon, monkeypatc
         await asyncio.wait_for(daemon.gone.wait(), DEADLINE_S)
 
 
-async def test_a_client_that_answers_stays(daemon: Daemon, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(client_module, "PING_AFTER_S", 0.05)
-    monkeypatch.setattr(client_module, "SILENT_S", 1.0)
-    async with served(daemon) as (_, wire):
-        for _ in range(30):
-            for frame in await wire.frames(1):
-                assert isinstance(frame, Ping)
-                await wire.send(Pong(0, frame.n))
-        assert not daemon.gone.is_set()
-
-
-@pytest.mark.programs
-async def test_after_the_process_was_stopped_a_client_may_go_on(
-    daemon: Daemon, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("still_s", [0.0, pytest.param(2.0, marks=pytest.mark.programs)])
+async def test_a_client_that_answers_stays_also_after_the_process_was_stopped(
+    daemon: Daemon, still_s: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A loop that stands still for longer than the silence allowed, as with SIGSTOP."""
-    monkeypatch.setattr(client_module, "PING_AFTER_S", 0.5)
+    monkeypatch.setattr(client_module, "PING_AFTER_S", 0.1 + still_s / 5)
     monkeypatch.setattr(client_module, "SILENT_S", 1.5)
     async with served(daemon) as (_, wire):
         assert isinstance((await wire.frames(1))[0], Ping)
-        time.sleep(2.0)
-        for _ in range(3):
+        time.sleep(still_s)
+        for _ in range(4 if still_s else 20):
             for frame in await wire.frames(1):
                 assert isinstance(frame, Ping)
                 await wire.send(Pong(0, frame.n))
@@ -118,10 +116,7 @@ async def test_after_the_process_was_stopped_a_client_may_go_on(
 
 
 async def test_progress_comes_after_the_event_it_follows_and_only_its_newest(daemon: Daemon) -> None:
-    async with served(daemon) as (client, wire):
-        await wire.send(Attach(1, "driver", 0, "n"))
-        await wire.send(Ping(1, 1))
-        await wire.frames(1)
+    async with attached(daemon) as (client, wire):
         daemon.journal.append(MessageRecord({"n": 1}))
         client.outbox.progress(1, "tool", {"shown": "old"})
         client.outbox.progress(1, "tool", {"shown": "new"})
@@ -134,8 +129,7 @@ async def test_progress_comes_after_the_event_it_follows_and_only_its_newest(dae
 
 
 async def test_control_goes_between_the_parts_of_a_long_event(daemon: Daemon) -> None:
-    async with served(daemon) as (client, wire):
-        await wire.send(Attach(1, "driver", 0, "n"))
+    async with attached(daemon) as (client, wire):
         daemon.journal.append(MessageRecord({"text": "x" * 8_000_000}))
         daemon.journal.append(MessageRecord({"text": "after"}))
         await daemon.journal.commit()
@@ -150,10 +144,7 @@ async def test_control_goes_between_the_parts_of_a_long_event(daemon: Daemon) ->
 
 
 async def test_data_waits_for_events_and_is_bounded(daemon: Daemon) -> None:
-    async with served(daemon) as (client, wire):
-        await wire.send(Attach(1, "driver", 0, "n"))
-        await wire.send(Ping(1, 1))
-        await wire.frames(1)
+    async with attached(daemon) as (client, wire):
 
         async def upload() -> None:
             for number in range(60):
@@ -174,15 +165,3 @@ async def test_data_waits_for_events_and_is_bounded(daemon: Daemon) -> None:
         while seen < 60:
             seen += sum(isinstance(frame, CallData) for frame in await wire.frames(1))
         await asyncio.wait_for(sending, DEADLINE_S)
-
-
-async def test_a_replay_from_the_file_is_complete_and_in_order(daemon: Daemon) -> None:
-    for number in range(3000):
-        daemon.journal.append(MessageRecord({"n": number, "text": "y" * 2000}))
-    await daemon.journal.commit()
-    async with served(daemon) as (_, wire):
-        await wire.send(Attach(1, "viewer", 10, "n"))
-        seqs: list[int] = []
-        while len(seqs) < 2990:
-            seqs += [frame.seq for frame in await wire.frames(1) if isinstance(frame, Event)]
-        assert seqs == list(range(11, 3001))

@@ -25,7 +25,8 @@ class Relay:
     """A bridge process between pipes of the test and a socket of the test, which plays the daemon."""
 
     def __init__(self, process: asyncio.subprocess.Process, daemon: socket.socket) -> None:
-        self.process = process
+        assert process.stdin is not None and process.stdout is not None
+        self.process, self.stdin, self.stdout = process, process.stdin, process.stdout
         self.daemon = daemon
 
     async def say(self, data: bytes) -> None:
@@ -58,26 +59,24 @@ async def relay(tmp_path: Path) -> AsyncIterator[Relay]:
         daemon, _ = await asyncio.wait_for(asyncio.get_running_loop().sock_accept(listener), DEADLINE_S)
         daemon.setblocking(False)
         with daemon:
-            yield Relay(process, daemon)
+            relay = Relay(process, daemon)
+            yield relay
         if process.returncode is None:
             process.kill()
-        assert process.stdin is not None and process.stdout is not None
-        process.stdin.close()
-        await process.stdout.read(-1)
+        relay.stdin.close()
+        await relay.stdout.read(-1)
         await process.wait()
 
 
 async def test_bytes_pass_both_ways_unchanged(relay: Relay) -> None:
-    assert relay.process.stdin is not None and relay.process.stdout is not None
     there, back = os.urandom(3_000_000), os.urandom(3_000_000)
 
     async def give() -> None:
-        assert relay.process.stdin is not None
-        relay.process.stdin.write(there)
-        await relay.process.stdin.drain()
+        relay.stdin.write(there)
+        await relay.stdin.drain()
 
     _, _, heard, read = await asyncio.wait_for(
-        asyncio.gather(give(), relay.say(back), relay.hear(len(there)), relay.process.stdout.readexactly(len(back))),
+        asyncio.gather(give(), relay.say(back), relay.hear(len(there)), relay.stdout.readexactly(len(back))),
         DEADLINE_S,
     )
     assert heard == there
@@ -85,31 +84,28 @@ async def test_bytes_pass_both_ways_unchanged(relay: Relay) -> None:
 
 
 async def test_the_last_input_of_a_laptop_that_leaves_reaches_the_daemon(relay: Relay) -> None:
-    assert relay.process.stdin is not None
     last = os.urandom(900_000)  # more than the socket takes at once
-    relay.process.stdin.write(last)
-    relay.process.stdin.close()
+    relay.stdin.write(last)
+    relay.stdin.close()
     assert await relay.hear(len(last) + 1) == last
     assert await relay.ended() == 0
 
 
 async def test_the_last_words_of_the_daemon_reach_a_laptop_that_still_talks(relay: Relay) -> None:
-    assert relay.process.stdin is not None and relay.process.stdout is not None
     words = os.urandom(150_000)
-    relay.process.stdin.write(b"i talk, and the daemon no longer reads" * 100)
-    await relay.process.stdin.drain()
+    relay.stdin.write(b"i talk, and the daemon no longer reads" * 100)
+    await relay.stdin.drain()
     await relay.say(words)
     relay.daemon.close()
-    relay.process.stdin.write(b"more" * 10_000)
-    assert await asyncio.wait_for(relay.process.stdout.read(-1), DEADLINE_S) == words
+    relay.stdin.write(b"more" * 10_000)
+    assert await asyncio.wait_for(relay.stdout.read(-1), DEADLINE_S) == words
     assert await relay.ended() == 0
 
 
 @pytest.mark.programs
 async def test_a_daemon_that_takes_nothing_does_not_keep_it_after_the_channel_has_ended(relay: Relay) -> None:
-    assert relay.process.stdin is not None
-    relay.process.stdin.write(os.urandom(900_000))
-    relay.process.stdin.close()
+    relay.stdin.write(os.urandom(900_000))
+    relay.stdin.close()
     assert await relay.ended() == 0
 
 

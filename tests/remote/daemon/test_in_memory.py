@@ -20,7 +20,7 @@ from tests.remote.host_commands.test_host_commands import command
 from tests.remote.worker_process import WorkerHost, alive, file_limit, until
 
 from ccb.remote.session_store import sockets
-from ccb.remote.session_store.journal import Journal, JournalError, MemoryFile
+from ccb.remote.session_store.journal import Journal, MemoryFile, NotKept
 from ccb.tunnel.wire.frames import Detach, Event
 from ccb.tunnel.wire.journal_records import MessageRecord
 
@@ -128,7 +128,7 @@ async def test_a_journal_in_memory_has_a_limit_and_stays_whole() -> None:
     journal = Journal("")
     journal._file = MemoryFile(200_000)
     text = "x" * 30_000
-    with pytest.raises(JournalError, match=r"in memory only.*start a new session") as failed:
+    with pytest.raises(NotKept, match=r"in memory only.*start a new session") as failed:
         for number in range(100):
             journal.append(MessageRecord({"n": number, "text": text}))
     assert failed.value.full

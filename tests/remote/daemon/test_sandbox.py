@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import shlex
@@ -16,29 +17,26 @@ from tests.remote.agent_kit import calls, content, says
 from tests.remote.worker_process import Laptop, WorkerHost, alive, until
 from tests.support.worker.cages import NO_CAGE, NO_NAMESPACES
 
-from ccb.remote.sandbox.cage_server import Availability, CageMechanism, CageServer
+from ccb.remote.sandbox.cage_server import Availability, CageServer
 from ccb.tunnel.wire.frames import Attached, Hello, Json, Refused
 from ccb.tunnel.wire.session_options import SessionOptions
 
 _NO_PARSER = """
 from ccb.remote.permissions.rules import Behavior, Decision
-from ccb.remote.permissions.command_matcher import BashPolicy
-BashPolicy.decide = lambda self, text: Decision(Behavior.ALLOW, "the parser lets everything through")
+from ccb.remote.permissions import command_matcher
+command_matcher.decide_line = lambda *_, **__: Decision(Behavior.ALLOW, "the parser lets everything through")
 """
 
 
 @pytest.fixture(scope="module")
 def offered() -> Availability:
-    server = CageServer()
-    try:
+    with contextlib.closing(CageServer()) as server:
         return server.availability()
-    finally:
-        server.close()
 
 
 @pytest.fixture
 def reading(offered: Availability) -> None:
-    if offered.mechanism is CageMechanism.NONE:
+    if not offered.mechanism:
         pytest.skip(offered.why)
 
 
@@ -209,8 +207,7 @@ async def test_a_host_without_any_cage_lets_literal_lines_through_and_says_so(ho
 @pytest.mark.parametrize("prelude", [NO_CAGE, NO_NAMESPACES], ids=["nothing", "no namespaces"])
 async def test_workspace_mode_is_refused_with_why_it_has_no_cage(host: WorkerHost, session: str, prelude: str) -> None:
     host.prelude = prelude
-    laptop = await host.drive(session, SessionOptions(sandbox="workspace"))
-    refused = await laptop.next(Refused)
+    refused = await (await host.drive(session, SessionOptions(sandbox="workspace"))).next(Refused)
     assert refused.code == "no_sandbox" and refused.data["why"]
 
 

@@ -123,7 +123,7 @@ def test_what_is_no_hook_is_reported_and_the_rest_counts() -> None:
         "Stop": [{"hooks": [{"type": "command", "command": "true", "timeout": 0}]}],
     }
     hooks = read_hooks([sourced(value), sourced([], "local")], problems.append)
-    used = [(each.event, each.command, each.path) for each in hooks if not each.broken]
+    used = [(each.event, each.what, each.layer.path) for each in hooks if not each.broken]
     assert used == [("PreToolUse", "true", "/user.json")]
     assert len(problems) == 7 and all("hooks" in each for each in problems)
     assert "did you mean PreToolUse?" in str(problems)

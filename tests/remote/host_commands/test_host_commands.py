@@ -1,4 +1,5 @@
-"""Commands about a host's sessions: what they say, what they end and take away, and what they leave alone."""
+"""Commands about a host's sessions: what they say, what they end and take away, and what they leave alone. A stop
+holds for clients that reconnect by themselves."""
 
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ import pytest
 from tests.remote.agent_kit import calls, says
 from tests.remote.worker_process import Laptop, WorkerHost, alive, until
 
-from ccb.tunnel.wire.frames import Bye, Detach, Event, Hello, Json, Refused, Report
+from ccb.tunnel.wire.frames import Attach, Bye, Detach, Event, Hello, Json, Refused, Report
 from ccb.tunnel.wire.session_options import SessionOptions
 
 CURRENT, OTHER = "b" * 64, "a" * 64
@@ -47,14 +48,6 @@ async def begin(host: WorkerHost, session: str) -> tuple[Laptop, Hello]:
     laptop = await host.drive(session, SessionOptions(allowed_tools=["Bash"], client="me@laptop"))
     await laptop.next(Event)
     return laptop, laptop.hello
-
-
-async def ended(host: WorkerHost, session: str) -> None:
-    """A session with one turn and no daemon."""
-    laptop, hello = await begin(host, session)
-    await laptop.turn("what is\nthis?", says("a thing"))
-    await laptop.stop()
-    await until(lambda: not alive(hello.pid), "the daemon has ended")
 
 
 async def with_grandchildren(host: WorkerHost, laptop: Laptop) -> list[int]:
@@ -97,7 +90,7 @@ def of_tools(host: WorkerHost) -> list[int]:
 
 async def test_ps_shows_a_session_at_work_and_one_that_has_ended(host: WorkerHost, session: str) -> None:
     other = str(uuid.uuid4())
-    await ended(host, other)
+    await host.ended(other)
     laptop, hello = await begin(host, session)
     await laptop.say("do the work")
     await laptop.call()
@@ -123,6 +116,7 @@ async def test_ps_says_that_a_driver_is_away(host: WorkerHost, session: str) -> 
     await until(lambda: json.loads(path.read_text())["away"] is True, "its connection is over for the worker")
     assert await driver() == ("me@laptop", True)
     again = await host.drive(session, SessionOptions(client="me@laptop"))
+    assert again.hello.driver == "me@laptop", "it is expected back"
     await again.next(Event, lambda event: event.kind == "driver")
     assert await driver() == ("me@laptop", False)
     await again.send(Detach(again.epoch))
@@ -148,7 +142,7 @@ async def test_logs_are_the_last_lines_of_the_session_and_its_worker(host: Worke
 
 
 async def test_logs_say_the_rest_of_a_damaged_journal_and_an_unreadable_log(host: WorkerHost, session: str) -> None:
-    await ended(host, session)
+    await host.ended(session)
     damage = b'{"seq": 1, "time": "x"}\n[1]\nnot json \xff\n{"seq":9,"time":1,"kind":"new","body":{"a":1}}\n{"torn'
     with (host.state(session) / "journal.jsonl").open("ab") as journal:
         journal.write(damage)
@@ -166,7 +160,7 @@ async def test_logs_say_the_rest_of_a_damaged_journal_and_an_unreadable_log(host
 async def test_a_session_that_is_not_there_is_refused(host: WorkerHost, name: str) -> None:
     ids = [f"dead{n}000-0000-4000-8000-000000000000" for n in (1, 2)]
     for each in ids:
-        await ended(host, each)
+        await host.ended(each)
     assert (await refusal(host, name, "feed")).code == "no_session"
     ambiguous = await refusal(host, name, "dead")
     assert (ambiguous.code, sorted(ambiguous.data["near"])) == ("no_session", ids)
@@ -252,7 +246,7 @@ async def test_gc_touches_nothing_that_lives(host: WorkerHost, session: str) -> 
 async def test_gc_takes_old_sessions_and_says_how_old(host: WorkerHost, session: str) -> None:
     old, torn, away, ours = (str(uuid.uuid4()) for _ in range(4))
     for each in (old, torn, away, ours, session):
-        await ended(host, each)
+        await host.ended(each)
     for each, owner in ((away, {"hostname": "nodeb", "boot": "b", "pid": 1}), (ours, {"pid": 1, "started": "1"})):
         path = host.state(each) / "summary.json"
         path.write_text(json.dumps({**json.loads(path.read_text()), **owner}))
@@ -276,7 +270,7 @@ async def test_gc_takes_old_sessions_and_says_how_old(host: WorkerHost, session:
 
 
 async def test_gc_takes_what_was_never_begun_but_not_what_is_about_to(host: WorkerHost, session: str) -> None:
-    await ended(host, session)
+    await host.ended(session)
     sessions = host.state(session).parent
     for name in ("old", "young"):
         (sessions / name).mkdir(mode=0o700)
@@ -354,7 +348,7 @@ async def test_gc_ends_a_daemon_whose_journal_was_removed(host: WorkerHost, sess
 async def test_links_in_the_place_of_directories_are_not_followed(
     host: WorkerHost, session: str, tmp_path: Path
 ) -> None:
-    await ended(host, session)
+    await host.ended(session)
     precious = tmp_path / "precious"
     (precious / "old").mkdir(parents=True)
     (precious / "old/journal.jsonl").touch()
@@ -369,3 +363,145 @@ async def test_links_in_the_place_of_directories_are_not_followed(
     await command(host, "gc")
     assert sorted(path.name for path in precious.iterdir()) == [f"{OTHER}.bundle", "old"]
     assert not host.state(session).exists()
+
+
+async def named(host: WorkerHost, session: str) -> str:
+    (found,) = [body for _, body in await command(host, "ps") if body["session"] == session]
+    return str(found["prompt"])
+
+
+async def test_a_session_is_named_while_it_runs_and_after_it_has_ended(host: WorkerHost, session: str) -> None:
+    laptop, hello = await begin(host, session)
+    await laptop.turn("what is this?", says("a thing"))
+    assert await command(host, "rename", session, title="the  big\nthing") == [("renamed", {"session": session})]
+    assert await named(host, session) == "the big thing"
+    await laptop.stop()
+    await until(lambda: not alive(hello.pid), "the daemon has ended")
+    assert await named(host, session) == "the big thing"
+    await command(host, "rename", session, title="")
+    assert await named(host, session) == "what is this?"
+
+
+async def test_remove_takes_a_session_away_but_not_one_that_a_client_drives(host: WorkerHost, session: str) -> None:
+    other = str(uuid.uuid4())
+    await host.ended(other)
+    _, hello = await begin(host, session)
+    assert ("removed", str(host.state(other))) in [(k, b.get("path")) for k, b in await command(host, "remove", other)]
+    assert not host.state(other).exists() and host.state(session).exists()
+    refused = await refusal(host, "remove", session)
+    assert refused.code == "in_use" and "me@laptop drives this session now" in refused.message
+    assert alive(hello.pid)
+    assert "removed" in [kind for kind, _ in await command(host, "remove", session, driven=True)]
+    await until(lambda: not alive(hello.pid), "the daemon has ended")
+    assert not host.state(session).exists()
+
+
+@pytest.mark.parametrize("worker", ["asked", "stuck", "killed before"])
+async def test_a_client_that_comes_back_by_itself_does_not_start_a_session_that_was_stopped(
+    host: WorkerHost, session: str, worker: str
+) -> None:
+    client = await host.drive(session, SessionOptions(client="me@laptop"))
+    await client.opened("one")
+    waiting = await client.say("two")
+    await client.next(Event, lambda event: event.kind == "input" and event.body["id"] == waiting)
+    if worker == "stuck":
+        os.kill(client.hello.pid, signal.SIGSTOP)
+    elif worker == "killed before":
+        await host.kill_worker(client.hello.pid)
+    else:
+        await client.drop()
+    await command(host, "stop", session)
+    assert not alive(client.hello.pid)
+    journal = (host.state(session) / "journal.jsonl").read_bytes()
+    for _ in range(2):
+        refused = await host.refused(session, create=False, again=True)
+        assert (refused.code, refused.message) == ("stopped", "the session was stopped with `ccb stop`")
+    assert host.runtime_files() == []
+    assert (host.state(session) / "journal.jsonl").read_bytes() == journal, "nothing has gone on"
+
+
+async def test_a_person_starts_it_again_and_then_clients_come_back_as_ever(host: WorkerHost, session: str) -> None:
+    client = await host.drive(session, SessionOptions(client="me@laptop"))
+    await client.opened("one")
+    await command(host, "stop", session)
+    person = await host.drive(session, SessionOptions(client="you@desk"), create=False)
+    await person.message("result")
+    os.kill(person.hello.pid, signal.SIGTERM)  # as when the host goes down
+    while await person.read():
+        pass
+    await until(lambda: not alive(person.hello.pid), "the worker has ended")
+    assert (await host.greeted(session, create=False, again=True)).pid != person.hello.pid
+
+
+async def test_a_client_that_comes_back_while_the_session_is_stopped_is_not_served(
+    host: WorkerHost, session: str
+) -> None:
+    """It reaches a worker that is stuck, and is cut off with it."""
+    client = await host.drive(session, SessionOptions(client="me@laptop"))
+    await client.opened("one")
+    os.kill(client.hello.pid, signal.SIGSTOP)
+    back = await host.connect(session, create=False, again=True)
+    await back.send(Attach(client.hello.epoch + 2, "driver", 0, uuid.uuid4().hex, {"client": "me@laptop"}))
+    await command(host, "stop", session)
+    while await back.read():
+        pass
+    assert not any(isinstance(frame, Hello) for frame in back.frames)
+    assert (await host.refused(session, create=False, again=True)).code == "stopped"
+
+
+SETTINGS = """{
+  "model": "opus",
+  "permissions": {
+    "deny": ["Read(x)"],
+    "allow": [
+      "Bash(touch *)",
+      "Read(x)"
+    ]
+  },
+  "hooks": {"Stop": [
+    {"hooks": [{"type": "command", "command": "one"},
+               {"type": "command", "command": "two \\"ü\\""}]}
+  ]}
+}"""
+LOCAL = """{
+  "permissions": {"additionalDirectories": ["lib"]},
+  "language": "German"
+}"""
+POLICY = """{
+  "disableBypassPermissionsMode": "disable",
+  "permissions": {"deny": [
+    "Read(./.env)"
+  ]}
+}"""
+
+
+async def test_each_value_has_its_source_its_file_and_its_line(host: WorkerHost) -> None:
+    directory = host.project / ".claude"
+    (directory / "commands").mkdir(parents=True)
+    (directory / "settings.json").write_text(SETTINGS)
+    (directory / "settings.local.json").write_text(LOCAL)
+    (directory / "commands/fix.md").write_text("Fix it.")
+    policy = host.home / "policy.json"
+    policy.write_text(POLICY)
+    host.prelude = f"import ccb.remote.session.session_settings as s; s.MANAGED_FILE = {str(policy)!r}"
+    reports = await command(host, "project", directory=str(host.project))
+    found = [
+        (kind, each["kind"], each["name"], each["detail"], each["source"], each.get("at"))
+        for kind, each in reports
+        if kind in ("switch", "policy")
+    ]
+    assert found == [
+        ("switch", "hook", "Stop", "one", "project", 11),
+        ("switch", "hook", "Stop", 'two "ü"', "project", 12),
+        ("switch", "setting", "model", '"opus"', "project", 2),
+        ("switch", "allow", "Bash(touch *)", "", "project", 6),
+        ("switch", "allow", "Read(x)", "", "project", 7),
+        ("switch", "deny", "Read(x)", "", "project", 4),
+        ("switch", "setting", "language", '"German"', "local", 3),
+        ("switch", "setting", "permissions.additionalDirectories", str(host.project / "lib"), "local", 2),
+        ("switch", "command", "fix", "", "project", None),
+        ("policy", "setting", "disableBypassPermissionsMode", '"disable"', "managed", 2),
+        ("policy", "deny", "Read(./.env)", "", "managed", 4),
+    ]
+    paths = {each["source"]: each["path"] for kind, each in reports if "source" in each and kind != "command"}
+    assert paths["local"] == str(directory / "settings.local.json") and paths["managed"] == str(policy)

@@ -16,7 +16,7 @@ from tests.remote.tools_kit import until
 from ccb.local.mcp.mcp_permissions import mcp_rules
 from ccb.remote.context.reminders import Occasion
 from ccb.remote.hooks.hook_outcome import HookOutcome, read_answer
-from ccb.remote.mcp.mcp_client import Channel, McpClient, McpError, ServerForms
+from ccb.remote.mcp.mcp_client import Channel, McpClient, McpError, answer_form
 from ccb.remote.mcp.mcp_servers import IN_CLIENT, McpServers
 from ccb.remote.mcp.mcp_tools import tool_result
 from ccb.remote.permissions.rules import Behavior, RuleSet, parse_rule
@@ -54,9 +54,7 @@ class Server(Channel):
         self.heard.append(message)
         method = message["method"]
         if self.failure:
-            error = McpError(self.failure)
-            error.status = self.status  # type: ignore[attr-defined]  # as that of a server over HTTP
-            raise error
+            raise McpError(self.failure, self.status)
         if method == self.silent:
             await asyncio.Event().wait()
         if method == "initialize":
@@ -318,7 +316,8 @@ async def test_a_client_limits_how_long_a_call_of_its_server_takes() -> None:
     slow.silent = "tools/call"
     registry = Toolset(())
     servers = McpServers(registry)
-    servers.use(IN_CLIENT, {"slow": slow}, call_seconds({"slow": {"timeout": 1000}, "other": {"timeout": 999}}))
+    slow.call_s = call_seconds({"slow": {"timeout": 1000}, "other": {"timeout": 999}})["slow"]
+    servers.use(IN_CLIENT, {"slow": slow})
     await servers.ready()
     client = servers.clients["slow"]
     with pytest.raises(McpError, match="no answer within 1 s"):
@@ -366,7 +365,7 @@ class World:
         return read_answer(event, {"hookSpecificOutput": own} if len(own) > 1 else {})
 
     async def answer(self) -> Json:
-        return await ServerForms(cast(Any, self), cast(Any, self)).answer("paint", FORM)
+        return await answer_form(cast(Any, self), cast(Any, self), "paint", FORM)
 
 
 async def test_without_a_word_of_hooks_the_person_answers_and_hooks_see_both() -> None:

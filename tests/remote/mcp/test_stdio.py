@@ -13,7 +13,7 @@ import pytest
 from tests.remote.agent_kit import MemoryLog, OpenPermissions, no_hooks
 
 from ccb.remote.mcp.host_servers import project_servers
-from ccb.remote.mcp.mcp_client import McpClient, McpError, ServerForms
+from ccb.remote.mcp.mcp_client import McpClient, McpError, answer_form
 from ccb.remote.mcp.mcp_stdio import ServerCommand, StdioChannel
 from ccb.remote.settings.worker_settings import LOCAL, PROJECT, USER, Layer, WorkerSettings
 from ccb.remote.system.deadline import within
@@ -98,9 +98,9 @@ class Place:
         self.news: asyncio.Queue[Json] = asyncio.Queue()
         command = ServerCommand((sys.executable, "-ISc", SERVER, str(self.seen), *more), str(tmp_path))
         self.person = Person()
-        forms = ServerForms(cast(Any, self.person), no_hooks(MemoryLog(), OpenPermissions()))
-        ask = partial(forms.answer, "s")
+        ask = partial(answer_form, cast(Any, self.person), no_hooks(MemoryLog(), OpenPermissions()), "s")
         self.channel = StdioChannel("s", command, self.host, self.news.put_nowait, ask)
+        self.ask = ask
         self.client = McpClient(self.channel)
 
     async def wrote(self, line: str) -> None:
@@ -178,10 +178,7 @@ async def test_a_server_has_limits_in_what_it_sends_and_does_not_read(place: Pla
             await each
 
 
-async def test_a_server_that_does_not_start_is_refused_for_a_while(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("ccb.remote.mcp.mcp_stdio._WAITS_S", (0.0, 60.0))
+async def test_a_server_that_does_not_start_is_refused_for_a_while(tmp_path: Path) -> None:
     place = Place(tmp_path, "broken")
     with pytest.raises(McpError, match="exit code 1: it is broken"):
         await place.client.connect()
@@ -190,7 +187,7 @@ async def test_a_server_that_does_not_start_is_refused_for_a_while(
     with pytest.raises(McpError, match="the next try is in"):
         await place.client.call("ask", {})
     await place.close()
-    gone = StdioChannel("gone", ServerCommand(("/nonexistent", "x"), "/"), place.host, print)
+    gone = StdioChannel("gone", ServerCommand(("/nonexistent", "x"), "/"), place.host, print, place.ask)
     with pytest.raises(McpError, match="/nonexistent cannot be started: No such file"):
         await McpClient(gone).connect()
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from ccb.remote.model.model_request import SMALL, Reasoning, can_think, effort_of, resolve_model, small_model
+from ccb.remote.model.model_request import SMALL, can_think, effort_of, reasoning_fields, resolve_model, small_model
 from ccb.tunnel.wire.model_facts import ModelNames, ModelTable
+from ccb.tunnel.wire.session_options import SessionOptions
 
 NUMBERS = [100_000, 8_000, 1.0, 2.0, 0.1, 1.0]
 THINKS, LEVELLESS, PLAIN = "lab/reason-1", "lab/reason-2", "lab/plain-1"
@@ -19,8 +20,8 @@ TABLE.learn_all(
 )
 
 
-def body(model: str, reasoning: Reasoning) -> dict[str, object]:
-    return reasoning.fields(model, TABLE.facts(model), 8_000, may_think=False)[0]
+def body(model: str, options: SessionOptions) -> dict[str, object]:
+    return reasoning_fields(options, model, TABLE.facts(model), 8_000, may_think=False)[0]
 
 
 def effort(model: str, wanted: str | None) -> str:
@@ -36,16 +37,16 @@ def thinks(model: str) -> bool:
 )
 def test_the_nearest_level_that_a_model_has_is_asked_for(wanted: str | None, asked: str) -> None:
     assert effort(THINKS, wanted) == asked
-    assert body(THINKS, Reasoning(effort=wanted)) == ({"output_config": {"effort": asked}} if asked else {})
+    assert body(THINKS, SessionOptions(effort=wanted)) == ({"output_config": {"effort": asked}} if asked else {})
     assert effort(PLAIN, wanted) == effort(LEVELLESS, wanted) == ""
 
 
 def test_a_budget_and_its_end_reach_models_that_think_and_no_others() -> None:
     enabled = {"type": "enabled", "budget_tokens": 4_000}
-    assert body(THINKS, Reasoning(thinking_tokens=4_000)) == {"thinking": enabled}
-    assert body(LEVELLESS, Reasoning(thinking_tokens=0)) == {"thinking": {"type": "disabled"}}
-    for reasoning in (Reasoning(thinking_tokens=4_000, effort="high"), Reasoning(thinking_tokens=0)):
-        assert body(PLAIN, reasoning) == {}
+    assert body(THINKS, SessionOptions(max_thinking_tokens=4_000)) == {"thinking": enabled}
+    assert body(LEVELLESS, SessionOptions(max_thinking_tokens=0)) == {"thinking": {"type": "disabled"}}
+    for options in (SessionOptions(max_thinking_tokens=4_000, effort="high"), SessionOptions(max_thinking_tokens=0)):
+        assert body(PLAIN, options) == {}
     assert thinks(THINKS) and thinks(LEVELLESS) and thinks("claude-opus-4-5")
     assert not thinks(PLAIN) and not thinks("gpt-x")
 

@@ -64,15 +64,6 @@ def test_what_the_start_of_a_block_says(events: bytes, block: Json) -> None:
     assert [done.block for done in _assemble(events + kit.block_stop(0))[1]] == [block]
 
 
-@pytest.mark.parametrize("cut", range(1, 24))
-def test_tool_input_split_anywhere(cut: int) -> None:
-    text = '{"key": "x\\u00e9", "n": 1}'
-    deltas = kit.json_delta(0, text[:cut]) + kit.json_delta(0, text[cut:])
-    _, blocks = _assemble(kit.opening() + kit.tool_start(0, "toolu_1", "Look") + deltas + kit.block_stop(0))
-    assert blocks[0].block["input"] == {"key": "xé", "n": 1}
-    assert not blocks[0].broken
-
-
 @pytest.mark.parametrize(
     "text", ['{"key": ', "[1]", '{"n": NaN}', '{"n": 1e999}', "null", "[" * 100_000, '{"a":' * 160 + "1" + "}" * 160]
 )

@@ -13,7 +13,7 @@ from tests.support.worker.permission_desk import Desk, Named, bash, differing, o
 from ccb.remote.permissions.engine import ChildPermissions, LaunchRules, PermissionEngine
 from ccb.remote.permissions.matchers import PathMatcher
 from ccb.remote.permissions.modes import ModeError
-from ccb.remote.permissions.rules import Behavior, Decision, RuleError, headless_denial
+from ccb.remote.permissions.rules import Behavior, Decision, headless_denial
 from ccb.remote.settings.worker_settings import Layer, WorkerSettings
 from ccb.remote.tools.toolset import default_tools
 
@@ -54,7 +54,7 @@ def test_a_rule_of_settings_that_cannot_be_read_stands_for_all_that_it_may_have_
         assert denying.visible("Read") and denying.visible("Bash"), "the model is to see why"
     assert on_file(engine("ask", "Read(x"), "Read", here).behavior is ASK
     assert on_file(engine("deny", ""), "Read", here).behavior is ALLOW, "it says nothing"
-    with pytest.raises(RuleError, match=r"/p\.json"):
+    with pytest.raises(ValueError, match=r"/p\.json"):
         engine("allow", "Read(x")
 
 
@@ -169,7 +169,7 @@ def test_modes_are_checked(desk: Desk) -> None:
     launch = LaunchRules(sandbox(), "bypassPermissions")
     with pytest.raises(ModeError, match="cannot be used with root"):
         PermissionEngine(launch, cwd=str(desk.cwd), home=str(desk.home), is_root=True)
-    with pytest.raises(RuleError):
+    with pytest.raises(ValueError, match="parenthesis"):
         desk.engine(allowed="Bash(")
 
 

@@ -41,7 +41,7 @@ def engine_of(box: Toolbox, *denied: str) -> PermissionEngine:
 async def searched(box: Toolbox, rules: str, name: str, **tool_input: Any) -> str:
     engine = engine_of(box, rules)
     context = box.context.for_call(CallContext(left_out=tuple(engine.left_out(name))))
-    result = await box.tools[name].run(tool_input, context)
+    result = await box.tools[name].call(tool_input, context)
     assert isinstance(result.content, str)
     return result.content
 

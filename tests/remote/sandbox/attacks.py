@@ -38,14 +38,9 @@ def emptied(file: int) -> None:
     assert os.path.getsize("README.md") == 0
 
 
-def secret_by_link() -> None:
-    os.link(SECRET, TEMPORARY + "/linked")
-    open(TEMPORARY + "/linked").close()
-
-
-def secret_by_symbolic_link() -> None:
-    os.symlink(SECRET, TEMPORARY + "/symbolic")
-    open(TEMPORARY + "/symbolic").close()
+def opened_after(make: Callable[[str, str], None]) -> None:
+    make(SECRET, TEMPORARY + "/made")
+    open(TEMPORARY + "/made").close()
 
 
 def secret_by_handle() -> None:
@@ -73,19 +68,8 @@ def end_by_owner_of_socket() -> None:
     raise OSError("look at the victim")
 
 
-def namespace_by_clone() -> None:
-    if call(56, 220, 0x10000000 | 17, 0, 0, 0, 0) == 0:
-        os._exit(0)
-
-
-def namespace_by_clone3() -> None:
-    arguments = ctypes.create_string_buffer(struct.pack("=11Q", 0x10000000, 0, 0, 0, 17, 0, 0, 0, 0, 0, 0), 88)
-    if call(435, 435, arguments, 88) == 0:
-        os._exit(0)
-
-
-def sibling_of_ours() -> None:
-    if call(56, 220, 0x8000 | 17, 0, 0, 0, 0) == 0:
+def forked(x86: int, arm: int, *arguments: object) -> None:
+    if call(x86, arm, *arguments) == 0:
         os._exit(0)
 
 
@@ -121,12 +105,15 @@ def other_architecture_by_its_gate() -> None:
         raise OSError("killed")
 
 
+CLONING = ctypes.create_string_buffer(struct.pack("=11Q", 0x10000000, 0, 0, 0, 17, 0, 0, 0, 0, 0, 0), 88)
 EMPTYING = ctypes.create_string_buffer(struct.pack("=QQQ", os.O_TRUNC, 0, 0), 24)
 ATTACKS: dict[str, Callable[[], object]] = {
     "empty_by_reader": lambda: emptied(os.open("README.md", os.O_RDONLY | os.O_TRUNC)),
     "empty_by_odd_mode": lambda: emptied(os.open("README.md", os.O_ACCMODE | os.O_TRUNC)),
     "empty_by_openat2": lambda: emptied(call(437, 437, -100, b"README.md", EMPTYING, 24)),
     "empty_by_name": lambda: os.truncate("README.md", 0),
+    "secret_by_link": lambda: opened_after(os.link),
+    "secret_by_symbolic_link": lambda: opened_after(os.symlink),
     "secret_by_rename": lambda: os.rename(SECRET, TEMPORARY + "/renamed"),
     "secret_by_root_link": lambda: open("/proc/self/root" + SECRET).close(),
     "secret_by_root_of_worker": lambda: open(f"/proc/{WORKER}/root{SECRET}").close(),
@@ -164,6 +151,9 @@ ATTACKS: dict[str, Callable[[], object]] = {
     "keys": lambda: call(250, 219, 0, -4, 1),
     "shared_memory": lambda: call(29, 194, 0, 4096, 0o1600),
     "message_queue": lambda: call(240, 180, b"ccb-attack", os.O_CREAT | os.O_RDWR, 0o600, 0),
+    "namespace_by_clone": lambda: forked(56, 220, 0x10000000 | 17, 0, 0, 0, 0),
+    "namespace_by_clone3": lambda: forked(435, 435, CLONING, 88),
+    "sibling_of_ours": lambda: forked(56, 220, 0x8000 | 17, 0, 0, 0, 0),
     "namespace": lambda: call(272, 97, 0x10000000),
     "mount": lambda: call(165, 40, b"/tmp", b"/mnt", b"", 4096, b""),
     "change_mode": lambda: os.chmod("README.md", 0o777),
@@ -180,9 +170,12 @@ ATTACKS: dict[str, Callable[[], object]] = {
 }
 
 
+HELPERS = ("main", "call", "emptied", "opened_after", "forked")
+
+
 def main() -> None:
     for name, attack in {**globals(), **ATTACKS}.items():
-        if getattr(attack, "__module__", "") == __name__ and name not in ("main", "call", "emptied"):
+        if getattr(attack, "__module__", "") == __name__ and name not in HELPERS:
             try:
                 attack()
                 print("DONE", name, flush=True)  # noqa: T201 - this is its answer

@@ -18,7 +18,7 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.remote.tools_kit import is_alive
+from tests.remote.tools_kit import is_alive, until
 
 from ccb.remote.sandbox.cage_rules import CageRules, read_only_rules, why_protected, workspace_rules
 from ccb.remote.sandbox.cage_server import CageServer
@@ -228,18 +228,12 @@ class Runner:
         script = "setsid sh -c 'trap \"\" TERM; echo $$; while :; do sleep 1; done' & sleep 100"
         argv, project = ["bash", "-c", script], str(self.world.project)
         process = await self.host.start(argv, project, output.extend, self.world.environ, self.rules)
-        deadline = time.monotonic() + _LINE_S
-        while not output.endswith(b"\n") and time.monotonic() < deadline:
-            await asyncio.sleep(0.01)
+        await until(lambda: output.endswith(b"\n"))
         child = int(output)
-        if child not in marked(process.mark) or process.pid not in marked(process.mark):
+        if not {child, process.pid} <= {*marked(process.mark)}:
             self.found.append(f"a process of the command is not found: {child} {marked(process.mark)}")
         await process.stop()
-        deadline = time.monotonic() + _LINE_S  # the kernel takes its time to end what was killed
-        while (is_alive(child) or is_alive(process.pid)) and time.monotonic() < deadline:
-            await asyncio.sleep(0.01)
-        if is_alive(child) or is_alive(process.pid):
-            self.found.append("a process of the command lives on")
+        await until(lambda: not (is_alive(child) or is_alive(process.pid)))
 
     async def attack(self, python: list[str], allowed: set[str]) -> None:
         source = Path(__file__).with_name("attacks.py").read_text()
@@ -286,7 +280,7 @@ async def run_hostile_lines(directory: Path, abi: int, cage: str, nth: int) -> d
         host.close()
         damage = world.damage(workspace=cage == "workspace")
         return {
-            "mechanism": host.cages().mechanism.name,
+            "mechanism": host.cages().mechanism,
             "abi": host.cages().abi,
             "lines": sum(map(len, lists.values())),
             "found": [*runner.found, *damage, *(f"left: {pid}" for pid in left)] if rules is not None else [],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from tests.support.machine.programs import shell_script
 
 from ccb.remote.sandbox import cage_server as server_module
 from ccb.remote.sandbox.cage_server import CageUnavailable
-from ccb.remote.sandbox.outliving import GitSettings
+from ccb.remote.sandbox.outliving import named_by
 from ccb.remote.system.host import Host
 
 
@@ -71,17 +72,15 @@ def test_git_is_asked_again_only_when_something_has_changed(tmp_path: Path) -> N
         asked.append(directory)
         return b"file:.git/config\0include.path\n../more\0file:.git/config\0filter.x.clean\nclean.sh %f\0"
 
-    settings = GitSettings()
+    named = partial(named_by, f"{tmp_path}/.git", str(tmp_path), ask, {})
     for _ in range(2):
-        assert f"{tmp_path}/more" in settings.named_by(f"{tmp_path}/.git", str(tmp_path), ask)
-    assert len(asked) == 1
+        assert f"{tmp_path}/more" in named()
     (tmp_path / "clean.sh").touch()
-    assert f"{tmp_path}/clean.sh" in settings.named_by(f"{tmp_path}/.git", str(tmp_path), ask)
-    assert len(asked) == 1
+    assert f"{tmp_path}/clean.sh" in named() and len(asked) == 1
     (tmp_path / "more").touch()
-    settings.named_by(f"{tmp_path}/.git", str(tmp_path), ask)
+    named()
     assert len(asked) == 2
-    assert settings.named_by(f"{tmp_path}/inner/.git", f"{tmp_path}/inner", ask) == [], "it is no repository"
+    assert named_by(f"{tmp_path}/inner/.git", f"{tmp_path}/inner", ask, {}) == [], "it is no repository"
 
 
 async def test_where_git_cannot_read_its_settings_there_is_no_cage(workspace: Workspace) -> None:

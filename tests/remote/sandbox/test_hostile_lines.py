@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -68,11 +69,8 @@ def _run(place: Path, user: str, abi: int, cage: str, nth: int = 1) -> dict[str,
 
 
 def _newest() -> Availability:
-    server = CageServer()
-    try:
+    with contextlib.closing(CageServer()) as server:
         return server.availability()
-    finally:
-        server.close()
 
 
 @pytest.mark.parametrize(("user", "abi", "nth"), [("plain", 99, 1), ("root", 99, 5), ("plain", 4, 6), ("plain", 1, 6)])
@@ -83,7 +81,7 @@ def test_no_line_does_harm_under_landlock(place: Path, user: str, abi: int, nth:
     if not newest or newest < abi != 99:
         pytest.skip(f"this kernel has ABI {newest} of Landlock")
     found = _run(place, user, abi, "read-only", nth)
-    assert (found["mechanism"], found["abi"]) == ("LANDLOCK", min(abi, newest))
+    assert (found["mechanism"], found["abi"]) == ("Landlock", min(abi, newest))
     assert found["found"] == []
     assert found["lines"] > 200 / nth
 
@@ -93,9 +91,9 @@ def test_no_line_does_harm_under_landlock(place: Path, user: str, abi: int, nth:
 def test_no_line_does_harm_in_namespaces(place: Path, user: str, nth: int) -> None:
     """On a kernel without Landlock."""
     found = _run(place, user, 0, "read-only", nth)
-    if found["mechanism"] == "NONE":
+    if not found["mechanism"]:
         pytest.skip("this machine allows no namespaces")
-    assert found["mechanism"] == "NAMESPACES"
+    assert found["mechanism"] == "namespaces"
     assert found["found"] == []
 
 

@@ -25,7 +25,7 @@ from tests.support.machine.programs import shell_script, with_sources
 
 from ccb.remote.sandbox import cage_server as server_module
 from ccb.remote.sandbox.cage_rules import CageRules, read_only_rules
-from ccb.remote.sandbox.cage_server import CageMechanism, CageServer, CageUnavailable
+from ccb.remote.sandbox.cage_server import CageServer, CageUnavailable
 from ccb.remote.sandbox.running import RunningCommand
 from ccb.remote.system.host import Host
 from ccb.remote.system.process import Process, marked
@@ -57,19 +57,16 @@ async def caged(tmp_path: Path) -> AsyncIterator[Caged]:
 
 
 @pytest.fixture(params=[99, 0], ids=["landlock", "namespaces"])
-async def in_each_cage(tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterator[Caged]:
-    made = Caged(tmp_path / "project", request.param)
+def most_abi(request: pytest.FixtureRequest) -> int:
+    """The kernel, as it is and without Landlock."""
+    return int(request.param)
+
+
+@pytest.fixture
+async def in_each_cage(tmp_path: Path, most_abi: int) -> AsyncIterator[Caged]:
+    made = Caged(tmp_path / "project", most_abi)
     yield made
     made.host.close()
-
-
-async def test_a_caged_command_reads_but_does_not_write(caged: Caged) -> None:
-    (caged.root / "a").write_text("content\n")
-    assert await caged.run("cat a; exit 7") == 7
-    assert caged.output == b"content\n"
-    assert await caged.run("echo x >b; echo x >>a; rm -f a; mv a c") != 0
-    assert sorted(os.listdir(caged.root)) == ["a"]
-    assert (caged.root / "a").read_text() == "content\n"
 
 
 async def test_its_temporary_directory_is_thrown_away(caged: Caged) -> None:
@@ -146,13 +143,6 @@ async def test_signals_exit_codes_and_merged_output_are_those_of_any_process(cag
     assert len(set(ids.split())) == 1
 
 
-async def test_a_cage_that_cannot_be_made_runs_nothing(caged: Caged) -> None:
-    impossible = replace(caged.rules, read=("/\0",), write=(str(caged.root),))
-    with pytest.raises(CageUnavailable):
-        await caged.start("touch", "a", rules=impossible)
-    assert os.listdir(caged.root) == []
-
-
 async def test_a_host_without_any_cage_runs_nothing(tmp_path: Path) -> None:
     """Even if the zygote cannot be started."""
     server = CageServer()
@@ -160,7 +150,7 @@ async def test_a_host_without_any_cage_runs_nothing(tmp_path: Path) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sys, "executable", "/no/such/python")
         available = server.availability()
-        assert (available.mechanism, available.abi, available.workspace) == (CageMechanism.NONE, 0, False)
+        assert (available.mechanism, available.abi, available.workspace) == ("", 0, False)
         assert "/no/such/python" in available.why
         with pytest.raises(CageUnavailable, match="no read-only cage"):
             server.start(["touch", "a"], str(tmp_path), os.environ, rules)
@@ -285,13 +275,13 @@ async def test_the_zygote_ends_with_its_worker() -> None:
 import os, sys
 from ccb.remote.sandbox.cage_server import CageServer
 server = CageServer()
-print(server.availability().mechanism.name, server._zygote.pid, flush=True)
+print(server.availability().mechanism or "none", server._zygote.pid, flush=True)
 os.kill(os.getpid(), 9)
 """
     argv = [sys.executable, "-c", program]
     done = subprocess.run(argv, check=False, capture_output=True, text=True, timeout=60, env=with_sources())
     mechanism, pid = done.stdout.split()
-    assert mechanism in CageMechanism.__members__
+    assert mechanism in ("Landlock", "namespaces", "none")
     await until(lambda: not is_alive(int(pid)))
 
 
@@ -303,13 +293,13 @@ def test_the_zygote_starts_from_the_bundle(tmp_path: Path) -> None:
 {imports_from(bundle)}
 from ccb.remote.system.host import Host
 host = Host()
-print(host.cages().mechanism.name, host.cages().why, __import__("ccb").__spec__.origin)
+print(host.cages().mechanism, host.cages().why, __import__("ccb").__spec__.origin)
 host.close()
 """
     done = subprocess.run([sys.executable, "-I", "-S", "-c", program], capture_output=True, text=True, check=True)
     with contextlib.closing(CageServer()) as server:
         expected = server.availability()
-    assert done.stdout.strip() == f"{expected.mechanism.name} {expected.why} <ccb>/ccb/__init__.py"
+    assert done.stdout.strip() == f"{expected.mechanism} {expected.why} <ccb>/ccb/__init__.py".strip()
 
 
 def test_a_python_that_was_replaced_meanwhile_compiles_the_zygote_itself(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -370,29 +360,25 @@ class Programs(Caged):
         return self.output.decode().rstrip("\n")
 
 
-@pytest.fixture(params=[99, 0], ids=["landlock", "namespaces"])
-async def programs(tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterator[Programs]:
-    made = Programs(tmp_path, request.param)
+@pytest.fixture
+async def programs(tmp_path: Path, most_abi: int) -> AsyncIterator[Programs]:
+    made = Programs(tmp_path, most_abi)
     yield made
     made.host.close()
 
 
-async def test_it_is_loaded_once_and_before_it_is_caged(programs: Programs) -> None:
-    zygote = programs.host._cages._zygote
-    assert zygote is not None
-    show = "print(module.loaded_in, flush=True)"
-    assert [await programs.printed(show) for _ in range(2)] == [str((zygote.pid, ["program"]))] * 2
-
-
-async def test_it_is_a_process_like_that_of_a_command(programs: Programs) -> None:
-    show = "import os; print([os.getsid(0) == os.getpid(), os.getcwd(), os.environ['ODD']], flush=True)"
-    assert await programs.printed(show) == str([True, str(programs.root), "a\nb"])
-
-
-async def test_nothing_of_the_zygote_is_open_in_it(programs: Programs) -> None:
-    show = "import os; print([os.readlink(f'/proc/self/fd/{fd}') for fd in (0, 1, 2)], os.listdir('/proc/self/fd'))"
-    opened = await programs.printed(f"{show}; import sys; sys.stdout.flush()")
-    assert opened.startswith("['/dev/null', 'pipe:") and opened.endswith(" ['0', '1', '2', '3']")  # 3 lists them
+async def test_a_program_is_loaded_once_before_it_is_caged_and_is_a_process_like_that_of_a_command(
+    programs: Programs,
+) -> None:
+    """Nothing of the zygote is open in it."""
+    zygote = _zygote_of(programs.host)
+    own = "os.getsid(0) == os.getpid(), os.getcwd(), os.environ['ODD'], *module.loaded_in"
+    opened = "[os.readlink(f'/proc/self/fd/{fd}')[:9] for fd in (0, 1, 2)], os.listdir('/proc/self/fd')"
+    show = f"import os; print([{own}], {opened}, flush=True)"
+    expected = [True, str(programs.root), "a\nb", zygote, ["program"]]
+    for _ in range(2):
+        printed = await programs.printed(show)
+        assert printed.startswith(f"{expected} ['/dev/null', 'pipe:") and printed.endswith(" ['0', '1', '2', '3']")
 
 
 async def test_it_is_caged(programs: Programs, tmp_path: Path) -> None:
@@ -437,7 +423,12 @@ async def test_its_failure_is_told_and_it_can_be_stopped(programs: Programs) -> 
     assert await programs.printed("print('again', flush=True)") == "again"
 
 
-async def test_without_its_cage_it_does_not_run(programs: Programs) -> None:
-    with pytest.raises(OSError, match="cage could not be made"):
-        await programs.program("open('made', 'w')", replace(programs.rules, read=("/\0",), write=(str(programs.root),)))
+async def test_without_its_cage_neither_a_command_nor_a_program_runs(programs: Programs) -> None:
+    impossible = replace(programs.rules, read=("/\0",), write=(str(programs.root),))
+    for start in (
+        programs.start("touch", "made", rules=replace(impossible, own=False)),
+        programs.program("open('made', 'w')", impossible),
+    ):
+        with pytest.raises(CageUnavailable, match="cage could not be made"):
+            await start
     assert os.listdir(programs.root) == []

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
 import fcntl
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -34,15 +35,16 @@ async def test_a_command_starts_although_another_removes_what_it_is_to_protect(
     workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     vanishing = workspace.root / ".envrc"
-    make = Placeholders.make
+    made = Placeholders.made
 
-    def lose_one(placeholders: Placeholders, paths: Sequence[str]) -> list[str]:
-        kept = make(placeholders, paths)
-        vanishing.rmdir()
-        monkeypatch.undo()
-        return kept
+    @contextlib.contextmanager
+    def lose_one(placeholders: Placeholders, paths: Sequence[str]) -> Iterator[list[str]]:
+        with made(placeholders, paths) as kept:
+            vanishing.rmdir()
+            monkeypatch.undo()
+            yield kept
 
-    monkeypatch.setattr(Placeholders, "make", lose_one)
+    monkeypatch.setattr(Placeholders, "made", lose_one)
     assert await workspace.run("echo ran; echo x >.envrc") == "ran\nbash: line 1: .envrc: Is a directory\n"
 
 

@@ -16,15 +16,13 @@ from ccb.remote.agent.conversation import Conversation, close_open_tool_uses
 from ccb.remote.host_commands.logs import last_lines
 from ccb.remote.session.recovery import Recovered
 from ccb.remote.session.request_broker import OpenRequests
-from ccb.remote.session.turns import InputQueue
 from ccb.remote.session_store.fork import fork, unused_copy_of
 from ccb.remote.session_store.journal import Journal
 from ccb.remote.session_store.journal_summary import JournalSummary, last_mark
 from ccb.remote.session_store.session_log import SessionUsage, SnapshotProjection
 from ccb.remote.session_store.session_registry import SessionEntry, summary_of
 from ccb.tunnel.wire.frames import Json
-from ccb.tunnel.wire.journal_records import InputRecord, Record
-from ccb.tunnel.wire.projection import replay
+from ccb.tunnel.wire.journal_records import InputRecord, Record, replay
 
 DATA = Path(__file__).resolve().parents[2] / "data" / "journal-24918b2"
 SESSIONS = {name: f"0ccb000{2 if name == 'forked' else 1}-0000-4000-8000-00000000000{2 if name == 'forked' else 1}"
@@ -90,18 +88,16 @@ def test_what_was_used_is_the_same(older: Older) -> None:
 
 
 def test_a_worker_that_starts_again_finds_the_same_state(older: Older) -> None:
-    expected, inputs = older.expected, InputQueue()
-    requests = OpenRequests()
-    recovered = Recovered(inputs, requests)
-    replay(older.records, recovered, requests)
-    assert recovered.options.to_json() == expected["options"]
-    assert [options.to_json() for options in recovered.launches] == expected["launches"]
-    assert requests.ids == expected["open_asks"]
+    expected, recovered = older.expected, Recovered()
+    replay(older.records, *recovered.parts)
+    inputs = recovered.inputs
+    assert recovered.launches.options.to_json() == expected["options"]
+    assert recovered.requests.ids == expected["open_asks"]
     assert (recovered.turn_open, recovered.result_due) == (expected["turn_open"], expected["result_due"])
     assert recovered.updates == expected["updates"]
     assert last_mark(str(older.path)) == expected["mark"]
     assert sorted(recovered.damage) == expected["damage"]
-    assert {input_id: line.body for input_id, line in recovered.waiting.items()} == expected["waiting"]
+    assert {input_id: line.body for input_id, line in inputs.waiting.items()} == expected["waiting"]
     assert (dict(recovered.doubtful), list(recovered.unanswered)) == (expected["doubtful"], expected["unanswered"])
     assert inputs.any_prompt == expected["any_prompt"]
     known = [each.content.id for each in older.records if isinstance(each.content, InputRecord)]

@@ -7,7 +7,6 @@ import functools
 import json
 import shutil
 
-import pytest
 from tests.remote.agent_kit import calls, says
 from tests.remote.worker_process import WorkerHost, alive, until
 
@@ -37,22 +36,32 @@ async def test_a_turn_that_was_cut_gets_its_one_result(host: WorkerHost, session
     assert kinds.count("turn_start") == kinds.count("turn_end") == 2
 
 
-async def test_temporary_files_of_a_killed_worker_are_removed(host: WorkerHost, session: str) -> None:
-    first = await host.drive(session, SessionOptions(allowed_tools=["Write"]))
+async def test_the_files_and_processes_that_a_killed_worker_has_left_are_removed(
+    host: WorkerHost, session: str
+) -> None:
+    first = await host.drive(session, SessionOptions(allowed_tools=["Write", "Bash"]))
     written = host.project / "deep" / "written"
-    await first.begin("go", calls(("toolu_1", "Write", {"file_path": str(written), "content": "x"})))
-    await until(written.exists, "the file is written")
+    write = ("toolu_1", "Write", {"file_path": str(written), "content": "x"})
+    command = "trap - TERM; echo $$ > pid; touch started; sleep 600"
+    await first.begin("go", calls(write, ("toolu_2", "Bash", {"command": command})))
+    await until((host.project / "started").exists, "the file is written, and the command has started")
     await first.kill()
+    pid = int((host.project / "pid").read_text())
+    assert alive(pid)
     names = (".ccb-0123456789abcdef", ".ccb-00000000000000ff", ".ccb-of-somebody", ".ccb-0123456789abcde")
     left, used, *others = [written.with_name(name) for name in names]
-    at_the_top = host.project / left.name
+    at_the_top, outputs = host.project / left.name, host.state(session) / "outputs"
     for path in (left, used, at_the_top, *others):
         path.write_text("half")
+    (outputs / f".{first.hello.pid}-9-cwd").touch()  # where a shell says at its end which directory it is in
+    (outputs / "0009-bash").touch()
     with used.open() as file:
         fcntl.flock(file, fcntl.LOCK_EX)  # as the worker that writes it does
         await host.drive(session)
         await until(lambda: not left.exists() and not at_the_top.exists(), "they are removed")
         assert [path.exists() for path in (written, used, *others)] == [True] * 4
+    await until(lambda: not alive(pid), "the process of the dead worker has ended")
+    await until(lambda: [path.name for path in outputs.iterdir()] == ["0009-bash"], "the small files are gone")
 
 
 async def test_the_person_s_order_of_waiting_prompts_outlives_the_worker(host: WorkerHost, session: str) -> None:
@@ -118,23 +127,6 @@ async def test_a_prompt_that_was_made_to_steer_does_so_after_a_restart(host: Wor
     assert json.loads(body)["messages"][-1]["content"][-1]["text"] == "c", "it comes before what waits"
 
 
-async def test_the_small_files_of_a_killed_worker_go_with_its_processes(host: WorkerHost, session: str) -> None:
-    first = await host.drive(session, SessionOptions(allowed_tools=["Bash"]))
-    command = "trap - TERM; echo $$ > pid; touch started; sleep 600"
-    await first.begin("go", calls(("toolu_1", "Bash", {"command": command})))
-    await until((host.project / "started").exists, "the tool has started")
-    await first.kill()
-    pid = int((host.project / "pid").read_text())
-    assert alive(pid)
-    outputs = host.state(session) / "outputs"
-    (outputs / f".{first.hello.pid}-9-cwd").touch()  # where a shell says at its end which directory it is in
-    (outputs / "0009-bash").touch()
-    second = await host.drive(session)
-    await second.message("result")
-    await until(lambda: not alive(pid), "the process of the dead worker has ended")
-    await until(lambda: [path.name for path in outputs.iterdir()] == ["0009-bash"], "the small files are gone")
-
-
 async def test_the_session_goes_on_where_it_worked_unless_another_directory_is_chosen_or_it_is_gone(
     host: WorkerHost, session: str
 ) -> None:
@@ -154,22 +146,3 @@ async def test_the_session_goes_on_where_it_worked_unless_another_directory_is_c
         assert (refused.code, refused.data["path"]) == ("no_such_path", str(host.home / missing))
     assert (host.state(session) / "journal.jsonl").exists()
     assert (await host.greeted(session)).cwd == str(host.project)
-
-
-@pytest.mark.thorough
-async def test_the_history_is_rebuilt_from_a_journal_larger_than_what_stays_in_memory(
-    host: WorkerHost, session: str
-) -> None:
-    host.more_env["CCB_DISABLE_AUTO_COMPACT"] = "1"  # prompts of such a size fill the window
-    first = await host.drive(session)
-    for number in range(3):
-        await first.turn(f"prompt {number} " + "x" * 1_200_000, says(f"answer {number}", f"msg_{number}"))
-    await first.kill()
-    second = await host.drive(session)
-    request = await second.sent("what did I say?", says("much"))
-    texts = [block["text"][:10] for message in request["messages"] for block in message["content"]]
-    assert [text for text in texts if text.startswith(("prompt", "answer"))] == [
-        "prompt 0 x", "answer 0", "prompt 1 x", "answer 1", "prompt 2 x", "answer 2",
-    ]  # fmt: skip
-    seqs = [frame.seq for frame in second.frames if isinstance(frame, Event)]
-    assert seqs == list(range(1, len(seqs) + 1))

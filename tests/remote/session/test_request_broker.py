@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable
 from dataclasses import dataclass, field, replace
-from types import SimpleNamespace
 from typing import Any, cast
 from unittest.mock import MagicMock
 
@@ -14,8 +13,7 @@ import pytest
 from ccb.remote.session.recovery import Recovered
 from ccb.remote.session.request_broker import OpenRequests, RequestBroker, RequestOutcome
 from ccb.remote.session.request_handlers import register_client_requests
-from ccb.remote.session.turns import InputQueue
-from ccb.remote.session_store.journal import JournalError
+from ccb.remote.session_store.journal import NotKept
 from ccb.remote.session_store.session_log import SessionLog
 from ccb.tunnel.wire.control_protocol import (
     CAN_USE_TOOL,
@@ -36,9 +34,8 @@ from ccb.tunnel.wire.control_protocol import (
     public_answer,
 )
 from ccb.tunnel.wire.frames import Json
-from ccb.tunnel.wire.journal_records import Content, InputRecord, MessageRecord, record_of
+from ccb.tunnel.wire.journal_records import Content, InputRecord, MessageRecord, record_of, replay
 from ccb.tunnel.wire.messages import ControlRequest, ControlResponse, parse_message
-from ccb.tunnel.wire.projection import replay
 
 BEEP: RequestKind[Json, Json] = RequestKind(
     "beep", AnsweredBy.LAPTOP, payload_of, write=dict, journalled=False, deadline_s=30
@@ -149,20 +146,20 @@ async def test_an_interrupt_ends_the_turn_although_the_disk_has_no_room_for_the_
 ) -> None:
     out, door = opened()
     interrupts: list[str] = []
-    turns = SimpleNamespace(interrupt=lambda: interrupts.append("interrupt"))
-    session = MagicMock(broker=door, turns=turns, background_agents=frozenset())
+    agent = MagicMock(interrupt=lambda: interrupts.append("interrupt"))
+    session = MagicMock(broker=door, agent=agent, sub_agents=MagicMock(in_background=frozenset()))
     register_client_requests(cast(Any, session))
     asking = [asked(door, each) for each in ("q1", "q2")]
     await out.next()
     await out.next()
 
     def no_room(content: Content, agent_id: str = "") -> None:
-        raise JournalError("no space left on device")
+        raise NotKept("no space left on device")
 
     monkeypatch.setattr(out, "emit", no_room)
     line = parse_message(Request(INTERRUPT, None).public())
     assert isinstance(line, ControlRequest)
-    with pytest.raises(JournalError):
+    with pytest.raises(NotKept):
         door.take_request(line)
     ended = await asyncio.wait_for(asyncio.gather(*asking, return_exceptions=True), 60)
     assert [type(each) for each in ended] == [asyncio.CancelledError] * 2, "nobody waits for an answer any more"
@@ -204,14 +201,13 @@ def test_what_an_earlier_worker_has_asked_is_withdrawn_unless_it_was_answered() 
 
 
 def test_only_the_answer_about_a_tool_call_grants_permissions_after_a_restart() -> None:
-    requests = OpenRequests()
-    recovered = Recovered(InputQueue(), requests)
+    recovered = Recovered()
     update = {"type": "addRules", "behavior": "allow", "destination": "session", "rules": [{"toolName": "Bash"}]}
     granting = {"behavior": "allow", "updatedPermissions": [update]}
     approval, deploy = Request(CAN_USE_TOOL, APPROVAL, id="q1"), Request(DEPLOY, {}, id="d1")
 
     def updates_after(*journal: Content) -> list[Json]:
-        replay([record_of(content) for content in journal], recovered, requests)
+        replay([record_of(content) for content in journal], *recovered.parts)
         return recovered.updates
 
     assert updates_after(MessageRecord(deploy.public()), answered("d1", granting)) == []

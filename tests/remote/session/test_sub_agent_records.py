@@ -7,13 +7,10 @@ from pathlib import Path
 from ccb.remote.agent.agent_histories import AgentHistories
 from ccb.remote.host_commands.logs import last_lines
 from ccb.remote.session.recovery import Recovered
-from ccb.remote.session.request_broker import OpenRequests
-from ccb.remote.session.turns import InputQueue
 from ccb.remote.session_store.session_log import SessionUsage, SnapshotProjection, UnfinishedWork
 from ccb.tunnel.wire import journal_records as kinds
 from ccb.tunnel.wire.frames import Json
-from ccb.tunnel.wire.journal_records import Record, record_of, to_line
-from ccb.tunnel.wire.projection import replay
+from ccb.tunnel.wire.journal_records import Record, record_of, replay, to_line
 
 SUB = "toolu_sub"
 
@@ -57,7 +54,7 @@ def test_results_todos_and_sizes_of_a_sub_agent_are_not_those_of_the_session() -
 
 
 def test_a_turn_of_a_sub_agent_neither_ends_nor_answers_the_turn_of_the_session() -> None:
-    recovered = Recovered(InputQueue(), OpenRequests())
+    recovered = Recovered()
     said: Json = {"type": "user", "message": {"role": "user", "content": "go"}}
     records = journal(
         (kinds.MAIN_AGENT, kinds.InputRecord("1", said)),
@@ -71,10 +68,10 @@ def test_a_turn_of_a_sub_agent_neither_ends_nor_answers_the_turn_of_the_session(
         (SUB, result("found", 2.0)),
         (SUB, kinds.TurnEndRecord()),
     )
-    replay(records, recovered)
+    replay(records, *recovered.parts)
     assert (recovered.turn_open, recovered.result_due) == (True, True)
-    assert recovered.options.permission_mode == "plan"
-    assert list(recovered.waiting) == ["2"]
+    assert recovered.launches.options.permission_mode == "plan"
+    assert list(recovered.inputs.waiting) == ["2"]
 
 
 def test_answers_of_two_agents_stream_beside_each_other() -> None:

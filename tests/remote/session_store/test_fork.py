@@ -184,13 +184,3 @@ async def test_what_cannot_be_forked_is_refused_and_leaves_nothing(host: WorkerH
     await first.turn("one", says("1"))
     assert (await host.refused("../evil", fork_of=session)).code == "internal"
     assert [each.name for each in host.state(session).parent.iterdir()] == [session]
-
-
-async def test_an_id_is_found_by_its_start_and_an_ambiguous_one_names_the_choice(host: WorkerHost) -> None:
-    ids = ["aaaa1111-0000-4000-8000-000000000000", "aaaa2222-0000-4000-8000-000000000000"]
-    for each in ids:
-        laptop = await host.drive(each)
-        await laptop.turn("hi", says("yes"))
-    assert (await host.greeted("aaaa1", create=False)).session == ids[0]
-    refused = await host.refused("aaaa", create=False)
-    assert (refused.code, sorted(refused.data["near"])) == ("no_session", ids)

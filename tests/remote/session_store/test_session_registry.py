@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 from tests.remote.tools_kit import plant
 
-from ccb.remote.session_store import process_identity, session_directory, session_registry
+from ccb.remote.session_store import locks, session_directory, session_registry
+from ccb.remote.session_store.refusal import HostRefusal
 from ccb.tunnel.wire.frames import Json
 
 
@@ -67,7 +68,7 @@ def ours(states: Path) -> list[str]:
 
 
 def test_a_summary_is_private_whole_and_written_only_when_it_changes(tmp_path: Path) -> None:
-    summary = session_registry.SummaryFile(str(tmp_path), {"session": "s", **process_identity.own_identity()})
+    summary = session_registry.SummaryFile(str(tmp_path), {"session": "s", **locks.own_identity()})
     summary.update(state="idle", prompt="ä" * 300)
     path = tmp_path / "summary.json"
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
@@ -169,9 +170,13 @@ def test_one_that_was_never_prompted_is_the_latest_only_when_there_is_no_other(s
 def test_ids_are_found_by_their_start(states: Path) -> None:
     first = make(states, "/a", session="aaaa1111-0000-4000-8000-000000000000")
     second = make(states, "/a", session="aaaa2222-0000-4000-8000-000000000000")
-    assert {entry.session for entry in session_registry.by_prefix("aaaa")} == {first, second}
-    for start, found in (("aaaa1", [first]), ("aaa", []), ("zzzz", []), (second, [second])):
-        assert [entry.session for entry in session_registry.by_prefix(start)] == found
+    known = sorted(session_registry.sessions(), key=lambda entry: entry.session)
+    for start, found in (("aaaa1", first), (second, second)):
+        assert session_registry.the_one(start, known).session == found
+    for start, near in (("aaaa", [first, second]), ("aaa", []), ("zzzz", []), ("../aaaa", [])):
+        with pytest.raises(HostRefusal) as refused:
+            session_registry.the_one(start, known)
+        assert refused.value.code == "no_session" and near == refused.value.data["near"]
 
 
 @pytest.mark.parametrize("damage", ["missing", "torn", "empty", "link", "list"])
@@ -184,7 +189,7 @@ def test_without_a_summary_the_journal_tells(states: Path, damage: str) -> None:
         path.symlink_to("/etc/passwd")
     elif damage != "missing":
         path.write_text({"torn": text[: len(text) // 2], "empty": "", "list": "[]"}[damage])
-    (entry,) = session_registry.by_prefix(session)
+    entry = session_registry.the_one(session, session_registry.sessions())
     body = session_registry.described(entry)
     assert (body["cwd"], body["prompt"], body["prompts"], body["alive"]) == ("/a", "second line", 2, False)
     assert abs(entry.updated - (states / session / "journal.jsonl").stat().st_mtime) < 0.01
@@ -197,7 +202,7 @@ def test_what_is_no_session_is_passed_over(states: Path) -> None:
 
 
 def test_the_process_with_the_pid_of_a_dead_daemon_is_not_the_daemon(states: Path) -> None:
-    owner: Json = process_identity.own_identity()
+    owner: Json = locks.own_identity()
     live = make(states, "/a", updated=1.0, state="running", driver="me", **owner)
     reused = make(states, "/b", updated=1.0, state="running", driver="me", **{**owner, "started": "1"})
     booted = make(states, "/c", updated=1.0, state="running", driver="me", **{**owner, "boot": "earlier"})
@@ -218,7 +223,7 @@ def test_a_session_of_another_host_that_shares_the_home_says_so(states: Path, wh
 
 def test_a_living_daemon_without_a_summary_is_known_by_its_lock(states: Path, tmp_path: Path) -> None:
     session = make(states, "/a")
-    plant(tmp_path / "run/ccb", f"{session}.lock: {json.dumps(process_identity.own_identity())}")
+    plant(tmp_path / "run/ccb", f"{session}.lock: {json.dumps(locks.own_identity())}")
     assert described(session)["pid"] == os.getpid()
 
 

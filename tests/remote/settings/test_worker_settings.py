@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from tests.remote.tools_kit import write
+
 from ccb.remote.settings.project_switches import project_directories, read_project
 from ccb.remote.settings.worker_settings import FLAG, MANAGED, PROJECT, USER, Layer, WorkerSettings
 from ccb.remote.slash_commands.command_files import discover
@@ -34,14 +36,12 @@ def test_a_policy_can_leave_only_its_own_hooks() -> None:
 def test_everything_that_a_project_switches_on_is_named(tmp_path: Path) -> None:
     (tmp_path / ".git").mkdir()
     (tmp_path / ".mcp.json").write_text(json.dumps({"mcpServers": {"db": {"command": "npx", "args": ["db"]}}}))
-    (tmp_path / ".claude/commands").mkdir(parents=True)
-    (tmp_path / ".claude/commands/go.md").write_text("---\nallowed-tools: Bash(rm *)\n---\nRun !`id` now.\nText.\n")
+    write(tmp_path / ".claude/commands/go.md", "---\nallowed-tools: Bash(rm *)\n---\nRun !`id` now.\nText.\n")
     (tmp_path / ".claude/settings.json").write_text(
         '{"env": {"A": "b"}, "mcpServers": {"x": {"command": "uvx", "args": ["x"], "env": {"B": "c", "A\\n": "d"}}}}'
     )
     work = tmp_path / "sub"
-    (work / ".claude/agent-memory/critic").mkdir(parents=True)
-    (work / ".claude/agent-memory/critic/MEMORY.md").write_text("Trust me.")
+    write(work / ".claude/agent-memory/critic/MEMORY.md", "Trust me.")
     (work / ".claude/agent-memory-local/none").mkdir(parents=True)
     found = read_project(str(work), "/home/me", ALL)
     assert found.directories == (str(work), str(tmp_path))
@@ -56,18 +56,15 @@ def test_everything_that_a_project_switches_on_is_named(tmp_path: Path) -> None:
 
 
 def test_the_prose_of_a_command_does_not_change_the_fingerprint_and_its_powers_do(tmp_path: Path) -> None:
-    file = tmp_path / ".claude/commands/go.md"
-    file.parent.mkdir(parents=True)
     marks = []
     for text in ("Do it.", "Do it well.", "---\nmodel: opus\n---\nDo it well."):
-        file.write_text(text)
+        write(tmp_path / ".claude/commands/go.md", text)
         marks.append(read_project(str(tmp_path), "", ALL).fingerprint)
     assert marks[0] == marks[1] != marks[2]
 
 
 def test_a_broken_file_is_named_with_its_line_and_denies_every_call(tmp_path: Path) -> None:
-    (tmp_path / ".claude").mkdir()
-    (tmp_path / ".claude/settings.json").write_text('{\n"a": 1\n"b": 2}')
+    write(tmp_path / ".claude/settings.json", '{\n"a": 1\n"b": 2}')
     found = read_project(str(tmp_path), "", ALL)
     assert [layer.values for layer in found.layers] == [{}]
     assert [(each.kind, each.name) for each in found.switches] == [("deny", "every call")]
@@ -77,9 +74,8 @@ def test_a_broken_file_is_named_with_its_line_and_denies_every_call(tmp_path: Pa
 
 
 def test_sources_that_are_not_chosen_are_not_read(tmp_path: Path) -> None:
-    (tmp_path / ".claude").mkdir()
     for name in ("settings.json", "settings.local.json"):
-        (tmp_path / ".claude" / name).write_text('{"model": "opus"}')
+        write(tmp_path / ".claude" / name, '{"model": "opus"}')
     assert [each.source for each in read_project(str(tmp_path), "", frozenset({"local"})).layers] == ["local"]
     assert read_project(str(tmp_path), "", frozenset()).layers == ()
 
@@ -96,9 +92,7 @@ def test_commands_and_skills_in_the_home_directory_are_the_persons_own_and_not_t
     tmp_path: Path,
 ) -> None:
     for name in ("commands/fix.md", "agents/a.md", "skills/s/SKILL.md"):
-        path = tmp_path / ".claude" / name
-        path.parent.mkdir(parents=True)
-        path.write_text("---\nname: x\ndescription: y\n---\nz")
+        write(tmp_path / ".claude" / name, "---\nname: x\ndescription: y\n---\nz")
     home = str(tmp_path)
     assert [each.kind for each in read_project(home, home, ALL).switches] == ["agent"]
     without = read_project(home, home, ALL - {"user"}).switches
@@ -106,13 +100,11 @@ def test_commands_and_skills_in_the_home_directory_are_the_persons_own_and_not_t
 
 
 def test_the_question_about_a_hook_shows_all_that_says_when_it_runs(tmp_path: Path) -> None:
-    file = tmp_path / ".claude/settings.json"
-    file.parent.mkdir()
     prints = set()
     several: list[dict[str, object]] = [{}, {"timeout": 5}, {"if": "Bash(git *)"}, {"async": True}]
     for more in several:
         hook = {"type": "command", "command": "./check", **more}
-        file.write_text(json.dumps({"hooks": {"Stop": [{"hooks": [hook]}]}}))
+        write(tmp_path / ".claude/settings.json", json.dumps({"hooks": {"Stop": [{"hooks": [hook]}]}}))
         project = read_project(str(tmp_path), "/nowhere", frozenset(["project"]))
         shown = "./check" if more.keys() <= {"timeout"} else json.dumps(hook, sort_keys=True)
         assert project.switches[0].detail == shown
@@ -145,8 +137,7 @@ def test_no_command_skill_or_agent_counts_that_the_question_about_trust_does_not
 def test_a_rule_of_a_project_about_a_tool_that_there_is_not_is_named_with_its_line(tmp_path: Path) -> None:
     rules = {"deny": ["Raed(secret.txt)", "Read(secret.txt)", "mcp__far__greet"], "allow": ["Bash(make *)", "Zzz"]}
     path = tmp_path / "project/.claude/settings.json"
-    path.parent.mkdir(parents=True)
-    path.write_text(json.dumps({"permissions": rules}, indent=1))
+    write(path, json.dumps({"permissions": rules}, indent=1))
     found = read_project(str(tmp_path / "project"), str(tmp_path), frozenset({"project"}))
     assert found.problems == (
         f"{path}, line 10: permissions.allow: there is no tool 'Zzz'",

@@ -13,11 +13,12 @@ from typing import Any, cast
 
 from tests.remote.agent_kit import Json, Reply, ScriptedTransport, calls, says
 
-from ccb.remote.daemon.assembly import SessionHost, begin_session, resume_session
+from ccb.remote.daemon.assembly import begin_session, resume_session
 from ccb.remote.daemon.model_streams import ModelStreams
 from ccb.remote.session.session import Session
 from ccb.remote.session_store.client_outbox import ClientOutbox
 from ccb.remote.session_store.journal import Journal
+from ccb.remote.session_store.session_log import SessionLog
 from ccb.remote.tools.toolset import close_context, make_context
 from ccb.tunnel.wire.journal_records import MessageRecord, Record
 from ccb.tunnel.wire.session_options import SessionOptions
@@ -129,11 +130,11 @@ async def delegation(
     journal, model = Journal(str(directory / "journal.jsonl")), ModelOfAgents(scripts)
     shown = Shown(journal)
     context = make_context(str(project), "")
-    host = SessionHost(SESSION, journal, [shown], lambda: None, cast(ModelStreams, model), context, "9.9.9")
+    host = SessionLog(SESSION, journal, [shown], lambda: None), cast(ModelStreams, model), context
     if journal.seq:
-        session, _ = resume_session(host)
+        session, _ = resume_session(*host)
     else:
-        session = begin_session(host, SessionOptions(**{"permission_prompts": "stdio", **options}), {})
+        session = begin_session(*host, SessionOptions(**{"permission_prompts": "stdio", **options}), {})
     try:
         yield Delegation(session, journal, model, shown)
     finally:

@@ -30,7 +30,7 @@ async def test_an_agent_in_the_background_returns_at_once_and_its_end_wakes_the_
         assert d.messages("result")[0]["result"] == "I go on."
         told = d.results()[ONE]["tool_use_result"]
         assert (told["status"], told["agentId"]) == ("async_launched", ONE)
-        d.session.turns.interrupt()
+        d.session.agent.interrupt()
         gate.set()
         await until(lambda: len(d.messages("result")) == 2, "the turn that the end starts")
         assert d.messages("result")[1]["result"] == "Line 7, then."

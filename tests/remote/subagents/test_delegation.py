@@ -8,6 +8,7 @@ from pathlib import Path
 
 from tests.remote.agent_kit import Json, Reply, assert_valid, calls, closing, opening, says, text_block, tool_block
 from tests.remote.subagents.delegation import MAIN, ONE, TWO, delegates, delegation, task, worked
+from tests.remote.worker_process import until
 
 from ccb.remote.agent.conversation import Conversation
 from ccb.remote.daemon.assembly import INTERRUPTED, NEVER_STARTED
@@ -144,9 +145,8 @@ async def test_an_interrupt_ends_the_agents_of_the_turn_with_their_calls_closed(
     }
     async with delegation(tmp_path, scripts, allowed_tools=["Bash"]) as d:
         running = asyncio.ensure_future(d.turn(MAIN + "go"))
-        while not d.printed("b1", "started"):
-            await asyncio.sleep(0.01)
-        d.session.turns.interrupt()
+        await until(lambda: d.printed("b1", "started"), "the start of the command")
+        d.session.agent.interrupt()
         assert (await running)["terminal_reason"] == "aborted_tools"
         assert "stopped while it ran" in d.result_text("b1", ONE)
         assert "stopped while it ran" in d.result_text(ONE)
@@ -181,8 +181,7 @@ async def test_an_agent_that_was_cut_by_a_kill_ends_clearly_and_can_go_on_with_w
     }
     async with delegation(tmp_path, scripts, allowed_tools=["Bash"]) as d:
         running = asyncio.ensure_future(d.turn(MAIN + "go"))
-        while not d.printed("b1", "started"):
-            await asyncio.sleep(0.01)
+        await until(lambda: d.printed("b1", "started"), "the start of the command")
         (cut / "journal.jsonl").write_bytes((tmp_path / "journal.jsonl").read_bytes())
         (before,), before_cut = d.model.requests[MAIN], d.model.requests["dig deep"]
         running.cancel()

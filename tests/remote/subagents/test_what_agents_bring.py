@@ -8,13 +8,13 @@ import sys
 import uuid
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
 from tests.remote.agent_kit import Json, Reply, calls, says
 from tests.remote.subagents.delegation import MAIN, ONE, TWO, Delegation, delegates, delegation, task, worked
+from tests.remote.worker_process import until
 
 from ccb.remote.mcp.mcp_servers import McpServers
 from ccb.remote.settings.project_switches import read_project
@@ -147,22 +147,14 @@ async def test_a_call_of_such_a_server_is_a_question_and_an_interrupt_ends_the_s
     own = agent_file(with_server(tmp_path))
     async with delegation(tmp_path, scripts, own_agents=own) as d:
         running = asyncio.ensure_future(d.turn(MAIN + "go"))
-        while not d.messages("control_request"):
-            await asyncio.sleep(0.01)
+        await until(lambda: bool(d.messages("control_request")), "the question")
         asked = d.messages("control_request")[0]["request"]
         assert (asked["tool_name"], asked["agent_id"]) == ("mcp__notes__add", ONE)
         assert asked["mcp_server"] == {"name": "notes", "source": "project"}
         assert is_running(tmp_path)
-        d.session.turns.interrupt()
+        d.session.agent.interrupt()
         assert (await running)["terminal_reason"] == "aborted_tools"
         assert not is_running(tmp_path)
-
-
-async def test_where_only_servers_of_the_command_line_count_those_of_an_agent_do_not_start(tmp_path: Path) -> None:
-    async with helped(tmp_path, with_server(tmp_path), project_mcp=False) as d:
-        assert not (tmp_path / "pid").exists()
-        (why,) = told(d)
-        assert why.endswith("does not start: this session uses only those of --mcp-config.")
 
 
 async def test_a_server_that_is_missing_or_broken_is_told_and_the_agent_works(tmp_path: Path) -> None:
@@ -172,6 +164,10 @@ async def test_a_server_that_is_missing_or_broken_is_told_and_the_agent_works(tm
         missing, broken = told(d)
         assert missing == "The agent helper names the MCP server tracker, which the session does not have."
         assert broken.startswith("The MCP server broken of the agent helper is not connected: ")
+    async with helped(tmp_path / "strict", with_server(tmp_path), project_mcp=False) as d:
+        (why,) = told(d)
+        assert why.endswith("does not start: this session uses only those of --mcp-config.")
+        assert not (tmp_path / "pid").exists()
 
 
 async def test_an_agent_does_not_start_without_the_mcp_servers_that_it_requires(tmp_path: Path) -> None:
@@ -196,6 +192,8 @@ async def test_an_agent_does_not_start_without_the_mcp_servers_that_it_requires(
 class Connecting:
     """The MCP servers of a session of which one is connected only when somebody waits for it."""
 
+    connected = McpServers.connected
+
     def __init__(self, *, comes: bool) -> None:
         self.comes = comes
         self.waited: list[float | None] = []
@@ -216,7 +214,7 @@ async def test_the_start_of_an_agent_waits_for_a_required_server_that_is_being_c
             servers = Connecting(comes=comes)
             runner = d.session.agent.config.context.sub_agents
             assert isinstance(runner, SubAgents)
-            runner._servers = partial(cast, McpServers, servers)
+            runner._servers = cast(McpServers, servers)
             await d.turn(MAIN + "go")
             assert d.result_text(ONE).startswith(answer)
             assert servers.waited == [REQUIRED_S]
@@ -276,14 +274,14 @@ async def test_the_main_agent_works_with_what_its_role_brings(tmp_path: Path) ->
         assert (event["hook_event_name"], event["agent_type"]) == ("Stop", "helper") and "agent_id" not in event
         listed = str((await d.turn("/hooks"))["result"])
         assert "Bash: grep -q forbidden" in listed and "the agent helper" in listed
-        await d.session.clients.close()
+        await d.session.clients.servers.close()
         assert not is_running(tmp_path)
     async with delegation(tmp_path, {MAIN: [says("Yes.", "m4")]}) as d:
         await d.turn("and now?")
         (request,) = d.model.requests[MAIN]
         assert json.dumps(request["messages"]).count("Look at the plan.") == 1, "a restart does not send it again"
         assert "mcp__notes__add" in offered(request), "and starts the servers again"
-        await d.session.clients.close()
+        await d.session.clients.servers.close()
 
 
 def of_project(project: Path, matter: str) -> Path:

@@ -115,7 +115,7 @@ async def test_a_commit_keeps_a_worktree_also_when_the_agent_is_interrupted(tmp_
     async with delegation(tmp_path, scripts, allowed_tools=["Bash"], sandbox="off") as d:
         running = asyncio.ensure_future(d.turn(MAIN + "go"))
         await until((tmp_path / "done").exists, "the commit")
-        d.session.turns.interrupt()
+        d.session.agent.interrupt()
         await running
         (tree,) = trees(project)
         assert f"Its changes are in the git worktree {tree}" in d.result_text(ONE)
@@ -136,7 +136,7 @@ async def test_an_interrupt_leaves_no_worktree(tmp_path: Path, project: Path, mo
         running = asyncio.ensure_future(d.turn(MAIN + "go"))
         await until((place / "making").exists, "the worktree")
         assert len(trees(project)) == 1
-        d.session.turns.interrupt()
+        d.session.agent.interrupt()
         await running
         assert [each.body.get("removed", False) for each in d.records() if each.kind == "worktree"] == [False, True]
     assert trees(project) == [] and git(project, "branch", "--format=%(refname:short)") == "main"
@@ -145,7 +145,7 @@ async def test_an_interrupt_leaves_no_worktree(tmp_path: Path, project: Path, mo
 async def test_a_half_made_worktree_is_made_anew_and_a_locked_one_keeps_its_work(tmp_path: Path, project: Path) -> None:
     async with delegation(tmp_path, {MAIN: delegates(isolated())}) as d:
         context = d.session.agent.config.context
-        worktrees = Worktrees(context.host, context.cages)
+        worktrees = Worktrees(context)
         tree = await worktrees.plan(str(project), "half", ONE)
         await worktrees.make(tree)
         work = Path(tree.path) / "file.txt"

@@ -16,20 +16,13 @@ from tests.support.machine.programs import with_sources
 from ccb.remote.system.deadline import Threads, within
 
 
-async def test_the_result_comes_in_time() -> None:
-    assert await within(5, asyncio.sleep(0, 7)) == 7
-
-
-async def test_work_that_is_late_is_cancelled() -> None:
-    never = asyncio.Event()
-    with pytest.raises(asyncio.TimeoutError):
-        await within(0, never.wait())
-
-
-async def test_an_error_of_the_work_is_raised() -> None:
+async def test_work_gives_its_result_or_its_error_or_is_cancelled_when_it_is_late() -> None:
     async def fail() -> None:
         raise OSError("no")
 
+    assert await within(5, asyncio.sleep(0, 7)) == 7
+    with pytest.raises(asyncio.TimeoutError):
+        await within(0, asyncio.Event().wait())
     with pytest.raises(OSError, match="no"):
         await within(5, fail())
 

@@ -157,10 +157,7 @@ def test_only_what_a_person_expects_is_kept() -> None:
         "HOME": "/h", "IS_SANDBOX": "1", "MODEL_API_KEY": "k", "SSH_KEY_PATH": "/k",
     }  # fmt: skip
     assert kept_variables({**kept, **dropped}) == kept
-
-
-def test_path_finds_nothing_in_the_present_directory() -> None:
-    assert kept_variables({"PATH": ".:/a::node_modules/.bin:/b:"}) == {"PATH": "/a:/b"}
+    assert kept_variables({"PATH": ".:/a::node_modules/.bin:/b:"}) == {"PATH": "/a:/b"}, "nothing in the directory"
 
 
 @pytest.fixture(autouse=True)

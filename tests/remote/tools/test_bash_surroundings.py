@@ -6,27 +6,17 @@ import asyncio
 import os
 import subprocess
 import threading
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from tests.remote.tools_kit import Toolbox
+from tests.support.machine.programs import shell_script
 
 from ccb.remote.system.host import Host
 from ccb.remote.tools import bash
 
-
-def _replaced(root: Path) -> None:
-    root.rmdir()
-    root.write_text("a file", encoding="utf-8")
-
-
-GONE: dict[str, Callable[[Path], object]] = {
-    "removed": Path.rmdir,
-    "renamed": lambda root: root.rename(root.with_name("t2")),
-    "a file now": _replaced,
-}
+GONE = {"removed": "rmdir $1", "renamed": "mv $1 $1-2", "a file now": "rmdir $1 && touch $1"}
 
 
 @pytest.mark.parametrize("how", GONE)
@@ -36,7 +26,7 @@ async def test_commands_run_above_a_root_that_is_gone_and_say_so(box: Toolbox, h
         cage = box.context.cages.read_only([str(box.root)])
         assert cage is not None
         box.context = box.context.for_call(replace(box.context.call, cage=cage))
-    GONE[how](box.root)
+    subprocess.run(["sh", "-c", GONE[how], "sh", str(box.root)], check=True)
     above = box.root.parent
     gone = f"{box.root} is no directory any more: the command ran in {above}"
     assert gone in await box.text("Bash", command="pwd", run_in_background=True)
@@ -70,9 +60,8 @@ async def test_a_disk_that_hangs_holds_up_only_the_command(box: Toolbox, monkeyp
 @pytest.fixture
 def waiting(box: Toolbox, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A program that the login names as editor and askpass; it waits for ever, and notes that it was started."""
-    program, noted = box.root.parent / "waits", box.root.parent / "started"
-    program.write_text(f"#!/bin/sh\ntouch {noted}\nexec sleep 1000\n", encoding="utf-8")
-    program.chmod(0o755)
+    noted = box.root.parent / "started"
+    program = shell_script(box.root.parent / "waits", f"touch {noted}\nexec sleep 1000")
     named = ("EDITOR", "VISUAL", "GIT_EDITOR", "GIT_SEQUENCE_EDITOR", "GIT_ASKPASS", "SSH_ASKPASS", "SUDO_ASKPASS")
     asks = dict.fromkeys(named, str(program))
     more = {"DISPLAY": ":99", "WAYLAND_DISPLAY": "wayland-9", "SSH_ASKPASS_REQUIRE": "force"}

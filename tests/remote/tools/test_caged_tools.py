@@ -5,17 +5,17 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.remote.tools.test_bash import in_background
-from tests.remote.tools_kit import Toolbox, open_toolbox
+from tests.remote.tools_kit import Toolbox, open_toolbox, write
 
-from ccb.remote.sandbox.cage_rules import CageRules, workspace_rules
-from ccb.remote.sandbox.cage_server import CageMechanism, CageServer
+from ccb.remote.sandbox.cage_rules import workspace_rules
+from ccb.remote.sandbox.cage_server import CageServer
 from ccb.remote.system.host import Host
 from ccb.remote.system.process import Process
 from ccb.remote.tools.output import OutputFiles
@@ -28,7 +28,7 @@ _HOW = "To ask the user to run it without the sandbox, call Bash again with dang
 async def box(tmp_path: Path) -> AsyncIterator[Toolbox]:
     """A session whose commands run in the read-only cage."""
     async with open_toolbox(tmp_path) as toolbox:
-        if toolbox.context.host.cages().mechanism is CageMechanism.NONE:
+        if not toolbox.context.host.cages().mechanism:
             pytest.skip(toolbox.context.host.cages().why)
         cage = toolbox.context.cages.read_only([str(toolbox.root)])
         toolbox.context = toolbox.context.for_call(CallContext(cage=cage))
@@ -79,13 +79,9 @@ async def test_a_cage_that_cannot_be_made_runs_nothing(box: Toolbox) -> None:
     cage = workspace_rules([str(box.root)], os.environ, "/nowhere")  # needs Landlock, which this host has not
     with contextlib.closing(Host(cages=CageServer(most_abi=0))) as host:
         box.context = replace(box.context, host=host, call=CallContext(cage=cage))
-        await _assert_nothing_runs(box)
-
-
-async def _assert_nothing_runs(box: Toolbox) -> None:
-    for more in ({}, {"run_in_background": True}):
-        said = await box.error("Bash", command=f"touch {box.root}/made", **more)
-        assert "could not be started" in said and said.splitlines()[-1] == _HOW
+        for more in ({}, {"run_in_background": True}):
+            said = await box.error("Bash", command=f"touch {box.root}/made", **more)
+            assert "could not be started" in said and said.splitlines()[-1] == _HOW
     assert not (box.root / "made").exists()
 
 
@@ -94,19 +90,16 @@ async def test_searches_run_in_that_cage(box: Toolbox, call: dict[str, Any], mon
     box.write("a.txt", "needle\n")
     start, cages = box.context.host.start, []
 
-    async def noted(
-        argv: Sequence[str], cwd: str, on_output: Callable[[bytes], None], env: None, *, cage: CageRules | None
-    ) -> Process:
-        cages.append(cage)
-        return await start(argv, cwd, on_output, cage=cage)
+    async def noted(*arguments: Any, **more: Any) -> Process:
+        cages.append(more["cage"])
+        return await start(*arguments, **more)
 
     monkeypatch.setattr(box.context.host, "start", noted)
     box.context = box.context.for_call(CallContext())
     name = call.pop("name")
     assert "a.txt" in await box.text(name, **call)
     outer = box.root.parent / "outer"
-    outer.mkdir()
-    (outer / "b.txt").write_text("needle\n")
+    write(outer / "b.txt", "needle\n")
     assert "b.txt" in await box.text(name, **call, path=str(outer)), "a granted directory outside is read as well"
     assert len(cages) == 2 and all(cage is not None and not cage.write for cage in cages)
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
-from tests.remote.tools_kit import until
+from tests.remote.tools_kit import until, write
 
 from ccb.remote.search_program import file_names
 from ccb.remote.search_program.file_names import NameIndex, glimpse
@@ -20,25 +20,15 @@ from ccb.tunnel.wire.frames import Json
 
 def index_of(root: Path, files: Iterable[str]) -> NameIndex:
     for each in files:
-        path = root / each
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text("")
+        write(root / each, "")
     index = NameIndex(str(root))
     index.build()
     return index
 
 
 def test_names_come_before_paths_and_short_ones_first(tmp_path: Path) -> None:
-    files = [
-        "README.md",
-        "src/turn.py",
-        "src/turns/inputs.py",
-        "src/return.py",
-        "docs/a_turn.md",
-        "t/u/r/n",
-        "Makefile",
-    ]
-    index = index_of(tmp_path, files)
+    files = "README.md src/turn.py src/turns/inputs.py src/return.py docs/a_turn.md t/u/r/n Makefile"
+    index = index_of(tmp_path, files.split())
     found = ["src/turn.py", "src/turns/", "docs/a_turn.md", "src/turns/inputs.py", "src/return.py", "t/u/r/n"]
     assert index.find("turn", 50)[0] == found
     assert index.find("read", 50)[0] == ["README.md"], "case does not matter"
@@ -50,8 +40,7 @@ def test_names_come_before_paths_and_short_ones_first(tmp_path: Path) -> None:
 
 
 def test_what_git_ignores_is_left_out_and_links_are_not_followed(tmp_path: Path) -> None:
-    (tmp_path / ".git/info").mkdir(parents=True)
-    (tmp_path / ".git/info/exclude").write_text("private/\n")
+    write(tmp_path / ".git/info/exclude", "private/\n")
     (tmp_path / "real").mkdir()
     (tmp_path / "link").symlink_to("real")
     (tmp_path / "loop").symlink_to(".")

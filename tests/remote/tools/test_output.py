@@ -38,29 +38,6 @@ def test_what_the_model_gets_is_clean_text(data: bytes, text: str) -> None:
     assert clean(data) == text
 
 
-def test_a_short_output_stays_as_it_is_and_makes_no_file(spill: OutputFiles) -> None:
-    output = Output(spill, "bash")
-    output.add(b"one\n")
-    output.add(b"two\n")
-    assert output.text() == "one\ntwo\n"
-    assert output.path == ""
-    assert not Path(spill.directory).exists()
-
-
-def test_a_long_output_is_head_path_and_tail(spill: OutputFiles) -> None:
-    output = Output(spill, "bash")
-    whole = b"".join(b"line %d\n" % n for n in range(200_000))
-    for start in range(0, len(whole), 70_001):
-        output.add(whole[start : start + 70_001])
-    output.close()
-    text = output.text()
-    head, note, tail = re.split(r"\n\n(\[.*\])\n\n", text)
-    assert len(text) <= MAX_OUTPUT_CHARS
-    assert whole.decode().startswith(head + "\n") and whole.decode().endswith("\n" + tail)
-    assert output.path in note and f"{len(whole):,} bytes" in note
-    assert Path(output.path).read_bytes() == whole
-
-
 def test_files_are_for_their_owner_only_and_not_overwritten_by_a_later_daemon(spill: OutputFiles) -> None:
     first = spill.keep(b"first", "../Odd name!/a.txt")
     second = OutputFiles(spill.directory).keep(b"second", "a.txt")
@@ -117,7 +94,7 @@ def test_no_news_is_lost_or_repeated(tmp_path_factory: pytest.TempPathFactory, c
     for chunk in chunks[first:]:
         output.add(chunk)
     new = b"".join(chunks)[start:]
-    text = output.since(start)
+    text = output.text(start=start)
     if len(clean(new)) <= MAX_OUTPUT_CHARS and len(new) <= 128 * 1024:
         assert text == clean(new)
     else:

@@ -1,4 +1,4 @@
-"""Read, LS, TodoWrite and the registry: what the model is shown, and what it is told when there is nothing to show."""
+"""Read and LS: what the model is shown, and what it is told when there is nothing to show."""
 
 from __future__ import annotations
 
@@ -121,16 +121,6 @@ async def test_notebooks_are_cells_and_outputs(box: Toolbox) -> None:
     assert await box.text("Read", file_path=str(broken), offset=1) == "1\t[1"
 
 
-@pytest.mark.parametrize(
-    ("head", "hint"),
-    [(b"%PDF-1.7\n\0", "pdftotext"), (b"\x7fELF\0", "ELF"), (b"\xff\xfe\0\xdc\0\0", "UTF-16"), (b"a\0b", "Bash")],
-)
-async def test_binary_files_are_refused_with_a_hint(box: Toolbox, head: bytes, hint: str) -> None:
-    text = await box.error("Read", file_path=str(box.write("x.bin", head)))
-    assert "binary" in text
-    assert hint in text
-
-
 async def test_what_is_no_file_is_refused_at_once_and_a_missing_one_has_near_names(box: Toolbox) -> None:
     assert box.refusal("Read", file_path="a\0b") is not None
     assert box.refusal("Read", file_path="  ") is not None
@@ -164,18 +154,6 @@ async def test_ls_lists_one_directory(box: Toolbox) -> None:
         box.write(f"many/{number:04d}")
     text = await box.text("LS", path=str(box.root / "many"))
     assert text.endswith("0999\n[... 5 more entries; use Glob with a pattern ...]")
-
-
-async def test_todos_are_replaced_and_emptied_when_all_are_done(box: Toolbox) -> None:
-    todos = [{"content": "Run", "status": "in_progress", "activeForm": "Running"}]
-    result = await box("TodoWrite", todos=todos)
-    assert box.context.todos.items == todos
-    assert result.structured == {"oldTodos": [], "newTodos": todos}
-    done = [{**todos[0], "status": "completed"}]
-    result = await box("TodoWrite", todos=done)
-    assert box.context.todos.items == []
-    assert result.structured == {"oldTodos": todos, "newTodos": done}
-    assert box.refusal("TodoWrite", todos=[{**todos[0], "status": "late"}]) is not None
 
 
 def test_reading_tools_and_only_those_are_read_only() -> None:

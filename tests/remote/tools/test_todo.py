@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 from ccb.remote.context.reminders import Occasion
 from ccb.remote.session_store.session_files import PlanFile
-from ccb.remote.tools.plan_mode import PlanReminders
-from ccb.remote.tools.todo import TodoReminder
+from ccb.remote.tools.asking import PlanReminders
+from ccb.remote.tools.todo import todo_reminder
 from ccb.remote.tools.tool_state import TodoList
 from ccb.tunnel.wire.frames import Json
 
@@ -16,7 +17,7 @@ ITEM: Json = {"content": "Fix", "status": "in_progress", "activeForm": "Fixing"}
 
 def test_a_list_that_is_not_updated_for_long_is_brought_to_mind() -> None:
     todos = TodoList()
-    reminder = TodoReminder(lambda: todos)
+    reminder = partial(todo_reminder, todos)
     assert not any(list(reminder(Occasion.TOOL_RESULTS)) for _ in range(40)), "nothing is on it"
     todos.replace([ITEM])
     told = [list(reminder(Occasion.TOOL_RESULTS)) for _ in range(24)]

@@ -1,4 +1,4 @@
-"""An SSH server inside this process (asyncssh's), for `make demo`: no root, temporary keys, 127.0.0.1 only."""
+"""SSH servers inside this process (asyncssh's): no root, temporary keys, 127.0.0.1 only. One is for `make demo`."""
 
 from __future__ import annotations
 
@@ -6,30 +6,36 @@ import asyncio
 import contextlib
 import os
 import signal
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import asyncssh
+from tests.support.hosts.sshd import Sshd, make_key
 
 _PIECE = 64 * 1024
 
 
-@dataclass(frozen=True)
-class EmbeddedSshd:
-    """Where it listens and what a client needs: `identity` is the user's key, `known_hosts` names the server's."""
-
-    port: int
-    identity: Path
-    known_hosts: Path
-
-    def client_options(self) -> list[str]:
-        """Flags of `ccb ssh` that reach this server and nothing of the user's own configuration."""
-        return [
-            "-P", str(self.port), "-i", str(self.identity),
-            "-o", f"UserKnownHostsFile={self.known_hosts}", "-o", "IdentitiesOnly=yes",
-        ]  # fmt: skip
+@asynccontextmanager
+async def asyncssh_server(
+    directory: Path, run: Callable[[asyncssh.SSHServerProcess[bytes]], Awaitable[None]], **options: Any
+) -> AsyncIterator[Sshd]:
+    """A server whose commands are calls of `run`. Servers in one directory have the same keys."""
+    host_key, identity = directory / "host_ed25519", directory / "id_ed25519"
+    for key in (host_key, identity):
+        if not key.exists():
+            make_key(key)
+    keys = {"server_host_keys": [str(host_key)], "authorized_client_keys": f"{identity}.pub"}
+    place = {} if "sock" in options else {"host": "127.0.0.1", "port": 0}
+    listener = await asyncssh.listen(process_factory=run, encoding=None, **{**keys, **place, **options})
+    server = Sshd(listener.get_port(), identity, directory / "known_hosts", host_key, directory / "log")
+    server.trust(server.port)
+    try:
+        yield server
+    finally:
+        listener.close()
+        await listener.wait_closed()
 
 
 async def _feed(source: asyncssh.SSHReader[bytes], stdin: asyncio.StreamWriter) -> None:
@@ -48,14 +54,8 @@ async def _pass_on(output: asyncio.StreamReader, channel: asyncssh.SSHWriter[byt
 
 
 @asynccontextmanager
-async def embedded_sshd(directory: Path, env: Mapping[str, str], cwd: Path) -> AsyncIterator[EmbeddedSshd]:
+async def embedded_sshd(directory: Path, env: Mapping[str, str], cwd: Path) -> AsyncIterator[Sshd]:
     """Serve on a free port. Commands run under `/bin/sh -c` with exactly `env`, in `cwd`; `directory` gets the keys."""
-    host_key = asyncssh.generate_private_key("ssh-ed25519")
-    user_key = asyncssh.generate_private_key("ssh-ed25519")
-    identity = directory / "id_demo"
-    identity.touch(mode=0o600)
-    user_key.write_private_key(str(identity))
-    authorized = asyncssh.import_authorized_keys(user_key.export_public_key().decode())
 
     async def run(process: asyncssh.SSHServerProcess[bytes]) -> None:
         child = await asyncio.create_subprocess_exec(
@@ -86,20 +86,5 @@ async def embedded_sshd(directory: Path, env: Mapping[str, str], cwd: Path) -> A
                         pass
                 await child.wait()
 
-    server = await asyncssh.listen(
-        "127.0.0.1",
-        0,
-        server_host_keys=[host_key],
-        authorized_client_keys=authorized,
-        process_factory=run,
-        encoding=None,
-    )
-    try:
-        port = server.get_port()
-        known_hosts = directory / "known_hosts"
-        public = host_key.export_public_key().decode().strip()
-        known_hosts.write_text(f"[127.0.0.1]:{port} {public}\n", encoding="ascii")
-        yield EmbeddedSshd(port, identity, known_hosts)
-    finally:
-        server.close()
-        await server.wait_closed()
+    async with asyncssh_server(directory, run) as server:
+        yield server

@@ -36,11 +36,6 @@ class Host:
     def uid(self) -> int:
         return pwd.getpwnam(self.user.name).pw_uid
 
-    @property
-    def logins(self) -> int:
-        """How often a client has logged in."""
-        return self.server.log.read_text().count("Accepted publickey")
-
     def locked_key(self) -> list[str]:
         """The options of a connection by a new key with a passphrase, the only one that logs in from now on."""
         key = make_key(self.laptop.home / "locked", passphrase="open sesame")

@@ -78,6 +78,13 @@ def make_key(path: Path, kind: str = "ed25519", passphrase: str = "") -> Path:
     return path
 
 
+def certify(authority: Path, key: Path, name: str, *options: str) -> Path:
+    """The certificate of `key` for `name`, of a user or with `-h` of a host."""
+    words = ["ssh-keygen", "-q", "-s", str(authority), "-I", "test", "-n", name, *options, f"{key}.pub"]
+    subprocess.run(words, check=True)
+    return key.with_name(key.name + "-cert.pub")
+
+
 @contextmanager
 def host_user(directory: Path, shell: str = "/bin/bash", *, home: bool = True) -> Iterator[HostUser]:
     """A new Unix user (needs root), gone afterwards with all its processes. It may not leave the model's key."""

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from functools import cache
 from pathlib import Path
 
 from tests.support.worker.compiled import files_of
 
-from ccb.deploy.bundle import Bundle, cache_folder, load
+from ccb.deploy.bundle import CACHE, Bundle, load
 from ccb.remote.daemon import compiled_copy
 from ccb.remote.daemon.copy_writer import write_copy
 
@@ -32,17 +31,8 @@ def visit(home: Path, owner: int = -1) -> None:
 @cache
 def _left_behind() -> tuple[Bundle, bytes]:
     """Return the bundle and its compiled copy for this Python, which is kept from one run of the tests to the next."""
-    bundle, folder = load(), cache_folder()
-    if folder is None:
-        with tempfile.TemporaryDirectory() as name:
-            return bundle, _copy_in(Path(name), bundle)
-    directory = folder / "visited"
+    bundle, directory = load(), CACHE / "visited"
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-    return bundle, _copy_in(directory, bundle)
-
-
-def _copy_in(directory: Path, bundle: Bundle) -> bytes:
-    """Return the compiled copy in a directory. Write it if there is none that a start would use."""
     path = str(directory / f"{bundle.sha256}.bundle")
     if compiled_copy.load(path, bundle.sha256)[1]:
         for older in directory.iterdir():
@@ -51,4 +41,4 @@ def _copy_in(directory: Path, bundle: Bundle) -> bytes:
         Path(path).touch()
         sources = {file: source.encode() for file, source in files_of(bundle.data).items()}
         write_copy(path, bundle.sha256, sources)
-    return Path(compiled_copy.copy_path(path)).read_bytes()
+    return bundle, Path(compiled_copy.copy_path(path)).read_bytes()

@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 import os
 import pwd
+import re
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import psutil
@@ -19,31 +21,26 @@ def name_of(process: psutil.Process) -> str:
         return ""
 
 
-def commands_with(word: str) -> list[str]:
+def _all_that(fits: Callable[[psutil.Process], bool]) -> list[psutil.Process]:
     found = []
     for process in psutil.process_iter():
-        with contextlib.suppress(psutil.Error):
-            found.append(" ".join(process.cmdline()))
-    return [line for line in found if word in line]
+        with contextlib.suppress(psutil.Error, OSError):
+            if fits(process):
+                found.append(process)
+    return found
+
+
+def commands_with(word: str) -> list[psutil.Process]:
+    return _all_that(lambda process: word in " ".join(process.cmdline()))
 
 
 def processes_of(user: HostUser) -> list[psutil.Process]:
     uid = pwd.getpwnam(user.name).pw_uid
-    found = []
-    for process in psutil.process_iter():
-        with contextlib.suppress(psutil.NoSuchProcess):
-            if process.uids().real == uid and process.status() != psutil.STATUS_ZOMBIE:
-                found.append(process)
-    return found
+    return _all_that(lambda process: process.uids().real == uid and process.status() != psutil.STATUS_ZOMBIE)
 
 
 def with_home(home: Path) -> list[psutil.Process]:
-    found = []
-    for process in psutil.process_iter():
-        with contextlib.suppress(psutil.Error, OSError):
-            if process.environ().get("HOME") == os.fspath(home):
-                found.append(process)
-    return found
+    return _all_that(lambda process: process.environ().get("HOME") == os.fspath(home))
 
 
 def left_with_home(home: Path, seconds: float = 30) -> list[str]:
@@ -52,3 +49,30 @@ def left_with_home(home: Path, seconds: float = 30) -> list[str]:
     while (found := with_home(home)) and time.monotonic() < end:
         psutil.wait_procs(found, timeout=0.05)
     return [f"{process.pid} {name_of(process)}" for process in found]
+
+
+def memory_of(pid: int) -> bytes:
+    """The private writable memory of a process; nothing when it has just ended."""
+    found = []
+    try:
+        maps = Path(f"/proc/{pid}/maps").read_text(encoding="utf-8", errors="replace").splitlines()
+        with Path(f"/proc/{pid}/mem").open("rb", buffering=0) as memory:
+            for line in maps:
+                span, mode = line.split()[:2]
+                if mode.startswith("rw"):
+                    start, end = (int(part, 16) for part in span.split("-"))
+                    with contextlib.suppress(OSError, OverflowError, ValueError):
+                        memory.seek(start)
+                        found.append(memory.read(end - start))
+    except (FileNotFoundError, ProcessLookupError):
+        return b""
+    return b"".join(found)
+
+
+def peak_mb(pid: int) -> float:
+    """The most memory that a process has had, 0 if it has ended. What it frees may stay with it or not."""
+    try:
+        found = re.search(r"VmHWM:\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text(encoding="utf-8"))
+    except (FileNotFoundError, ProcessLookupError):
+        return 0.0
+    return int(found[1]) / 1024 if found is not None else 0.0

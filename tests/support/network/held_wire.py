@@ -14,8 +14,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Self
 
-from ccb.remote.daemon.copy_writer import CopyWriter
 from ccb.remote.daemon.daemon import Daemon
+from ccb.remote.daemon.hello import DaemonLaunch
 from ccb.remote.session_store.session_paths import SessionPaths
 from ccb.tunnel.errors import ConnectionLost
 
@@ -139,14 +139,6 @@ def frames_in(data: bytes) -> list[bytes]:
     return [line for line in lines if json.loads(line)["t"] not in ("part", "hello", "attach", "detach", "bye")]
 
 
-class _NoCages(Daemon):
-    """A daemon that starts no process to find out about cages: an attach would be handled after as much real time as
-    that takes, and what the test does meanwhile would be different each time."""
-
-    async def know_cages(self) -> None:
-        return
-
-
 class InProcessHost:
     """Runs one daemon. `connect` is what the bridge does."""
 
@@ -155,21 +147,21 @@ class InProcessHost:
         for each in (state, runtime):
             each.mkdir(mode=0o700, exist_ok=True)
         self._where = SessionPaths(str(state), str(runtime), "s", True, [])
-        self._facts: dict[str, object] = {
+        facts: dict[str, object] = {
             "bundle": "b" * 64, "session": SESSION, "cwd": str(directory), "storage": "disk", "notes": [],
         }  # fmt: skip
-        self.daemon = _NoCages(self._where, self._facts, CopyWriter("", "b" * 64, ""))
+        self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.daemon = Daemon(DaemonLaunch(self._where, facts, {}, None, self._listener, (-1, -1)))
         self.wires: list[Wire] = []
         self._anchor: socket.socket | None = None
         self._running: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Self:
-        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         Path(self._where.socket).unlink(missing_ok=True)
-        listener.bind(self._where.socket)
-        listener.listen(16)
+        self._listener.bind(self._where.socket)
+        self._listener.listen(16)
         self._anchor, first = socket.socketpair()  # a client that only keeps the daemon alive
-        self._running = asyncio.create_task(self.daemon.run(listener, first))
+        self._running = asyncio.create_task(self.daemon.run(self._listener, first))
         return self
 
     async def __aexit__(self, *_: object) -> None:

@@ -88,6 +88,7 @@ async def logged_in(
     where: SshTarget, prompts: Prompts | None = None, past: PastLogins | None = None
 ) -> AsyncIterator[SshTransport]:
     transport = await connect(where, prompts or NobodyToAsk(), past=past)
+    assert isinstance(transport, SshTransport)
     try:
         yield transport
     finally:

@@ -12,7 +12,7 @@ import sys
 import termios
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 
 from tests.support.forking.process import READ_AT_START, start_process
 
@@ -57,19 +57,22 @@ class Terminal:
         os.write(self._master, keys.encode())
 
     async def answer(self, key: str) -> None:
-        """Go to the approval card and answer it, with the pause of a person before each key. What each key does is
-        waited for: where ccb stands still, it reads two keys at once, and they are text."""
+        """Go to the card of a question and answer it. What each key does is waited for: where ccb stands still, it
+        reads two keys at once, and they are text. A card that takes the place of another does not listen at once."""
         await self.shows("to answer")
-        await self._press("\t", "Esc back")
-        await self._press(key, "answers")
+        start = len(self.written)
+        while not re.search("Esc back|Esc declines", self.text_from(start)):
+            with suppress(AssertionError):
+                await self._press("\t", "Esc back|Esc declines", 6)
+        await self._press(key, "Enter|answers")
         await self._press("\r")
 
-    async def _press(self, key: str, shown: str = "") -> None:
-        """Press a key, and wait until `shown` is written."""
+    async def _press(self, key: str, shown: str = "", deadline_s: float = 60) -> None:
+        """Press a key with the pause of a person before it, and wait until what `shown` means is written."""
         await asyncio.sleep(4 * BURST_S)
         seen = len(self.written)
         self.type(key)
-        await self.until(lambda: shown in self.text_from(seen))
+        await self.until(lambda: re.search(shown, self.text_from(seen)), deadline_s)
 
     async def chord(self, keys: str) -> None:
         """Press a chord such as Alt+R, which counts only if it was pressed alone."""

@@ -5,17 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 
-import pytest
 from tests.support.model.model_script import Json
 
 from ccb.local.config.settings import ProviderSettings, Settings
 from ccb.local.providers.session_provider import session_provider
-from ccb.tunnel.providers.provider import ProviderError
 from ccb.tunnel.proxy.auth_proxy import AuthProxy
 
-from ..proxy.proxy_client import body_of, guard, pieces, read_all, request_head
+from ..proxy.proxy_client import Answer, answer_to
 from .dialect_server import KEY, DialectServer, Reply
 
 MODELS = {
@@ -35,13 +32,8 @@ MODELS = {
 CHAT = tuple(each for each in MODELS if each != "responses")
 
 
-@dataclass(frozen=True)
-class Told:
+class Told(Answer):
     """What the worker got. `events` are the Anthropic events of a stream."""
-
-    status: int
-    headers: dict[str, str]
-    body: bytes
 
     @property
     def events(self) -> list[Json]:
@@ -63,6 +55,10 @@ class Told:
     @property
     def message(self) -> Json:
         return read_message(self.events)
+
+
+async def told_by(proxy: AuthProxy, asked: Json, **head: object) -> Told:
+    return Told(**vars(await answer_to(proxy, asked, **head)))
 
 
 def read_message(events: list[Json]) -> Json:
@@ -130,21 +126,9 @@ class Adapter:
     async def ask(self, messages: list[Json], *, path: str = "/v1/messages", **more: object) -> Told:
         """Make one call. It streams unless `stream` says otherwise."""
         asked: Json = {"model": self.model, "max_tokens": 1000, "stream": True, "messages": messages, **more}
-        body = json.dumps(asked).encode()
-        async with self.proxy.call(request_head(body, path=path), pieces(body), nonce=guard()) as response:
-            told = Told(response.status, dict(response.headers), await read_all(response))
+        told = await told_by(self.proxy, asked, path=path)
         assert KEY.encode() not in told.body
         return told
-
-    async def ask_broken(self, messages: list[Json], **more: object) -> bytes:
-        """Make a call whose answer breaks off, and return what came of it."""
-        asked: Json = {"model": self.model, "max_tokens": 1000, "stream": True, "messages": messages, **more}
-        body, came = json.dumps(asked).encode(), b""
-        async with self.proxy.call(request_head(body), pieces(body), nonce=guard()) as response:
-            with pytest.raises(ProviderError):
-                async for piece in body_of(response):
-                    came += piece
-        return came
 
 
 @asynccontextmanager

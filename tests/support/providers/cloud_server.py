@@ -11,6 +11,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from urllib.parse import parse_qs
 
+import pytest
 from aiohttp import web
 from tests.support.model.model_script import Json
 
@@ -18,6 +19,8 @@ from ..network.http_server import serving
 
 ACCESS_KEY, SECRET_KEY, SESSION_TOKEN = "AKIAEXAMPLE", "secret-of-the-cloud", "token-of-the-session"
 REGION = "eu-central-1"
+AWS = {"AWS_ACCESS_KEY_ID": ACCESS_KEY, "AWS_SECRET_ACCESS_KEY": SECRET_KEY, "AWS_REGION": REGION}
+_VARIABLES = (*AWS, "AWS_SESSION_TOKEN", "AWS_EC2_METADATA_DISABLED", "AWS_PROFILE", "AWS_BEARER_TOKEN_BEDROCK")
 ACCESS_TOKEN = "ya29.token-of-the-cloud"
 _MESSAGE: Json = {"id": "msg_1", "type": "message", "role": "assistant", "model": "claude-opus-4-5", "content": []}
 _UNSTOPPED: Json = {"stop_reason": None, "stop_sequence": None}
@@ -161,7 +164,12 @@ class CloudServer:
         self.tokens = 0
 
     @asynccontextmanager
-    async def running(self) -> AsyncIterator[CloudServer]:
+    async def running(self, monkeypatch: pytest.MonkeyPatch, environ: Mapping[str, str]) -> AsyncIterator[CloudServer]:
+        """Serve. The libraries of a cloud read the variables of this process: they are those of `environ`."""
+        for name in _VARIABLES:
+            monkeypatch.delenv(name, raising=False)
+        for name, value in environ.items():
+            monkeypatch.setenv(name, value)
         async with serving(self._handle) as self.url:
             yield self
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ccb.tunnel.providers.dialect import Dialect, ModelTarget, StreamReader
-from ccb.tunnel.providers.model_traits import TraitsTable
-from ccb.tunnel.providers.openai_chat import ChatDialect
-from ccb.tunnel.providers.openai_responses import ResponsesDialect
+from ccb.tunnel.providers.dialect import ModelTarget, StreamReader
+from ccb.tunnel.providers.model_traits import traits_of
+from ccb.tunnel.providers.openai_chat import chat_call
+from ccb.tunnel.providers.openai_responses import responses_call
 from ccb.tunnel.providers.provider_kinds import KINDS
 from ccb.tunnel.providers.translating_provider import StreamTranslator
 
@@ -17,9 +17,10 @@ from .adapters import MODELS
 def reader_of(flavour: str) -> StreamReader:
     name, _, model = MODELS[flavour].partition("/")
     kind = KINDS["openai" if flavour in ("openai", "responses") else flavour]
-    dialect: Dialect = ResponsesDialect() if flavour == "responses" else ChatDialect(kind.rules)
-    target = ModelTarget(name, model, MODELS[flavour], TraitsTable(kind.traits).of(model))
-    return dialect.call({"messages": [{"role": "user", "content": "hi"}]}, target).reader
+    target = ModelTarget(name, model, MODELS[flavour], traits_of(model, kind.traits, {}, {}))
+    asked = {"messages": [{"role": "user", "content": "hi"}]}
+    call = responses_call(asked, target) if flavour == "responses" else chat_call(kind.rules, asked, target)
+    return call.reader
 
 
 def translated(flavour: str, parts: Iterable[bytes], reader: StreamReader | None = None) -> bytes:

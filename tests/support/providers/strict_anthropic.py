@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from aiohttp import web
-from tests.support.model.model_script import Json
+from tests.support.model.model_script import Json, Recorded, Reply, events
 
 from ..network.http_server import serving
 from .turns import Said
@@ -39,8 +39,8 @@ class AnthropicServer:
             self.refused.append(why)
             error = {"type": "error", "error": {"type": "invalid_request_error", "message": why}}
             return web.json_response(error, status=400)
-        events = self._events(self.replies.popleft())
-        text = "".join(f"event: {each['type']}\ndata: {json.dumps(each)}\n\n" for each in events)
+        told = self._events(self.replies.popleft())
+        text = "".join(f"event: {each['type']}\ndata: {json.dumps(each)}\n\n" for each in told)
         return web.Response(text=text, content_type="text/event-stream")
 
     def _refusal(self, body: Json) -> str:
@@ -72,30 +72,8 @@ class AnthropicServer:
             {"type": "tool_use", "id": use, "name": name, "input": given}
             for use, (name, given) in zip(said.ids, said.calls, strict=True)
         ]
-        usage = {"input_tokens": said.prompt, "output_tokens": 1}
-        head = {"id": f"msg_{self._mark}{number}", "type": "message", "role": "assistant", "model": self._model}
-        events: list[Json] = [{"type": "message_start", "message": {**head, "content": [], "usage": usage}}]
-        for index, block in enumerate(blocks):
-            events += _block_events(index, block)
-        reason = {"stop_reason": "tool_use" if said.calls else "end_turn", "stop_sequence": None}
-        events.append({"type": "message_delta", "delta": reason, "usage": {"output_tokens": said.output}})
-        return [*events, {"type": "message_stop"}]
-
-
-def _block_events(index: int, block: Json) -> list[Json]:
-    start, deltas = dict(block), []
-    if block["type"] == "thinking":
-        start |= {"thinking": "", "signature": ""}
-        deltas.append({"type": "thinking_delta", "thinking": block["thinking"]})
-        deltas.append({"type": "signature_delta", "signature": block["signature"]})
-    elif block["type"] == "text":
-        start["text"] = ""
-        deltas.append({"type": "text_delta", "text": block["text"]})
-    elif block["type"] == "tool_use":
-        start["input"] = {}
-        deltas.append({"type": "input_json_delta", "partial_json": json.dumps(block["input"])})
-    return [
-        {"type": "content_block_start", "index": index, "content_block": start},
-        *({"type": "content_block_delta", "index": index, "delta": each} for each in deltas),
-        {"type": "content_block_stop", "index": index},
-    ]
+        usage = {"input_tokens": said.prompt, "output_tokens": said.output}
+        asked = Recorded(number, "POST", "/v1/messages", "", {}, None, 0)
+        made = [data for _, data in events(Reply(blocks=blocks, model=self._model, usage=usage), asked)]
+        made[0]["message"]["id"] = f"msg_{self._mark}{number}"
+        return made

@@ -35,27 +35,38 @@ def call_id(number: int, index: int) -> str:
     return f"call_{number:04d}_{index}"
 
 
+def chunk(delta: Json | None = None, finish: str | None = None, *, index: int = 0, **more: object) -> Json:
+    """An event of Chat Completions."""
+    return {"id": "c1", "choices": [{"index": index, "delta": delta or {}, "finish_reason": finish}], **more}
+
+
+def frag(index: int | None = 0, call_id: str | None = None, name: str | None = None, arguments: str = "") -> Json:
+    """A piece of a tool call."""
+    made: Json = {"function": {"name": name, "arguments": arguments}, "type": "function"}
+    return made | ({} if index is None else {"index": index}) | ({} if call_id is None else {"id": call_id})
+
+
+def calls_chunk(*pieces: Json, index: int = 0) -> Json:
+    return chunk({"tool_calls": list(pieces)}, index=index)
+
+
 def chat_events(said: Said, number: int, flavour: str) -> Iterator[Json]:
-    base = {"id": f"chatcmpl-{number}", "object": "chat.completion.chunk", "created": 1, "model": "m"}
-
-    def chunk(delta: Json, finish: str | None = None) -> Json:
-        return {**base, "choices": [{"index": 0, "delta": delta, "finish_reason": finish}]}
-
+    base: Json = {"id": f"chatcmpl-{number}", "object": "chat.completion.chunk", "created": 1, "model": "m"}
     if flavour == "azure":
         yield {**base, "choices": [], "prompt_filter_results": [{"prompt_index": 0}]}
-    yield chunk({"role": "assistant", "content": ""})
+    yield chunk({"role": "assistant", "content": ""}) | base
     field_name = "reasoning" if flavour in ("vllm", "ollama", "openrouter") else "reasoning_content"
     if flavour not in ("openai", "azure", "gemini"):
         for piece in pieces(said.thinking, 5):
             delta: Json = {field_name: piece}
             if flavour == "openrouter":
                 delta["reasoning_details"] = [{"type": "reasoning.text", "text": piece, "index": 0, "format": "f"}]
-            yield chunk(delta)
+            yield chunk(delta) | base
         if flavour == "openrouter" and said.thinking:
             data = {"type": "reasoning.encrypted", "data": f"sealed-{number}", "index": 1, "format": "f"}
-            yield chunk({"reasoning_details": [data]})
+            yield chunk({"reasoning_details": [data]}) | base
     for piece in pieces(said.text):
-        yield chunk({"content": piece})
+        yield chunk({"content": piece}) | base
     for index, (name, given) in enumerate(said.calls):
         made = said.ids[index] if said.ids else call_id(number, index)
         start: Json = {"index": index, "id": made, "type": "function", "function": {"name": name, "arguments": ""}}
@@ -63,15 +74,15 @@ def chat_events(said: Said, number: int, flavour: str) -> Iterator[Json]:
             start["function"]["arguments"] = json.dumps(given)
             if index == 0:
                 start["extra_content"] = {"google": {"thought_signature": f"sig-{number}"}}
-            yield chunk({"tool_calls": [start]})
+            yield chunk({"tool_calls": [start]}) | base
             continue
-        yield chunk({"tool_calls": [start]})
+        yield chunk({"tool_calls": [start]}) | base
         for piece in pieces(json.dumps(given)):
-            yield chunk({"tool_calls": [{"index": index, "function": {"arguments": piece}}]})
+            yield chunk({"tool_calls": [{"index": index, "function": {"arguments": piece}}]}) | base
     reason = {"end": "tool_calls" if said.calls else "stop", "length": "length", "filter": "content_filter"}[said.stop]
     if flavour in ("gemini", "ollama") and reason == "tool_calls":
         reason = "stop"
-    yield chunk({}, reason)
+    yield chunk({}, reason) | base
     yield {**base, "choices": [], "usage": chat_usage(said, flavour)}
 
 

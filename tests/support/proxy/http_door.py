@@ -9,22 +9,21 @@ from pathlib import Path
 from aiohttp import web
 
 from ccb.tunnel.proxy.auth_proxy import AuthProxy
-from ccb.tunnel.proxy.policy import NonceGuard, RequestHead
-from ccb.tunnel.secret import Secret
+from ccb.tunnel.proxy.policy import RequestHead
 
-from .proxy_client import body_of
+from .proxy_client import body_of, guard
 
 
 @asynccontextmanager
-async def http_door(proxy: AuthProxy, nonce: str, path: Path) -> AsyncIterator[Path]:
-    """Serve the calls of `proxy` on a Unix socket at `path`. Each request brings the nonce in `x-auth-nonce`."""
-    guard = NonceGuard(Secret(nonce))
+async def http_door(proxy: AuthProxy, path: Path) -> AsyncIterator[Path]:
+    """Serve the calls of `proxy` on a Unix socket at `path`. Each request brings NONCE in `x-auth-nonce`."""
+    connection = guard()
 
     async def handle(request: web.Request) -> web.StreamResponse:
         headers = {name.lower(): value for name, value in request.headers.items()}
         given = headers.pop("x-auth-nonce", "")
         head = RequestHead("", given, request.method, request.raw_path, headers, request.content_length or 0)
-        async with proxy.call(head, request.content.iter_any(), nonce=guard) as response:
+        async with proxy.call(head, request.content.iter_any(), nonce=connection) as response:
             answer = web.StreamResponse(status=response.status, headers=dict(response.headers))
             await answer.prepare(request)
             async for piece in body_of(response):

@@ -11,7 +11,6 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
 
 import aiohttp
 import psutil
@@ -43,45 +42,33 @@ class Bench:
         self.proxy.stdin.write(f"{size} {query}\n".encode())
         return int((await self.proxy.stdout.readline()).decode().split()[1])
 
-    def memory(self) -> Memory:
-        """Watches the resident size of the proxy while its context is open."""
-        return Memory(self.proxy.pid)
+    @asynccontextmanager
+    async def memory(self) -> AsyncIterator[list[int]]:
+        """Notes the resident size of the proxy again and again while its context is open."""
+        process = psutil.Process(self.proxy.pid)
+        sizes = [process.memory_info().rss]
+
+        async def watch() -> None:
+            while True:
+                sizes.append(process.memory_info().rss)
+                await asyncio.sleep(0.002)
+
+        watching = asyncio.create_task(watch())
+        try:
+            yield sizes
+        finally:
+            watching.cancel()
 
 
-class Memory:
-    """`growth` is the largest resident size seen over the size at the start, in MB."""
-
-    def __init__(self, pid: int) -> None:
-        self._process = psutil.Process(pid)
-        self._idle = self._peak = self._process.memory_info().rss
-        self._task: asyncio.Task[None] | None = None
-
-    async def __aenter__(self) -> Self:
-        self._task = asyncio.create_task(self._watch())
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        assert self._task is not None
-        self._task.cancel()
-        self._note()
-
-    @property
-    def growth(self) -> float:
-        return (self._peak - self._idle) / MB
-
-    def _note(self) -> None:
-        self._peak = max(self._peak, self._process.memory_info().rss)
-
-    async def _watch(self) -> None:
-        while True:
-            self._note()
-            await asyncio.sleep(0.002)
+def growth(sizes: list[int]) -> float:
+    """The largest size over the first, in MB."""
+    return (max(sizes) - sizes[0]) / MB
 
 
 @asynccontextmanager
 async def bench(directory: Path) -> AsyncIterator[Bench]:
     upstream, url = await _start("tests.support.model.bulk_upstream")
-    proxy, socket = await _start("tests.support.proxy.proxy_alone", str(directory), "-", url)
+    proxy, socket = await _start("tests.support.proxy.proxy_alone", str(directory), "claude-test", url)
     try:
         async with (
             aiohttp.ClientSession(url, connector=aiohttp.TCPConnector(limit=0)) as direct,
@@ -110,10 +97,9 @@ async def drain(session: aiohttp.ClientSession, size: int, query: str) -> int:
 
 
 async def _chunks(size: int) -> AsyncIterator[bytes]:
-    """A request body that is never whole in memory."""
-    piece = b"x" * 65536
-    for start in range(0, size, len(piece)):
-        yield piece[: size - start]
+    """A JSON object of `size` bytes, most of them blanks, that is never whole in memory here."""
+    for start in range(0, size, 65536):
+        yield (b"" if start else b"{}").ljust(min(65536, size - start))
 
 
 async def event_latency(session: aiohttp.ClientSession, streams: int, events: int, gap: int) -> float:

@@ -6,15 +6,18 @@ import asyncio
 import base64
 import json
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
 from tests.support.model.fake_model import API_KEY
 
+from ccb.local.config.settings import ProviderSettings, Settings
+from ccb.local.providers.session_provider import session_provider
 from ccb.tunnel.providers.anthropic import AnthropicProvider, anthropic_client
 from ccb.tunnel.providers.credential import Credential, CredentialSource, FixedCredential
+from ccb.tunnel.providers.model_router import ModelRouter
 from ccb.tunnel.proxy.auth_proxy import AuthProxy
 from ccb.tunnel.proxy.link_front import LinkFront
 from ccb.tunnel.proxy.policy import NonceGuard, Policy, RequestHead
@@ -75,19 +78,30 @@ class Answer:
         return dict(parsed["error"])
 
 
-async def answer_to(
-    proxy: AuthProxy, body: bytes = b"{}", *, connection: NonceGuard | None = None, size: int = 64 * 1024, **head: Any
-) -> Answer:
-    """Make one call: `head` as for `request_head`, the body in pieces of `size`."""
-    asked = request_head(body, **head)
-    async with proxy.call(asked, pieces(body, size), nonce=connection or guard()) as response:
+def calling(
+    proxy: AuthProxy,
+    body: bytes | Mapping[str, Any] | None = None,
+    *,
+    connection: NonceGuard | None = None,
+    size: int = 64 * 1024,
+    **head: Any,
+) -> AbstractAsyncContextManager[CallReader]:
+    """One call: `head` as for `request_head`, the body in pieces of `size`, by default `message_body()`."""
+    data = message_body() if body is None else body if isinstance(body, bytes) else json.dumps(body).encode()
+    return proxy.call(request_head(data, **head), pieces(data, size), nonce=connection or guard())
+
+
+async def answer_to(proxy: AuthProxy, body: bytes | Mapping[str, Any] | None = None, **more: Any) -> Answer:
+    """Make one call, and read the whole answer. See `calling`."""
+    async with calling(proxy, body, **more) as response:
         text = await read_all(response)
         return Answer(response.status, response.headers, text)
 
 
-def provider_of(url: str, credential: CredentialSource | None = None, **environ: str) -> AnthropicProvider:
+def router_to(url: str, credential: CredentialSource | None = None, **environ: str) -> ModelRouter:
     source = credential or FixedCredential(Credential("ANTHROPIC_API_KEY", api_key=Secret(API_KEY)))
-    return AnthropicProvider(source, anthropic_client({"ANTHROPIC_BASE_URL": url, **environ}))
+    provider = AnthropicProvider(source, anthropic_client({"ANTHROPIC_BASE_URL": url, **environ}))
+    return ModelRouter(provider, lambda name: None)
 
 
 @asynccontextmanager
@@ -100,14 +114,23 @@ async def proxy_to(
     hold: float = 600,
     warn: Callable[[str], None] = print,
 ) -> AsyncIterator[AuthProxy]:
-    async with AuthProxy(provider_of(url, credential, **(environ or {})), policy, hold=hold, warn=warn) as proxy:
+    async with AuthProxy(router_to(url, credential, **(environ or {})), policy, hold=hold, warn=warn) as proxy:
         yield proxy
+
+
+def session_proxy(url: str, home: object, model: str, policy: Policy | None = None) -> AuthProxy:
+    """The proxy of a session with several providers, which are all at `url`."""
+    keys = {"ANTHROPIC_API_KEY": "k", "OPENAI_API_KEY": "k", "DEEPSEEK_API_KEY": "k"}
+    environ = {"HOME": str(home), "ANTHROPIC_BASE_URL": url, **keys}
+    own = {name: ProviderSettings(baseUrl=f"{url}/v1") for name in ("openai", "deepseek")}
+    return AuthProxy(session_provider(environ, Settings(providers=own), model), policy)
 
 
 @dataclass
 class Stream:
     head: CallHead | None = None
     body: bytearray = field(default_factory=bytearray)
+    received: int = 0
     first_offset: int | None = None
     end: CallEnd | None = None
     upload_credit: int = INITIAL_CREDIT
@@ -119,12 +142,13 @@ def _may_send(stream: Stream, size: int) -> bool:
 
 class Worker:
     """The worker's end of one connection: collects frames by stream. With `auto_credit` every byte of a response is
-    acknowledged as it comes, else only what `grant` says."""
+    acknowledged as it comes, else only what `grant` says. Without `keeps`, bodies are only counted."""
 
-    def __init__(self, proxy: AuthProxy, *, auto_credit: bool = True) -> None:
+    def __init__(self, proxy: AuthProxy, *, auto_credit: bool = True, keeps: bool = True) -> None:
         self.streams: dict[int, Stream] = {}
         self.calls = LinkFront(proxy, self._take, Secret(NONCE), epoch=3)
         self._auto_credit = auto_credit
+        self._keeps = keeps
         self._changed = asyncio.Condition()
 
     async def __aenter__(self) -> Worker:
@@ -203,8 +227,10 @@ class Worker:
                 assert known.head is not None and known.end is None and 0 < len(chunk) <= CHUNK
                 if known.first_offset is None:
                     known.first_offset = frame.off
-                assert frame.off == known.first_offset + len(known.body)
-                known.body += chunk
+                assert frame.off == known.first_offset + known.received
+                known.received += len(chunk)
+                if self._keeps:
+                    known.body += chunk
                 if self._auto_credit:
                     await self.grant(frame.stream, len(chunk))
             case CallEnd():

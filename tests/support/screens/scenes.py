@@ -18,6 +18,7 @@ from ccb.local import first_run
 from ccb.local.connect.session_rows import SessionRow
 from ccb.local.session.session_client import LinkState
 from ccb.local.slash_commands.session_api import LaptopSide
+from ccb.local.terminal import terminal_prompts
 from ccb.local.tui import presenters
 from ccb.local.tui.widgets.transcript import Spinners
 from ccb.tunnel.errors import ConnectionLost
@@ -247,7 +248,7 @@ def set_up() -> str:
     def say(*lines: str) -> None:
         shown.extend(f"{line}\n" for line in lines)
 
-    with mock.patch.object(first_run, "_line", enter), mock.patch.object(first_run, "say", say):
+    with mock.patch.object(terminal_prompts, "ask", enter), mock.patch.object(first_run, "say", say):
         first_run._steps(COLOURFUL, samples=True)
     return "".join(shown)
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 
 from ccb.remote.permissions.modes import Cages, Sandbox
-from ccb.remote.sandbox.cage_server import Availability, CageMechanism
+from ccb.remote.sandbox.cage_server import Availability
 
-ALL_CAGES = Availability(CageMechanism.LANDLOCK, 7, True)
-ONLY_READING = Availability(CageMechanism.LANDLOCK, 7, False, "user namespaces are forbidden")
-NO_CAGES = Availability(CageMechanism.NONE, 0, False, "the kernel offers no Landlock")
+ALL_CAGES = Availability("Landlock", 7, True)
+ONLY_READING = Availability("Landlock", 7, False, "user namespaces are forbidden")
+NO_CAGES = Availability("", 0, False, "the kernel offers no Landlock")
 
 
 def sandbox(

@@ -8,11 +8,21 @@ from typing import Any
 
 from tests.support.worker.cages import sandbox
 
-from ccb.remote.permissions.engine import LaunchRules, NamedTool, PermissionEngine
+from ccb.remote.permissions.engine import LaunchRules, PermissionEngine
 from ccb.remote.permissions.paths import PathScope
 from ccb.remote.permissions.rules import Behavior, Decision
+from ccb.tunnel.wire.tool_traits import traits_of
 
-Named = NamedTool
+
+class Named:
+    """A tool of which only the name is known, and perhaps that it reads."""
+
+    def __init__(self, name: str, reads: bool = False) -> None:
+        self.traits = traits_of(name)
+        self._reads = reads
+
+    def is_read_only(self, tool_input: dict[str, Any]) -> bool:
+        return self._reads
 
 
 class Desk:

@@ -11,12 +11,10 @@ from contextlib import asynccontextmanager
 import pytest
 from tests.support.hosts.scripted_host import no_calls
 from tests.support.machine.waiting import until
-from tests.support.network.held_wire import Wire, in_process_host
 from tests.support.network.link_peer import HELLO, Peer, SocketPipe, link_pair
-from tests.tunnel.link.test_interleavings import Player
 
-from ccb.local.session.session_client import LinkState
 from ccb.tunnel.errors import CcbError, ConnectionLost, DeployError, NoStorage, NoSuchPath, ProtocolError, UsageError
+from ccb.tunnel.link import link as links
 from ccb.tunnel.link import liveness
 from ccb.tunnel.link.link import MAX_NOTES, FrameWriter, Link, new_nonce
 from ccb.tunnel.wire import frames as wire
@@ -35,13 +33,10 @@ class Calls:
 
 @asynccontextmanager
 async def attached(
-    *, ping_after: float = 15, dead_after: float = 45, ack_seconds: float = 60, have: int = 0
+    *, ping_after: float = 15, dead_after: float = 45, have: int = 0
 ) -> AsyncIterator[tuple[Link, Peer, SocketPipe, Calls]]:
     calls = Calls()
-    async with (
-        link_pair() as (pipe, peer),
-        Link(pipe, ping_after=ping_after, dead_after=dead_after, ack_seconds=ack_seconds) as link,
-    ):
+    async with link_pair() as (pipe, peer), Link(pipe, ping_after=ping_after, dead_after=dead_after) as link:
         await peer.hello()
         await link.hello()
         await link.attach(have=have, nonce=new_nonce(), options={}, calls=calls.handle)
@@ -70,22 +65,18 @@ async def test_a_gap_in_the_events_is_an_error_that_names_it() -> None:
             await collect(link)
 
 
-async def test_every_64th_event_is_acknowledged_at_once() -> None:
+@pytest.mark.parametrize(("seconds", "count", "most"), [(60, 64, 1), (0.05, 3, 2)], ids=["64 at once", "after a while"])
+async def test_events_are_acknowledged_together(
+    seconds: float, count: int, most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(links, "ACK_SECONDS", seconds)
     async with attached() as (link, peer, _, _):
         reading = asyncio.create_task(collect(link))
-        await peer.send(*(wire.Event(n, 1, "m", {}) for n in range(1, 65)))
-        assert (await peer.next(wire.Ack)).seq == 64
-        reading.cancel()
-
-
-async def test_fewer_events_are_acknowledged_after_a_while_and_together() -> None:
-    async with attached(ack_seconds=0.05) as (link, peer, _, _):
-        reading = asyncio.create_task(collect(link))
-        await peer.send(*(wire.Event(n, 1, "m", {}) for n in range(1, 4)))
+        await peer.send(*(wire.Event(n, 1, "m", {}) for n in range(1, count + 1)))
         seqs = [(await peer.next(wire.Ack)).seq]
-        while seqs[-1] < 3:
+        while seqs[-1] < count:
             seqs.append((await peer.next(wire.Ack)).seq)
-        assert len(seqs) <= 2
+        assert len(seqs) <= most
         reading.cancel()
 
 
@@ -286,9 +277,10 @@ async def test_a_cancellation_that_comes_while_a_read_is_being_ended_is_not_lost
             await reading
 
 
-async def test_hello_is_read_and_the_next_epoch_asked_for() -> None:
+@pytest.mark.parametrize("version", [wire.PROTOCOL, wire.PROTOCOL - 1])
+async def test_hello_of_this_version_or_the_one_before_is_read_and_the_next_epoch_asked_for(version: int) -> None:
     async with link_pair() as (pipe, peer), Link(pipe) as link:
-        await peer.hello(epoch=6, seq=41)
+        await peer.hello(epoch=6, seq=41, protocol=version)
         hello = await link.hello()
         assert (hello.cwd.raw, hello.seq) == ("/srv/app", 41)
         nonce = new_nonce()
@@ -330,12 +322,6 @@ async def test_an_unknown_version_names_both(version: int) -> None:
         with pytest.raises(ProtocolError) as caught:
             await link.hello()
     assert all(each in caught.value.what for each in (str(version), str(wire.PROTOCOL), "devbox"))
-
-
-async def test_the_version_before_is_spoken() -> None:
-    async with link_pair() as (pipe, peer), Link(pipe) as link:
-        await peer.hello(protocol=wire.PROTOCOL - 1)
-        assert (await link.hello()).protocol == wire.PROTOCOL - 1
 
 
 @pytest.mark.parametrize(
@@ -412,32 +398,3 @@ async def test_grants_and_fences_of_an_earlier_epoch_are_ignored() -> None:
             assert [await anext(frames) for _ in range(3)] == [
                 wire.Attached(5, "driver", 0), wire.Event(1, 5, "message", {}), wire.Fenced(6, "bob"),
             ]  # fmt: skip
-
-
-async def test_a_client_whose_own_earlier_attach_arrives_late_still_drives() -> None:
-    async with in_process_host() as host:
-        player = Player(host, "A", "driver")
-        player.free = False
-        try:
-            first = await _attaching(player, None)
-            first.cut(0, 0, host_knows=False)
-            second = await _attaching(player, first)
-            first.move(100, 0)
-            await until(lambda: host.daemon.journal.seq)
-            player.free = True
-            second.release(free=True)
-            session = player.session
-            assert session is not None
-            await until(lambda: session.driving and session.state is LinkState.CONNECTED and player.have)
-        finally:
-            await player.end()
-
-
-async def _attaching(player: Player, before: Wire | None) -> Wire:
-    """The next connection of a player, with its attach under way."""
-    await until(lambda: player.wire is not before and player.wire is not None and player.wire.down)
-    wire = player.wire
-    assert wire is not None
-    wire.move(0, 100)
-    await until(lambda: wire.up)
-    return wire

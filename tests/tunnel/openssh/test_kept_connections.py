@@ -15,7 +15,7 @@ import psutil
 import pytest
 from tests.support.hosts.control_master import socket_directory
 from tests.support.hosts.sshd import HostUser, Sshd, make_key
-from tests.support.machine.processes import commands_with
+from tests.support.machine.processes import commands_with, memory_of
 from tests.support.machine.programs import shell_script
 from tests.support.machine.waiting import until
 from tests.support.model.fake_model import API_KEY
@@ -26,7 +26,7 @@ from ccb.tunnel.openssh import kept_connections
 from ccb.tunnel.openssh.kept_connections import KeptConnection, KeptRoute, all_kept, key_of, not_kept
 from ccb.tunnel.openssh.openssh_transport import OpenSshTransport
 from ccb.tunnel.openssh.shared_master import MasterTrial
-from ccb.tunnel.ssh.asyncssh_transport import SshTransport, share_or_connect
+from ccb.tunnel.ssh.asyncssh_transport import SshTransport, connect
 from ccb.tunnel.ssh.carrier import route
 from ccb.tunnel.ssh_config.ssh_target import SshTarget
 from ccb.tunnel.transports.login_prompts import NobodyToAsk, Prompts
@@ -51,7 +51,7 @@ def runtime(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 async def connected(
     where: SshTarget, sharing: Sharing = HOUR, prompts: Prompts | None = None
 ) -> AsyncIterator[Transport]:
-    transport = await share_or_connect(where, prompts or NobodyToAsk(), sharing=sharing)
+    transport = await connect(where, prompts or NobodyToAsk(), sharing=sharing)
     try:
         yield transport
     finally:
@@ -119,23 +119,10 @@ async def test_a_keeper_holds_no_credential(sshd: Sshd, host_user: HostUser, mon
     assert {"ssh", "sh"} <= {each.name() for each in found}
     for process in found:
         assert API_KEY not in " ".join([*process.cmdline(), *process.environ().values()])
-        assert API_KEY.encode() not in memory_of(process.pid)
+        memory = memory_of(process.pid)
+        assert b"PATH" in memory and API_KEY.encode() not in memory
         for fd in Path(f"/proc/{process.pid}/fd").iterdir():
             assert str(fd.readlink()).startswith(("pipe:", "socket:", "anon_inode:", "/dev/", str(only().record)))
-
-
-def memory_of(pid: int) -> bytes:
-    """All writable memory of a process."""
-    found = b""
-    with Path(f"/proc/{pid}/mem").open("rb", 0) as memory:
-        for line in Path(f"/proc/{pid}/maps").read_text().splitlines():
-            place, rights, *_ = line.split()
-            if rights.startswith("rw") and "[vvar]" not in line:
-                start, end = (int(each, 16) for each in place.split("-"))
-                memory.seek(start)
-                found += memory.read(end - start)
-    assert b"keeper" in found or b"SSH_" in found or b"PATH" in found
-    return found
 
 
 async def test_a_session_goes_on_when_sharing_stops_and_its_connection_ends(sshd: Sshd, host_user: HostUser) -> None:

@@ -16,8 +16,8 @@ from tests.support.network.relay import relay
 from tests.support.person.login import Person, everything, only_config, output, target
 
 from ccb.tunnel.errors import ConnectionLost
-from ccb.tunnel.openssh.shared_master import MasterTrial, find_master
-from ccb.tunnel.ssh.asyncssh_transport import share_or_connect
+from ccb.tunnel.openssh.shared_master import MasterTrial, master_problem
+from ccb.tunnel.ssh.asyncssh_transport import connect
 from ccb.tunnel.ssh.carrier import route
 from ccb.tunnel.ssh_config.ssh_target import SshTarget
 from ccb.tunnel.transports.login_prompts import NobodyToAsk, Prompts
@@ -36,7 +36,7 @@ def named_for(user: HostUser, port: int) -> str:
 
 async def carrier(where: SshTarget, prompts: Prompts | None = None, sharing: Sharing = DEFAULT_SHARING) -> str:
     """What carries a command to `where`."""
-    transport = await share_or_connect(where, prompts or NobodyToAsk(), sharing=sharing)
+    transport = await connect(where, prompts or NobodyToAsk(), sharing=sharing)
     try:
         assert await output(transport) == "in\n"
         if isinstance(transport, MasterTrial):
@@ -52,7 +52,7 @@ async def test_a_live_master_carries_each_command_and_a_silent_one_is_passed_ove
     path = sockets / named_for(host_user, sshd.port)
     async with control_master(sshd, host_user, path) as master:
         before = sshd.logins
-        transport = await share_or_connect(target(sshd, host_user, master.option), NobodyToAsk())
+        transport = await connect(target(sshd, host_user, master.option), NobodyToAsk(), sharing=DEFAULT_SHARING)
         assert transport.on_trial and transport.alive and transport.warm
         assert await output(transport, "id -un") == f"{host_user.name}\n"
         assert not transport.on_trial and transport.name == f"{host_user.name}@127.0.0.1"
@@ -82,7 +82,8 @@ async def test_a_master_that_fails_later_is_a_lost_connection(sshd: Sshd, host_u
     async with relay(sshd.port) as between:
         path = sockets / named_for(host_user, between.port)
         async with control_master(sshd, host_user, path, port=between.port) as master:
-            transport = await share_or_connect(target(sshd, host_user, master.option, port=between.port), NobodyToAsk())
+            where = target(sshd, host_user, master.option, port=between.port)
+            transport = await connect(where, NobodyToAsk(), sharing=DEFAULT_SHARING)
             assert await output(transport) == "in\n"
             between.freeze()
             with pytest.raises(ConnectionLost):
@@ -97,7 +98,7 @@ async def test_a_master_without_room_is_passed_over(tmp_path: Path, host_user: H
     async with serve(tmp_path / "strict", ["MaxSessions 1"]) as server:
         path = sockets / named_for(host_user, server.port)
         async with control_master(server, host_user, path) as master:
-            first = await share_or_connect(target(server, host_user, master.option), NobodyToAsk())
+            first = await connect(target(server, host_user, master.option), NobodyToAsk(), sharing=DEFAULT_SHARING)
             pipe = await first.execute("echo in; cat")
             assert await carrier(target(server, host_user, master.option)) == "login after a trial"
             await pipe.close()
@@ -120,8 +121,7 @@ async def test_sockets_that_may_lead_elsewhere_are_not_touched(
         named = [] if path is None else [f"ControlPath={path}"]
         where = target(sshd, host_user, *named, *more)
         ((_, config),) = await route(where)
-        found = find_master(config, where)
-        return "" if found is None else found.problem
+        return master_problem(config, where) or ""
 
     path = sockets / named_for(host_user, sshd.port)
     assert await problem(path) == ""

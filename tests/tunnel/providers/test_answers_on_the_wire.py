@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import pytest
-from tests.support.proxy.proxy_client import guard, pieces, proxy_to, request_head
+from tests.support.proxy.proxy_client import calling, proxy_to
 
 from ccb.tunnel.providers.api_errors import Refusal
 from ccb.tunnel.providers.provider import ProviderError
@@ -54,7 +54,7 @@ async def answering(*answers: bytes, steps: int = 1) -> AsyncIterator[tuple[str,
 async def asked(proxy: AuthProxy) -> tuple[int, bytes, bool]:
     """The status and the bytes of one answer, and whether they were all."""
     body = b""
-    async with proxy.call(request_head(b"{}"), pieces(b"{}"), nonce=guard()) as answer:
+    async with calling(proxy, b"{}") as answer:
         try:
             while piece := await answer.read():
                 body += piece
@@ -125,7 +125,7 @@ async def test_an_answer_that_is_too_long_does_not_look_whole_however_it_comes(s
     async with (
         answering(CHUNKED + b"5\r\nwords\r\n0\r\n\r\n", steps=steps) as (url, _),
         proxy_to(url, policy=Policy(max_answer=4)) as proxy,
-        proxy.call(request_head(b"{}"), pieces(b"{}"), nonce=guard()) as answer,
+        calling(proxy, b"{}") as answer,
     ):
         with pytest.raises(Refusal, match="4 bytes"):
             while await answer.read():

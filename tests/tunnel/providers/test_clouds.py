@@ -11,11 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.providers.adapters import Told
+from tests.support.providers.adapters import Told, told_by
 from tests.support.providers.cloud_server import (
     ACCESS_KEY,
     ACCESS_TOKEN,
     ANSWER,
+    AWS,
     REGION,
     SECRET_KEY,
     SESSION_TOKEN,
@@ -24,7 +25,6 @@ from tests.support.providers.cloud_server import (
     exception,
     frame,
 )
-from tests.support.proxy.proxy_client import guard, pieces, read_all, request_head
 
 from ccb.local.config.settings import ProviderSettings, Settings
 from ccb.local.providers.named_provider import named_provider
@@ -36,9 +36,7 @@ from ccb.tunnel.proxy.auth_proxy import AuthProxy
 from ccb.tunnel.wire.frames import Json
 
 ARN = "arn:aws:bedrock:eu-central-1:1:application-inference-profile/abc"
-PLACE = {"AWS_REGION": REGION, "AWS_EC2_METADATA_DISABLED": "true"}
-KEYS = {"AWS_ACCESS_KEY_ID": ACCESS_KEY, "AWS_SECRET_ACCESS_KEY": SECRET_KEY, "AWS_SESSION_TOKEN": SESSION_TOKEN}
-AWS = {**PLACE, **KEYS}
+KEYS = {**AWS, "AWS_SESSION_TOKEN": SESSION_TOKEN, "AWS_EC2_METADATA_DISABLED": "true"}
 SAID = "".join(f"event: {each['type']}\ndata: {json.dumps(each, ensure_ascii=False)}\n\n" for each in ANSWER)
 
 
@@ -57,12 +55,9 @@ def asked_of(model: str, *, stream: bool = False) -> Json:
 async def cloud(
     kind: str, monkeypatch: pytest.MonkeyPatch, environ: dict[str, str], **own: str
 ) -> AsyncIterator[tuple[CloudServer, AuthProxy]]:
-    """A proxy in front of a scripted cloud. The libraries of a cloud read the variables of this process."""
-    for name in [*AWS, "AWS_PROFILE", "AWS_BEARER_TOKEN_BEDROCK", "GOOGLE_APPLICATION_CREDENTIALS"]:
-        monkeypatch.delenv(name, raising=False)
-    for name, value in environ.items():
-        monkeypatch.setenv(name, value)
-    async with CloudServer(kind).running() as server:
+    """A proxy in front of a scripted cloud."""
+    monkeypatch.delenv("GOOGLE_APPLICATION_CREDENTIALS", raising=False)
+    async with CloudServer(kind).running(monkeypatch, environ) as server:
         settings = Settings(providers={kind: ProviderSettings(baseUrl=server.url, **own)})  # type: ignore[arg-type]
         named = {"ANTHROPIC_API_KEY": "unused", **environ}
         async with AuthProxy(session_provider(named, settings, f"{kind}/m-1")) as proxy:
@@ -70,10 +65,7 @@ async def cloud(
 
 
 async def ask(proxy: AuthProxy, body: Json, path: str = "/v1/messages", betas: str = "") -> Told:
-    data = json.dumps(body).encode()
-    head = request_head(data, path=path, headers={"anthropic-beta": betas} if betas else {})
-    async with proxy.call(head, pieces(data), nonce=guard()) as response:
-        return Told(response.status, dict(response.headers), await read_all(response))
+    return await told_by(proxy, body, path=path, headers={"anthropic-beta": betas} if betas else {})
 
 
 def compared(ours: object, theirs: object) -> None:
@@ -88,7 +80,7 @@ async def test_bedrock_gets_what_the_sdk_would_send_and_sign(model: str, monkeyp
     pytest.importorskip("boto3")
     import anthropic
 
-    async with cloud("bedrock", monkeypatch, AWS) as (server, proxy):
+    async with cloud("bedrock", monkeypatch, KEYS) as (server, proxy):
         keys = {"aws_access_key": ACCESS_KEY, "aws_secret_key": SECRET_KEY, "aws_session_token": SESSION_TOKEN}
         client = anthropic.AsyncAnthropicBedrock(**keys, aws_region=REGION, base_url=server.url, max_retries=0)
         for stream in (True, False):
@@ -192,7 +184,7 @@ async def test_errors_of_a_cloud_are_those_of_the_messages_api_and_odd_frames_no
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     pytest.importorskip("botocore")
-    async with cloud("bedrock", monkeypatch, AWS) as (server, proxy):
+    async with cloud("bedrock", monkeypatch, KEYS) as (server, proxy):
         for name, kind in {"throttlingException": "rate_limit_error", "somethingNewException": "api_error"}.items():
             server.frames = chunk(ANSWER[0]) + exception(name, "slow down")
             told = await ask(proxy, asked_of("bedrock/m", stream=True))
@@ -220,7 +212,7 @@ async def test_errors_of_a_cloud_are_those_of_the_messages_api_and_odd_frames_no
 @pytest.mark.parametrize("cut", [1, 40])
 async def test_a_stream_that_is_cut_or_damaged_is_no_answer(cut: int, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("botocore")
-    async with cloud("bedrock", monkeypatch, AWS) as (server, proxy):
+    async with cloud("bedrock", monkeypatch, KEYS) as (server, proxy):
         whole = server.frames
         for frames in (whole[:-cut], whole[:200] + bytes([whole[200] ^ 1]) + whole[201:]):
             server.frames = frames
@@ -273,7 +265,7 @@ async def test_vertex_without_credentials_says_how_to_get_some(tmp_path: Path, m
     monkeypatch.setattr(google, "default", nothing)
     provider = session_provider({"ANTHROPIC_API_KEY": "k"}, Settings(), "vertex/claude-opus-4-5")
     with pytest.raises(CredentialError, match="There are no Google credentials"):
-        await provider.credential_name()
+        await provider.main.credential_name()
 
 
 async def test_unusable_credentials_and_no_project_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -282,7 +274,7 @@ async def test_unusable_credentials_and_no_project_are_told(tmp_path: Path, monk
     monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "none"))
     own = Settings(providers={"bedrock": ProviderSettings(region=REGION, profile="nobody")})
     with pytest.raises(CredentialError, match="The AWS credentials cannot be used"):
-        await session_provider({"ANTHROPIC_API_KEY": "k"}, own, "bedrock/m-1").credential_name()
+        await session_provider({"ANTHROPIC_API_KEY": "k"}, own, "bedrock/m-1").main.credential_name()
 
     monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(service_account(tmp_path, "http://127.0.0.1:9")))
     own = Settings(providers={"vertex": ProviderSettings(baseUrl="http://127.0.0.1:9", project="p")})
@@ -292,4 +284,4 @@ async def test_unusable_credentials_and_no_project_are_told(tmp_path: Path, monk
 
     monkeypatch.setattr(google, "default", lambda **_: (object(), None))
     with pytest.raises(ConfigError, match="the project of Vertex is not known"):
-        await session_provider({"ANTHROPIC_API_KEY": "k"}, Settings(), "vertex/m-1").credential_name()
+        await session_provider({"ANTHROPIC_API_KEY": "k"}, Settings(), "vertex/m-1").main.credential_name()

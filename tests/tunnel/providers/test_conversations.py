@@ -57,23 +57,8 @@ async def test_parallel_calls_their_results_and_what_must_come_back(flavour: str
         assert it.server.refused == []
         sent = it.server.requests[1]
     items = sent["input"] if flavour == "responses" else sent["messages"]
-    results = [item for item in items if item.get("type", item.get("role")) in _RESULTS]
+    results = [item for item in items if item.get("type", item.get("role")) in ("function_call_output", "tool")]
     assert [item.get("output", item.get("content")) for item in results] == ["r0", "Error: r1", "r2"]
-
-
-_RESULTS = ("function_call_output", "tool")
-
-
-async def test_messages_of_one_block_each_are_one_turn(flavour: str) -> None:
-    """The worker keeps each block of an answer as a message of its own."""
-    async with adapter(flavour, Said("t", thinking="why", calls=(("Bash", {}), ("Bash", {"a": 1}))), Said("ok")) as it:
-        told = await it.ask([user("go")], tools=TOOLS)
-        history = [user("go")]
-        history += [{"role": "assistant", "content": [block]} for block in told.message["content"]]
-        ids = [block["id"] for block in told.message["content"] if block["type"] == "tool_use"]
-        history += [{"role": "user", "content": [result(each, "fine")]} for each in ids]
-        told = await it.ask([*history, {"role": "user", "content": "a prompt"}], tools=TOOLS)
-        assert it.server.refused == [] and told.message["stop_reason"] == "end_turn"
 
 
 async def test_images_and_documents_also_in_results(flavour: str) -> None:

@@ -13,7 +13,7 @@ from tests.support.providers.adapters import MODELS, settings_for, tool
 from tests.support.providers.dialect_server import KEY, DialectServer
 from tests.support.providers.strict_anthropic import AnthropicServer
 from tests.support.providers.turns import Said
-from tests.support.proxy.proxy_client import guard, pieces, read_all, request_head
+from tests.support.proxy.proxy_client import answer_to
 
 from ccb.local.config.settings import ProviderSettings, Settings
 from ccb.local.providers.session_provider import session_provider
@@ -30,7 +30,7 @@ from ccb.tunnel.wire.journal_records import (
     PromptItem,
     PromptRecord,
     Record,
-    parse,
+    parse_line,
     record_of,
     to_line,
 )
@@ -77,11 +77,9 @@ class DetourSession:
         self.conversation.seal()
         model = self._model
         sent = model_request.body(PREFIX, self.conversation.messages, model=model, max_tokens=1000, session_id="s")
-        body, assembler = b"".join(sent), MessageAssembler()
-        async with self._proxy.call(request_head(body), pieces(body), nonce=guard()) as response:
-            answer = await read_all(response)
-        assert response.status == 200, answer
-        for event in SseParser().feed(answer):
+        answer, assembler = await answer_to(self._proxy, b"".join(sent)), MessageAssembler()
+        assert answer.status == 200, answer.body
+        for event in SseParser().feed(answer.body):
             step = assembler.feed(decode_event(event.data))
             if isinstance(step, BlockDone):
                 assert assembler.head is not None
@@ -90,7 +88,8 @@ class DetourSession:
         self._apply(ModelEndRecord(assembler.head.id, assembler.stop_reason, assembler.usage))
 
     def _apply(self, content: Content) -> None:
-        record = parse(json.loads(to_line(record_of(content, len(self.records) + 1))))
+        record = parse_line(to_line(record_of(content, len(self.records) + 1)))
+        assert record is not None
         self.records.append(record)
         self.conversation.apply(record)
 
@@ -98,20 +97,17 @@ class DetourSession:
 @asynccontextmanager
 async def session(*places: str) -> AsyncIterator[tuple[DetourSession, dict[str, Server]]]:
     servers: dict[str, Server] = {"anthropic": AnthropicServer("native", "claude-sonnet-4-5-20250929")}
+    servers |= {place: DialectServer(place) for place in places if place in TRANSLATED}
+    if "gateway" in places:
+        servers["gateway"] = AnthropicServer("lab", "coder")
     providers: dict[str, ProviderSettings] = {}
     async with AsyncExitStack() as stack:
-        await stack.enter_async_context(servers["anthropic"].running())
-        for place in places:
-            if place == "gateway":
-                servers[place] = AnthropicServer("lab", "coder")
-            elif place != "anthropic":
-                servers[place] = DialectServer(place)
-            await stack.enter_async_context(servers[place].running()) if place != "anthropic" else None
-            server = servers[place]
+        for place, server in servers.items():
+            await stack.enter_async_context(server.running())
             if isinstance(server, DialectServer):
                 providers |= settings_for(server).providers
-        if "gateway" in servers:
-            providers["lab"] = ProviderSettings(kind="anthropic-compatible", baseUrl=servers["gateway"].url)
+            elif place == "gateway":
+                providers["lab"] = ProviderSettings(kind="anthropic-compatible", baseUrl=server.url)
         environ = {"OTHER_KEY": KEY, "ANTHROPIC_API_KEY": "k", "ANTHROPIC_BASE_URL": servers["anthropic"].url}
         router = session_provider(environ, Settings(providers=providers), PLACES[places[0]])
         async with AuthProxy(router) as proxy:

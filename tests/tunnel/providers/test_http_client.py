@@ -23,8 +23,7 @@ from ccb.tunnel.errors import ConfigError
 from ccb.tunnel.providers import http_client
 from ccb.tunnel.providers.anthropic import anthropic_client, anthropic_endpoint
 from ccb.tunnel.providers.http_client import ProviderClient, endpoint_at, tls_context
-from ccb.tunnel.providers.provider import ProviderError, ProviderRequest
-from ccb.tunnel.providers.request_body import as_body
+from ccb.tunnel.providers.provider import ProviderError, ProviderRequest, WholeBody
 
 
 async def answer_through(url: str, environ: dict[str, str] | None = None) -> Answer:
@@ -217,7 +216,7 @@ async def test_cookies_of_one_answer_do_not_reach_the_next_request() -> None:
 
 
 async def get(client: ProviderClient) -> tuple[int, bytes]:
-    async with client.request(ProviderRequest("GET", "/v1/models", {}, as_body(b""), 0)) as response:
+    async with client.request(ProviderRequest("GET", "/v1/models", {}, WholeBody(b""))) as response:
         return response.status, b"".join([chunk async for chunk in response.chunks])
 
 

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from tests.support.network.http_server import serving
 
 from ccb.tunnel.providers.http_client import ProviderClient, endpoint_at
-from ccb.tunnel.providers.model_lists import MAX_LISTED, ListCall, ListedModel, ModelSource, known_as, read_page
-from ccb.tunnel.providers.model_traits import ModelTraits, TraitsTable
+from ccb.tunnel.providers.model_lists import MAX_LISTED, ListCall, ListedModel, ModelSource, read_page
+from ccb.tunnel.providers.model_traits import ModelTraits, traits_of
 from ccb.tunnel.providers.provider import ProviderError
 from ccb.tunnel.providers.provider_kinds import KINDS
 
@@ -107,7 +107,7 @@ _ANY = st.recursive(st.none() | st.integers() | st.text(), lambda each: st.lists
 @given(_ANY)
 def test_whatever_a_list_holds_it_is_read(item: object) -> None:
     for each in read_list(json.dumps({"data": [item, {"id": "m", "meta": item, "pricing": item}]}).encode()):
-        TraitsTable(ModelTraits(), {}, {each.id: each.facts}.__getitem__).of(each.id)
+        traits_of(each.id, ModelTraits(), each.facts, {})
 
 
 def test_a_list_has_a_limit_and_a_price_beyond_all_numbers_is_none() -> None:
@@ -117,31 +117,13 @@ def test_a_list_has_a_limit_and_a_price_beyond_all_numbers_is_none() -> None:
     assert len(read_list(json.dumps(many).encode())) == MAX_LISTED
 
 
-def test_a_name_may_leave_out_the_date_or_the_tag_at_its_end() -> None:
-    ids = ["claude-opus-4-5-20251101", "claude-opus-4-20250514", "qwen3:latest", "qwen3:8b", "v/m", "gpt-5"]
-    models = read_list(json.dumps({"data": [{"id": each} for each in ids]}).encode())
-    for name, found in {
-        "claude-opus-4-5": "claude-opus-4-5-20251101",
-        "qwen3": "qwen3:latest",
-        "qwen3:8b": "qwen3:8b",
-        "v/m:free": "v/m",
-        "gpt-5": "gpt-5",
-        "claude-opus": None,
-        "qwen3:70b": None,
-        "gpt": None,
-    }.items():
-        known = known_as(name, models)
-        assert (known.id if known is not None else None) == found
-
-
 def test_the_person_outranks_the_list_and_the_list_what_ccb_knows() -> None:
-    listed = {"gpt-5": {"window": 300_000, "input_price": 2.0, "images": "yes", "max_output": -1, "colour": "red"}}
-    table = TraitsTable(ModelTraits(), {"gpt-5": {"input_price": 9.0}}, lambda model: listed.get(model, {}))
-    traits = table.of("gpt-5")
+    listed = {"window": 300_000, "input_price": 2.0, "images": "yes", "max_output": -1, "colour": "red"}
+    traits = traits_of("gpt-5", ModelTraits(), listed, {"input_price": 9.0})
     assert (traits.window, traits.input_price, traits.output_price) == (300_000, 9.0, 10)
     assert (traits.images, traits.max_output) == (True, 128_000), "what is of a wrong type does not count"
-    assert table.of("gpt-5-2025-08-07").cache_read_price == 0.125, "a date does not change the price"
-    assert table.of("gpt-5-giant").input_price is None, "another model's price is not known"
+    prices = {name: traits_of(name, ModelTraits(), {}, {}).input_price for name in ("gpt-5-2025-08-07", "gpt-5-giant")}
+    assert prices == {"gpt-5-2025-08-07": 1.25, "gpt-5-giant": None}, "a date changes no price, another word does"
 
 
 @pytest.mark.parametrize("sdk", ["openai", "anthropic"])

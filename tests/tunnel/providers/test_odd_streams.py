@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.providers.adapters import adapter, tool, user
 from tests.support.providers.dialect_server import Raw, sse
-from tests.support.providers.turns import Said
+from tests.support.providers.turns import Said, calls_chunk, chunk, frag
 
 from ccb.remote.model.answer_stream import BlockDone, MessageAssembler
 from ccb.remote.model.retry import ModelError, RetryPolicy
@@ -24,17 +24,6 @@ from ccb.tunnel.wire.frames import Json
 TOOLS = [tool("Read"), tool("Bash"), tool("BashOutput")]
 
 
-def frag(index: int | None = 0, call_id: str | None = None, name: str | None = None, arguments: str = "") -> Json:
-    made: Json = {"function": {"name": name, "arguments": arguments}, "type": "function"}
-    if index is not None:
-        made["index"] = index
-    return made | ({} if call_id is None else {"id": call_id})
-
-
-def chunk(*calls: Json, finish: str | None = None, index: int = 0) -> Json:
-    return {"id": "c", "choices": [{"index": index, "delta": {"tool_calls": list(calls)}, "finish_reason": finish}]}
-
-
 READ, BASH, BOTH = [("Read", {"a": 1})], [("Bash", {"b": 2})], [("Read", {"a": 1}), ("Bash", {"b": 2})]
 ROWS: dict[str, tuple[list[list[Json]], list[tuple[str, Json]]]] = {
     "a name that grows": ([[frag(0, "x", "Re")], [frag(0, "x", "Read")], [frag(0, "x", None, '{"a":1}')]], READ),
@@ -42,7 +31,6 @@ ROWS: dict[str, tuple[list[list[Json]], list[tuple[str, Json]]]] = {
         [[frag(0, "x", "", '{"a"')], [frag(0, None, "Read")], [frag(0, None, None, ":1}")]],
         READ,
     ),
-    "one call twice in an event": ([[frag(0, "x", "Read", '{"a"'), frag(0, "x", "Read", ":1}")]], READ),
     "an index only at first": ([[frag(0, "x", "Read", '{"a"')], [frag(None, None, None, ":1}")]], READ),
     "an index only later": ([[frag(None, "x", "Read", '{"a"')], [frag(0, None, None, ":1}")]], READ),
     "an empty id": ([[frag(0, "", "Read", '{"a"')], [frag(0, "", "", ":1}")]], READ),
@@ -56,10 +44,6 @@ ROWS: dict[str, tuple[list[list[Json]], list[tuple[str, Json]]]] = {
         [[frag(0, "x", "Read")], [frag(0, "y", "Bash")], [frag(0, "x", None, '{"a":1}')], [frag(0, "y", None, "{}")]],
         [*READ, ("Bash", {})],
     ),
-    "calls in one event without ids and indexes": (
-        [[frag(None, None, "Read", '{"a":1}'), frag(None, None, "Read", '{"b":2}')]],
-        [("Read", {"a": 1}), ("Read", {"b": 2})],
-    ),
     "fragments of two calls mixed": (
         [
             [frag(0, "x", "Read"), frag(1, "y", "Bash")],
@@ -72,10 +56,6 @@ ROWS: dict[str, tuple[list[list[Json]], list[tuple[str, Json]]]] = {
         [[frag(place, f"i{place}", "Bash", f'{{"n":{place}}}') for place in range(5)]],
         [("Bash", {"n": place}) for place in range(5)],
     ),
-    "an empty call before another": (
-        [[frag(0, "x", "Bash")], [frag(1, "y", "Read", '{"a":1}')]],
-        [("Bash", {}), *READ],
-    ),
     "empty names behind the first": ([[frag(0, "x", "Read", '{"a"')], [frag(0, "x", " ", ":1}")]], READ),
 }
 
@@ -83,8 +63,8 @@ ROWS: dict[str, tuple[list[list[Json]], list[tuple[str, Json]]]] = {
 @pytest.mark.parametrize(("chunks", "calls"), ROWS.values(), ids=ROWS)
 @pytest.mark.parametrize("finish", ["tool_calls", "stop"])
 async def test_calls_are_put_together(chunks: list[list[Json]], calls: list[tuple[str, Json]], finish: str) -> None:
-    events = [chunk(*each) for each in chunks]
-    async with adapter("vllm", Raw(sse(*events, chunk(finish=finish)))) as it:
+    events = [calls_chunk(*each) for each in chunks]
+    async with adapter("vllm", Raw(sse(*events, chunk({}, finish)))) as it:
         told = await it.ask([user("go")], tools=TOOLS)
     uses = [block for block in told.message["content"] if block["type"] == "tool_use"]
     assert [(use["name"], use["input"]) for use in uses] == calls
@@ -117,8 +97,8 @@ def test_any_way_to_cut_calls_gives_the_same_calls(
         for place, (head, arguments) in enumerate(fragments):
             index = {"its own": number, "0": 0}.get(indexes)
             made = {"each": f"id{number}", "first": None if place else f"id{number}"}.get(ids)
-            reader.feed(json.dumps(chunk(frag(index, made, head, arguments))).encode())
-    reader.feed(json.dumps(chunk(finish="tool_calls")).encode())
+            reader.feed(json.dumps(calls_chunk(frag(index, made, head, arguments))).encode())
+    reader.feed(json.dumps(chunk({}, "tool_calls")).encode())
     reader.end()
     message, _ = whole_message(reader.answer.take())
     assert message is not None and [(each["name"], each["input"]) for each in message["content"]] == calls
@@ -133,7 +113,7 @@ async def test_only_the_answer_that_was_asked_for_counts() -> None:
     events: list[Json] = [
         {"id": "c", "choices": [said(1, "second"), said(0, "first")]},
         {"id": "c", "choices": [said(1, "", "stop")]},
-        chunk(frag(0, "x", "Bash", "{}"), index=1),
+        calls_chunk(frag(0, "x", "Bash", "{}"), index=1),
         {"id": "c", "choices": [said(0, " of all", "stop")]},
     ]
     async with adapter("vllm", Raw(sse(*events))) as it:
@@ -142,8 +122,8 @@ async def test_only_the_answer_that_was_asked_for_counts() -> None:
 
 
 WRONG = {
-    "a call without a name": sse(chunk(frag(0, "x", None, '{"a":1}')), chunk(finish="tool_calls")),
-    "an empty name": sse(chunk(frag(0, "x", "", "{}")), chunk(finish="tool_calls")),
+    "a call without a name": sse(calls_chunk(frag(0, "x", None, '{"a":1}')), chunk({}, "tool_calls")),
+    "an empty name": sse(calls_chunk(frag(0, "x", "", "{}")), chunk({}, "tool_calls")),
     "no JSON": b"data: {'id': 'c'}\n\ndata: [DONE]\n\n",
 }
 

@@ -28,7 +28,7 @@ async def test_the_anthropic_client_parses_what_every_adapter_says(tmp_path: Pat
     for flavour, model in MODELS.items():
         async with (
             adapter(flavour, SAID, Said("after"), SAID) as it,
-            http_door(it.proxy, NONCE, tmp_path / flavour) as path,
+            http_door(it.proxy, tmp_path / flavour) as path,
             anthropic.AsyncAnthropic(
                 api_key="dummy",
                 base_url="http://model",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import AsyncIterator
 
@@ -10,11 +9,19 @@ import pytest
 from aiohttp import web
 from tests.support.model.fake_model import API_KEY, FakeModel
 from tests.support.network.http_server import serving
-from tests.support.proxy.proxy_client import answer_to, body_of, guard, message_body, pieces, proxy_to, request_head
+from tests.support.proxy.proxy_client import (
+    answer_to,
+    calling,
+    guard,
+    message_body,
+    pieces,
+    proxy_to,
+    read_all,
+    request_head,
+)
 
 from ccb.tunnel.errors import CredentialError
 from ccb.tunnel.providers.credential import Credential, FixedCredential
-from ccb.tunnel.providers.provider import ProviderError
 from ccb.tunnel.proxy.auth_proxy import BodyLost
 from ccb.tunnel.proxy.policy import CallPace, Policy
 from ccb.tunnel.secret import Secret
@@ -39,23 +46,12 @@ async def test_a_call_gets_the_key_and_loses_every_credential_and_hop_header_it_
     assert seen.headers == {**kept, **added, "host": fake_model.url.removeprefix("http://")}
 
 
-@pytest.mark.parametrize(
-    ("credential", "headers"),
-    [
-        (Credential("a", api_key=Secret("k")), {"x-api-key": "k"}),
-        (Credential("b", bearer=Secret("t")), {"authorization": "Bearer t"}),
-        (Credential("c", api_key=Secret("k"), bearer=Secret("t")), {"x-api-key": "k", "authorization": "Bearer t"}),
-    ],
-    ids=["key", "bearer", "both"],
-)
-async def test_each_credential_has_its_own_header(
-    fake_model: FakeModel, credential: Credential, headers: dict[str, str]
-) -> None:
+async def test_key_and_token_have_their_own_headers(fake_model: FakeModel) -> None:
+    credential = Credential("c", api_key=Secret("k"), bearer=Secret("t"))
     async with proxy_to(fake_model.url, credential=FixedCredential(credential)) as proxy:
         await answer_to(proxy, b"", method="GET", path="/v1/models?limit=5")
     (seen,) = fake_model.other_requests
-    sent = {name: seen.headers[name] for name in ("x-api-key", "authorization") if name in seen.headers}
-    assert (sent, seen.query) == (headers, "limit=5")
+    assert (seen.headers["x-api-key"], seen.headers["authorization"], seen.query) == ("k", "Bearer t", "limit=5")
 
 
 async def test_the_response_passes_byte_for_byte_and_sensitive_headers_stay_behind() -> None:
@@ -126,22 +122,6 @@ async def test_a_malformed_header_is_refused(fake_model: FakeModel, headers: dic
     assert not fake_model.requests
 
 
-async def test_a_body_over_the_limit_is_413_by_its_announcement(fake_model: FakeModel) -> None:
-    body = b"x" * 5000
-    async with proxy_to(fake_model.url, policy=Policy(max_body=4096)) as proxy:
-        answer = await answer_to(proxy, body)
-        assert (answer.status, answer.error["type"]) == (413, "request_too_large")
-    assert not fake_model.requests and Policy().max_body == 32 * 1024 * 1024
-
-
-@pytest.mark.parametrize("announced", [3, 9])
-async def test_a_body_of_another_length_than_announced_is_refused(fake_model: FakeModel, announced: int) -> None:
-    head = request_head(b"x" * announced)
-    async with proxy_to(fake_model.url) as proxy, proxy.call(head, pieces(b"x" * 6, 2), nonce=guard()) as answer:
-        assert answer.status == 400
-    assert not fake_model.requests
-
-
 async def test_an_upstream_that_cannot_be_reached_is_503_in_the_shape_of_the_api(unused_tcp_port: int) -> None:
     where = f"127.0.0.1:{unused_tcp_port}"
     async with proxy_to(f"http://{where}") as proxy:
@@ -165,17 +145,6 @@ async def test_a_redirect_is_not_followed_with_the_credential(fake_model: FakeMo
         answer = await answer_to(proxy)
     assert (answer.status, answer.headers["x-should-retry"]) == (502, "false")
     assert answer.error["type"] == "laptop_unreachable" and not fake_model.requests
-
-
-async def test_an_upstream_that_breaks_off_is_an_error_behind_exactly_what_had_arrived(fake_model: FakeModel) -> None:
-    fake_model.add({"text": "partly", "cut_after": 300})
-    body = message_body()
-    got = b""
-    async with proxy_to(fake_model.url) as proxy, proxy.call(request_head(body), pieces(body), nonce=guard()) as answer:
-        with pytest.raises(ProviderError):
-            async for piece in body_of(answer):
-                got += piece
-    assert len(got) == 300
 
 
 class NoCredential:
@@ -212,81 +181,51 @@ class Rotating:
 async def test_after_a_401_a_source_is_asked_again_and_the_worker_told_to_retry(fake_model: FakeModel) -> None:
     fake_model.add({"text": "ok"})
     async with proxy_to(fake_model.url, credential=Rotating()) as proxy:
-        answers = [await answer_to(proxy, message_body()) for _ in range(2)]
+        answers = [await answer_to(proxy) for _ in range(2)]
     assert [(each.status, each.headers.get("x-should-retry")) for each in answers] == [(401, "true"), (200, None)]
-
-
-async def test_the_first_bytes_arrive_while_the_model_is_still_talking(fake_model: FakeModel) -> None:
-    fake_model.add({"text": "x" * 100, "stall_after": 2})
-    body = message_body()
-    async with proxy_to(fake_model.url) as proxy, proxy.call(request_head(body), pieces(body), nonce=guard()) as answer:
-        first = await answer.read()
-        assert b"message_start" in first and not fake_model.finished
-        fake_model.release()
-        assert b"message_stop" in b"".join([piece async for piece in body_of(answer)])
 
 
 async def test_a_call_that_nobody_can_resume_is_aborted_when_its_reader_leaves(fake_model: FakeModel) -> None:
     fake_model.add({"text": "x", "stall_after": 2})
-    body = message_body()
     async with proxy_to(fake_model.url) as proxy:
-        async with proxy.call(request_head(body), pieces(body), nonce=guard()) as answer:
+        async with calling(proxy) as answer:
             await answer.read()
         await fake_model.until(lambda model: model.aborted == [1])
         assert not proxy.keeps_calls
 
 
-async def test_a_sender_that_vanishes_in_the_middle_of_its_body_aborts_the_upstream_request() -> None:
-    aborted = asyncio.Event()
-
-    async def handle(request: web.Request) -> web.Response:
-        try:
-            await request.read()
-        except BaseException:
-            aborted.set()
-            raise
-        return web.Response()
-
+async def test_of_a_sender_that_vanishes_in_the_middle_of_its_body_nothing_goes_upstream(fake_model: FakeModel) -> None:
     async def half() -> AsyncIterator[bytes]:
-        yield b"x" * 100
+        yield b"{"
         raise BodyLost
 
-    async with serving(handle) as url, proxy_to(url) as proxy:
-        async with proxy.call(request_head(b"x" * 200), half(), nonce=guard()) as answer:
-            assert answer.status == 400
-        async with asyncio.timeout(60):
-            await aborted.wait()
+    async with proxy_to(fake_model.url) as proxy, proxy.call(request_head(b"{}"), half(), nonce=guard()) as answer:
+        assert answer.status == 400
+    assert not fake_model.requests
 
 
 @pytest.mark.parametrize(("length", "says"), [(900, "shorter"), (5_000, "longer")])
 async def test_a_body_has_the_length_that_was_announced(fake_model: FakeModel, length: int, says: str) -> None:
-    head = request_head(b"x" * 1_000)
-    async with (
-        proxy_to(fake_model.url) as proxy,
-        proxy.call(head, pieces(b"x" * length, 300), nonce=guard()) as answer,
-    ):
-        said = b"".join([piece async for piece in body_of(answer)])
+    head, body = request_head(b"x" * 1_000), pieces(b"x" * length, 300)
+    async with proxy_to(fake_model.url) as proxy, proxy.call(head, body, nonce=guard()) as answer:
+        said = await read_all(answer)
     assert answer.status == 400 and f"{says} than announced" in said.decode()
     assert not fake_model.requests
 
 
 async def test_calls_over_the_limit_are_told_to_come_back(fake_model: FakeModel) -> None:
     fake_model.add({"text": "x", "stall_after": 2})
-    body = message_body()
-    async with (
-        proxy_to(fake_model.url, policy=Policy(max_calls=1)) as proxy,
-        proxy.call(request_head(body), pieces(body), nonce=guard()),
-        proxy.call(request_head(body), pieces(body), nonce=guard()) as second,
-    ):
+    policy = Policy(max_calls=1)
+    async with proxy_to(fake_model.url, policy=policy) as proxy, calling(proxy), calling(proxy) as second:
         assert (second.status, second.headers["retry-after"]) == (529, "1")
 
 
 async def test_a_worker_that_only_calls_is_held_back_and_the_person_is_told(fake_model: FakeModel) -> None:
     fake_model.add({"text": "x", "times": 0})
-    body, told = message_body(), list[str]()
+    told = list[str]()
     policy = Policy(max_burst=5, max_per_minute=0.5)
     async with proxy_to(fake_model.url, policy=policy, warn=told.append) as proxy:
-        answers = [await answer_to(proxy, body, call_id=f"c{number}") for number in range(20)]
+        answers = [await answer_to(proxy, call_id=f"c{number}") for number in range(20)]
     assert [each.status for each in answers] == [200] * 5 + [529] * 15
     assert all(int(each.headers["retry-after"]) > 60 for each in answers[5:])
     assert len(fake_model.requests) == 5, "nothing was paid for the others"
@@ -303,9 +242,8 @@ def test_the_pace_comes_back_with_time() -> None:
 
 async def test_closing_the_proxy_aborts_what_is_under_way(fake_model: FakeModel) -> None:
     fake_model.add({"text": "x", "stall_after": 2})
-    body = message_body()
     async with proxy_to(fake_model.url) as proxy:
-        async with proxy.call(request_head(body, call_id="c"), pieces(body), nonce=guard()) as answer:
+        async with calling(proxy, call_id="c") as answer:
             await answer.read()
         assert proxy.under_way == 1
     await fake_model.until(lambda model: model.aborted == [1])

@@ -11,11 +11,8 @@ from collections.abc import Sequence
 from typing import TypedDict
 
 import pytest
-from aiohttp import web
 from tests.support.model.fake_model import FakeModel
 from tests.support.network.cut_line import CutLine
-from tests.support.network.http_server import serving
-from tests.support.network.relay import relay
 from tests.support.proxy.proxy_client import message_body, proxy_to
 
 from ccb.remote.daemon.model_streams import ModelStreams, StreamLink
@@ -89,52 +86,6 @@ async def test_a_response_whose_last_bytes_get_lost_is_not_asked_for_again(fake_
     assert len(fake_model.requests) == 120
 
 
-async def test_an_upload_that_is_cut_while_the_provider_reads_it_is_not_a_request(fake_model: FakeModel) -> None:
-    fake_model.add({"text": "ok", "times": 0})
-    body = message_body("x" * 600 * KIB)
-    _, line = await undisturbed(fake_model.url, body)
-    port = int(fake_model.url.rpartition(":")[2])
-    async with relay(port) as way, proxy_to(f"http://127.0.0.1:{way.port}") as proxy:
-        calls = ModelStreams()
-        asked = asyncio.create_task(ask(calls, body))
-        await asyncio.sleep(0)
-        for number, share in enumerate((20, 60, 95), 1):
-            before = way.up
-            async with CutLine(calls, proxy, number, cut_down=line.down * share // 100) as cut, asyncio.timeout(60):
-                await cut.dead.wait()
-                while way.connections < number or way.up == before:  # the provider has begun to read it
-                    await asyncio.sleep(0)
-        async with CutLine(calls, proxy, 4) as whole:
-            await whole.until_over(asked)
-        await asked
-        assert way.connections == 4
-    assert len(fake_model.requests) == 2
-    assert fake_model.requests[1].size == len(body)
-
-
-async def test_a_request_that_was_handed_over_whole_is_not_sent_again_although_the_provider_reads_slowly() -> None:
-    sizes: list[int] = []
-    go_on = asyncio.Event()
-
-    async def handle(request: web.Request) -> web.Response:
-        await go_on.wait()  # the body waits in the buffers of the connection
-        sizes.append(len(await request.read()))
-        return web.Response(body=b"answer")
-
-    body = message_body("x" * 100 * KIB)
-    async with serving(handle) as url, proxy_to(url) as proxy:
-        calls = ModelStreams()
-        asked = asyncio.create_task(ask(calls, body))
-        async with CutLine(calls, proxy, 1), asyncio.timeout(60):
-            while not proxy.knows("c"):
-                await asyncio.sleep(0)
-        go_on.set()
-        async with CutLine(calls, proxy, 2) as line:
-            await line.until_over(asked)
-        assert await asked == b"answer"
-    assert sizes == [len(body)]
-
-
 async def test_the_nonce_of_a_connection_is_worth_nothing_on_the_next_one(fake_model: FakeModel) -> None:
     fake_model.add({"text": "secret", "stall_after": 3})
     body = message_body()
@@ -186,23 +137,4 @@ async def test_a_call_whose_frames_do_not_arrive_is_resumed_on_the_same_connecti
         assert (await asked).replace(b"_0002", b"_0001") == whole
         async with asyncio.timeout(60):
             await line.read_out()  # nothing is held for the stream that was left
-    assert len(fake_model.requests) == 2
-
-
-async def test_a_call_that_is_resumed_while_it_streams_has_every_byte_once(fake_model: FakeModel) -> None:
-    fake_model.add({"text": "abcdefgh" * 8 * KIB, "times": 2, "network_pieces": 700})
-    body = message_body()
-    whole, _ = await undisturbed(fake_model.url, body)
-    calls = ModelStreams()
-    async with proxy_to(fake_model.url) as proxy, CutLine(calls, proxy, 1) as line:
-        asked = asyncio.create_task(ask(calls, body))
-        resumed = 0
-        async with asyncio.timeout(60):
-            while not asked.done():
-                await asyncio.sleep(0)
-                if line.up > resumed + 20 * KIB:
-                    resumed = line.up
-                    calls.resume("c")
-        await line.until_over(asked)
-        assert (await asked).replace(b"_0002", b"_0001") == whole
     assert len(fake_model.requests) == 2

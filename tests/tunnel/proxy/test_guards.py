@@ -14,12 +14,13 @@ from hypothesis import strategies as st
 from tests.support.machine.waiting import until
 from tests.support.model.fake_model import FakeModel
 from tests.support.network.http_server import serving
-from tests.support.proxy.proxy_client import answer_to, guard, message_body, pieces, proxy_to, request_head
+from tests.support.proxy.proxy_client import answer_to, calling, guard, message_body, proxy_to
 
 from ccb.tunnel.providers.anthropic import AnthropicProvider, anthropic_client
 from ccb.tunnel.providers.api_errors import Refusal
 from ccb.tunnel.providers.model_router import ModelRouter
 from ccb.tunnel.providers.provider import ProviderRequest, ProviderResponse
+from ccb.tunnel.providers.request_body import read_request
 from ccb.tunnel.proxy.auth_proxy import AuthProxy
 from ccb.tunnel.proxy.policy import MAX_WRONG, CallGrant, Policy, RequestLimits
 
@@ -29,10 +30,10 @@ async def test_wrong_nonces_are_told_and_after_ten_the_connection_answers_nothin
     async with proxy_to(fake_model.url, warn=told.append) as proxy:
         for _ in range(MAX_WRONG):
             assert (await answer_to(proxy, b"", nonce="guessed", connection=connection)).status == 403
-        answer = await answer_to(proxy, message_body(), connection=connection)
+        answer = await answer_to(proxy, connection=connection)
         assert (answer.status, b"too many wrong nonces" in answer.body) == (403, True)
         fake_model.add({"text": "hello"})
-        assert (await answer_to(proxy, message_body())).status == 200, "the next connection has a nonce of its own"
+        assert (await answer_to(proxy)).status == 200, "the next connection has a nonce of its own"
     assert len(told) == 2 and "wrong nonce" in told[0] and str(MAX_WRONG) in told[1]
 
 
@@ -40,11 +41,15 @@ async def test_only_allowed_models_and_lengths_reach_the_provider(fake_model: Fa
     fake_model.add({"text": "hello"})
     limits = RequestLimits(models=("m", "claude-*"), max_output_tokens=100)
     async with proxy_to(fake_model.url, policy=Policy(requests=limits)) as proxy:
-        assert (await answer_to(proxy, message_body(), size=7)).status == 200
+        assert (await answer_to(proxy, size=7)).status == 200
         refused = await answer_to(proxy, message_body().replace(b'"m"', b'"gpt-9"'), size=7)
     assert (refused.status, refused.error["type"]) == (403, "laptop_not_allowed") and b"gpt-9" in refused.body
     (seen,) = fake_model.requests
     assert seen.body == json.loads(message_body())
+
+
+def checked(body: bytes, max_output_tokens: int | None = None) -> None:
+    RequestLimits(("m",), max_output_tokens).check(read_request(body), answers=True)
 
 
 @pytest.mark.parametrize(
@@ -76,20 +81,19 @@ async def test_only_allowed_models_and_lengths_reach_the_provider(fake_model: Fa
 )
 def test_a_body_that_two_parsers_read_in_two_ways_or_that_asks_too_much_is_refused(body: bytes, status: int) -> None:
     with pytest.raises(Refusal) as refused:
-        RequestLimits(models=("m",), max_output_tokens=100).check(body, answers=True)
+        checked(body, max_output_tokens=100)
     assert refused.value.status == status
 
 
 def test_a_long_text_with_many_brackets_is_one_value() -> None:
     text = json.dumps('[{"a": [1, 2]}, {}]' * 30_000)
     body = f'{{"model": "m", "max_tokens": 1, "messages": [{{"role": "user", "content": {text}}}]}}'
-    RequestLimits(models=("m",)).check(body.encode(), answers=True)
+    checked(body.encode())
 
 
 def test_other_models_that_are_allowed_may_answer() -> None:
     body = {"fallbacks": [{"model": "m", "max_tokens": None}], "tools": [{"name": "a", "model": "m"}, {"name": "b"}]}
-    asked = json.dumps({"model": "m", "max_tokens": 1, **body}).encode()
-    RequestLimits(models=("m",), max_output_tokens=100).check(asked, answers=True)
+    checked(json.dumps({"model": "m", "max_tokens": 1, **body}).encode(), max_output_tokens=100)
 
 
 HOSTILE: list[tuple[bytes, str | None]] = [  # a body, and the model that it names; None for no reading at all
@@ -123,14 +127,8 @@ async def test_the_limits_and_the_choice_of_a_provider_read_every_body_alike(bod
     """Else a host could show an allowed model to the one, and another to the other."""
     called: list[str] = []
     limits = RequestLimits(models=(model or "*",), max_output_tokens=1)
-    if model is None:
-        with pytest.raises(Refusal) as refused:
-            limits.check(body, answers=True)
-        assert refused.value.status == 400
-    else:
-        limits.check(body, answers=True)
     router = ModelRouter(NamedProvider("default", called), lambda name: NamedProvider(name, called))
-    async with AuthProxy(router) as proxy:
+    async with AuthProxy(router, Policy(requests=limits)) as proxy:
         assert (await answer_to(proxy, body)).status == (400 if model is None else 200)
     assert called == {None: [], "m": ["default"], "openai/gpt-9": ["openai"]}[model]
 
@@ -138,7 +136,7 @@ async def test_the_limits_and_the_choice_of_a_provider_read_every_body_alike(bod
 @given(st.binary(max_size=200) | st.text(max_size=100).map(lambda text: text.encode("utf-8", "replace")))
 def test_any_body_is_allowed_or_refused_and_nothing_else(body: bytes) -> None:
     try:
-        RequestLimits(models=("m",)).check(body, answers=True)
+        checked(body)
     except Refusal:
         return
     assert json.loads(body)["model"] == "m"
@@ -156,16 +154,15 @@ async def test_a_revoked_session_gets_not_another_byte_and_starts_no_call() -> N
         await out.write(b"second")
         return out
 
-    body = message_body()
     async with serving(handle) as url, proxy_to(url) as proxy:
-        async with proxy.call(request_head(body, call_id="c"), pieces(body), nonce=guard()) as answer:
+        async with calling(proxy, call_id="c") as answer:
             assert await answer.read() == b"first"
             proxy.revoke()
             more.set()
             with pytest.raises(Refusal, match="revoked"):
                 await answer.read()
         for call_id in ("c", "d"):
-            refused = await answer_to(proxy, body, call_id=call_id)
+            refused = await answer_to(proxy, call_id=call_id)
             assert (refused.status, refused.error["type"]) == (403, "laptop_revoked")
             assert refused.headers["x-should-retry"] == "false"
         await until(lambda: not proxy.under_way)
@@ -173,11 +170,7 @@ async def test_a_revoked_session_gets_not_another_byte_and_starts_no_call() -> N
 
 async def test_bytes_that_have_arrived_and_were_not_read_are_gone_with_the_grant(fake_model: FakeModel) -> None:
     fake_model.add({"text": "hello"})
-    body = message_body()
-    async with (
-        proxy_to(fake_model.url) as proxy,
-        proxy.call(request_head(body, call_id="c"), pieces(body), nonce=guard()) as answer,
-    ):
+    async with proxy_to(fake_model.url) as proxy, calling(proxy, call_id="c") as answer:
         while proxy.under_way:
             await asyncio.sleep(0)
         proxy.revoke()
@@ -192,25 +185,3 @@ def test_a_grant_ends_with_its_time() -> None:
     now[0] = 60.0
     refusal = grant.refusal()
     assert refusal is not None and refusal.kind == "laptop_expired" and grant.left_s() == 0
-
-
-async def test_the_provider_gets_no_byte_of_a_body_before_all_of_it_is_allowed() -> None:
-    reached = asyncio.Event()
-
-    async def handle(request: web.Request) -> web.Response:
-        reached.set()
-        return web.Response()
-
-    async def slow() -> AsyncIterator[bytes]:
-        yield b'{"model": "gpt-9",'
-        await asyncio.sleep(0)
-        yield b'"max_tokens": 1}'
-
-    head = request_head(b'{"model": "gpt-9","max_tokens": 1}')
-    async with (
-        serving(handle) as url,
-        proxy_to(url, policy=Policy(requests=RequestLimits(("m",)))) as proxy,
-        proxy.call(head, slow(), nonce=guard()) as answer,
-    ):
-        assert answer.status == 403
-    assert not reached.is_set()

@@ -77,24 +77,16 @@ async def test_a_head_no_worker_sends_is_not_kept(fake_model: FakeModel, fields:
         assert (worker.calls.open_streams, ended.head) == (0, None)
 
 
-async def test_a_sender_without_credit_waits_until_the_upstream_takes_more_and_all_of_it_arrives() -> None:
-    gate, seen = asyncio.Event(), list[bytes]()
+async def test_a_request_that_is_longer_than_the_credit_arrives_whole() -> None:
+    seen = list[bytes]()
 
     async def handle(request: web.Request) -> web.Response:
-        await gate.wait()
         seen.append(await request.read())
         return web.Response(body=b"ok")
 
-    body = bytes(range(256)) * (24 * MIB // 256)
+    body = message_body("x" * (24 * INITIAL_CREDIT))
     async with serving(handle) as url, proxy_to(url) as proxy, Worker(proxy) as worker:
-        await worker.open(1, len(body))
-        uploading = asyncio.create_task(worker.upload(1, body))
-        await worker.until(lambda: worker.streams[1].upload_credit < CHUNK)
-        assert not uploading.done()
-        gate.set()
-        await uploading
-        await worker.ended(1)
-        assert bytes(worker.streams[1].body) == b"ok" and seen == [body]
+        assert (await worker.post(1, body)).body == b"ok" and seen == [body]
 
 
 async def test_a_response_never_exceeds_the_credit_and_goes_on_when_it_is_granted() -> None:
@@ -104,7 +96,7 @@ async def test_a_response_never_exceeds_the_credit_and_goes_on_when_it_is_grante
         return web.Response(body=raw)
 
     async with serving(handle) as url, proxy_to(url) as proxy, Worker(proxy, auto_credit=False) as worker:
-        stream = await worker.begin(1, b"")
+        stream = await worker.begin(1, message_body())
         await worker.received(1, INITIAL_CREDIT)
         for step in (1, CHUNK, 700_000):
             before = len(stream.body)
@@ -141,14 +133,13 @@ async def test_an_upstream_cut_ends_the_stream_with_an_error(fake_model: FakeMod
     [
         CallData(3, 1, 5, base64.b64encode(b"x").decode()),
         CallData(3, 1, 0, "not base64!"),
-        CallData(3, 1, 0, base64.b64encode(b"x" * (CHUNK + 1)).decode()),
     ],
-    ids=["gap", "not base64", "over the chunk"],
+    ids=["gap", "not base64"],
 )
 async def test_bad_data_ends_its_stream_only(fake_model: FakeModel, frame: CallData) -> None:
     fake_model.add({"text": "x", "times": 0})
     async with proxy_to(fake_model.url) as proxy, Worker(proxy) as worker:
-        await worker.open(1, 10 * MIB)
+        await worker.open(1, 10)
         await worker.calls.handle(frame)
         end = (await worker.ended(1)).end
         assert end is not None and "bad data frame" in end.error
@@ -156,17 +147,15 @@ async def test_bad_data_ends_its_stream_only(fake_model: FakeModel, frame: CallD
         await worker.calls.handle(CallData(3, 1, 0, ""))  # a late frame of the broken stream is ignored
 
 
-async def test_data_beyond_the_credit_ends_the_stream() -> None:
-    async def handle(_: web.Request) -> web.Response:
-        await asyncio.Event().wait()
-        return web.Response()
-
+async def test_data_beyond_the_credit_ends_the_stream(fake_model: FakeModel) -> None:
+    """Also where nobody reads it: a worker that takes no answers could else fill the laptop's memory."""
     chunk = base64.b64encode(b"x" * CHUNK).decode()
-    async with serving(handle) as url, proxy_to(url) as proxy, Worker(proxy) as worker:
+    async with proxy_to(fake_model.url) as proxy, Worker(proxy) as worker:
         await worker.open(1, 30 * MIB)
         for number in range(31 * MIB // CHUNK):  # never waits for credit
             await worker.calls.handle(CallData(3, 1, number * CHUNK, chunk))
-        await worker.ended(1)
+        end = (await worker.ended(1)).end
+        assert end is not None and "more data than the credit allows" in end.error
 
 
 async def test_a_stream_number_in_use_is_refused(fake_model: FakeModel) -> None:
@@ -176,17 +165,6 @@ async def test_a_stream_number_in_use_is_refused(fake_model: FakeModel) -> None:
         await worker.open(1, 10)
         await worker.ended(1)
         assert worker.streams[1].end == CallEnd(3, 1, "the stream number is in use")
-
-
-async def test_fifty_streams_share_one_connection(fake_model: FakeModel) -> None:
-    fake_model.add({"text": "x", "stall_after": 2, "times": 50})
-    async with proxy_to(fake_model.url) as proxy, Worker(proxy) as worker:
-        calls = [asyncio.create_task(worker.post(n, message_body(f"prompt {n}"), call_id=f"c{n}")) for n in range(50)]
-        await fake_model.until(lambda model: len(model.requests) == 50)
-        fake_model.release()
-        answers = await asyncio.gather(*calls)
-    assert all(stream.body.endswith(b'"message_stop"}\n\n') for stream in answers)
-    assert len({bytes(stream.body) for stream in answers}) == 50
 
 
 async def test_a_call_goes_on_while_the_link_is_down_and_is_picked_up_where_it_was(fake_model: FakeModel) -> None:
@@ -340,12 +318,12 @@ async def test_without_a_link_more_is_read_ahead_than_for_a_slow_reader() -> Non
 
     async with serving(handle) as url, proxy_to(url) as proxy:
         async with Worker(proxy, auto_credit=False) as worker:
-            await worker.open(1, 0, call_id="a")
+            await worker.begin(1, message_body())
             await worker.first_bytes(1)
         async with asyncio.timeout(60):
             await written.wait()
         async with Worker(proxy) as back:
-            await back.open(1, 0, call_id="a")
+            await back.begin(1, message_body())
             await back.ended(1)
             assert len(back.streams[1].body) == total
 
@@ -369,7 +347,7 @@ async def test_an_unread_response_is_held_up_to_the_buffer_and_then_the_upstream
         return out
 
     async with serving(handle) as url, proxy_to(url) as proxy, Worker(proxy, auto_credit=False) as worker:
-        await worker.open(1, 0, call_id="a")
+        await worker.begin(1, message_body())
         async with asyncio.timeout(60):
             await blocked.wait()
         # the buffer, and what the kernel holds of the connection (tcp_rmem and tcp_wmem: 36 MiB here)

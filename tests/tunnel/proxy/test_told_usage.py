@@ -11,7 +11,8 @@ from tests.support.machine.waiting import until
 from tests.support.network.http_server import serving
 from tests.support.providers.adapters import settings_for
 from tests.support.providers.dialect_server import KEY, DialectServer, Raw, sse
-from tests.support.proxy.proxy_client import guard, pieces, read_all, request_head
+from tests.support.providers.turns import chunk
+from tests.support.proxy.proxy_client import answer_to
 from tests.tunnel.proxy.test_metering import KeptAccounts
 
 from ccb.local.config.settings import Settings
@@ -39,13 +40,12 @@ async def asked(environ: dict[str, str], settings: Settings, model: str) -> tupl
     """Make one call. Return the request, the answer, and what the laptop reports."""
     prefix = model_request.RequestPrefix([], [])
     body = model_request.body(prefix, [_Message("user")], model=model, max_tokens=5_000, session_id="s")
-    accounts, whole = KeptAccounts(), b"".join(body)
+    accounts = KeptAccounts()
     async with AuthProxy(session_provider(environ, settings, model), accounts=accounts) as proxy:
-        async with proxy.call(request_head(whole), pieces(whole), nonce=guard()) as response:
-            answer = await read_all(response)
-            assert response.status == 200
+        answer = await answer_to(proxy, b"".join(body))
+        assert answer.status == 200
         await until(lambda: accounts.reports)
-    return body, answer, accounts.reports[0]
+    return body, answer.body, accounts.reports[0]
 
 
 async def used(environ: dict[str, str], settings: Settings, model: str) -> tuple[Json, CallReport]:
@@ -65,13 +65,9 @@ def counts(usage: Json, report: CallReport) -> tuple[int, int, int, bool]:
     return report.tokens.input, report.tokens.cache_read, report.tokens.output, report.estimated
 
 
-def _chunk(usage: object = "none", delta: Json | None = None, finish: str | None = None) -> Json:
-    made: Json = {"id": "c", "choices": [{"index": 0, "delta": delta or {}, "finish_reason": finish}]}
-    return made if usage == "none" else {**made, "usage": usage}
-
-
 TOLD: Json = {"prompt_tokens": 1_200, "completion_tokens": 90, "total_tokens": 1_290}
 CACHED: Json = {"prompt_tokens_details": {"cached_tokens": 2_000}}
+WRITTEN: Json = {"prompt_tokens_details": {"cached_tokens": 600, "cache_write_tokens": 300}}
 CHAT: dict[str, tuple[object, object, tuple[int, int, int, bool]]] = {  # usage with the text, usage at the end
     "told": ("none", TOLD, (1_200, 0, 90, False)),
     "none": ("none", "none", (1_004, 0, 100, True)),
@@ -86,6 +82,7 @@ CHAT: dict[str, tuple[object, object, tuple[int, int, int, bool]]] = {  # usage 
     "floats": ("none", {name: float(value) for name, value in TOLD.items()}, (1_200, 0, 90, False)),
     "cached more than prompt": ("none", TOLD | CACHED, (0, 1_200, 90, False)),
     "cached beside the prompt": ("none", TOLD | CACHED | {"total_tokens": 3_290}, (1_200, 2_000, 90, False)),
+    "written to the cache": ("none", TOLD | WRITTEN, (300, 600, 90, False)),
     "zeroed at the end": (TOLD, dict.fromkeys(TOLD, 0), (1_200, 0, 90, False)),
     "null at the end": (TOLD, None, (1_200, 0, 90, False)),
     "growing": ({**TOLD, "completion_tokens": 1, "total_tokens": 1_201}, TOLD, (1_200, 0, 90, False)),
@@ -94,21 +91,24 @@ CHAT: dict[str, tuple[object, object, tuple[int, int, int, bool]]] = {  # usage 
 
 @pytest.mark.parametrize(("first", "last", "expected"), CHAT.values(), ids=CHAT)
 async def test_an_openai_compatible_server(first: object, last: object, expected: tuple[int, int, int, bool]) -> None:
-    events = [_chunk(first, {"content": TEXT}), _chunk(delta={}, finish="stop"), _chunk(last) | {"choices": []}]
+    early, late = (Json() if each == "none" else {"usage": each} for each in (first, last))
+    events = [chunk({"content": TEXT}) | early, chunk({}, "stop"), chunk() | late | {"choices": []}]
     server = DialectServer("vllm", Raw(sse(*events)))
     async with server.running():
         environ = {"OTHER_KEY": KEY, "ANTHROPIC_API_KEY": "unused"}
         usage, report = await used(environ, settings_for(server), "vllm/some-model")
     assert counts(usage, report) == expected and not report.untold
+    assert report.tokens.cache_write == (300 if last == TOLD | WRITTEN else 0)
     size = ContextSize()
     size.ended(usage)
-    assert size.counted == sum(expected[:3]), "/context and the status line show it, too"
+    shown = sum(expected[:3]) + report.tokens.cache_write
+    assert size.counted == shown, "/context and the status line show it, too"
 
 
 async def test_what_came_before_a_failure_is_paid_for() -> None:
     """An error in a stream is no free answer."""
     failure = {"error": {"message": "upstream exploded", "type": "server_error"}}
-    server = DialectServer("vllm", Raw(sse(_chunk(delta={"content": TEXT}), failure)), Raw(sse(failure)))
+    server = DialectServer("vllm", Raw(sse(chunk({"content": TEXT}), failure)), Raw(sse(failure)))
     async with server.running():
         environ = {"OTHER_KEY": KEY, "ANTHROPIC_API_KEY": "unused"}
         _, answer, report = await asked(environ, settings_for(server), "vllm/some-model")

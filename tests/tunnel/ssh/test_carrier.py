@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-import resource
+import errno
 import socket
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from tests.support.hosts.sshd import HostUser, Sshd, make_key
+from tests.support.hosts.sshd import HostUser, Sshd, free_port, make_key
 from tests.support.hosts.sshd import sshd as serve
 from tests.support.person.login import Person, every_host, logged_in, output, pipe_to, refused, target
 
@@ -20,12 +18,6 @@ from ccb.tunnel.secret import SECRET_VARIABLES
 from ccb.tunnel.ssh.carrier import open_socket
 from ccb.tunnel.ssh_config.config_files import resolve
 from ccb.tunnel.ssh_config.ssh_target import SshTarget
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 @pytest.mark.slow
@@ -42,29 +34,18 @@ async def test_a_host_that_is_not_up_yet_is_tried_as_often_as_was_set() -> None:
         await open_socket(dataclasses.replace(config, route=dataclasses.replace(config.route, attempts=2)))
 
 
-@contextmanager
-def no_more_descriptors() -> Iterator[None]:
-    before = resource.getrlimit(resource.RLIMIT_NOFILE)
-    with socket.socket() as last:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (last.fileno(), before[1]))
-    try:
-        held = []
-        with pytest.raises(OSError, match="Too many open files"):
-            while True:
-                held.append(socket.socket())
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, before)
-        for each in held:
-            each.close()
+async def test_an_address_of_a_family_that_the_kernel_lacks_is_one_that_does_not_serve(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    config = await resolve(SshTarget("127.0.0.1"))
 
+    def no_socket(*family: object) -> socket.socket:
+        raise OSError(errno.EAFNOSUPPORT, "Address family not supported by protocol")
 
-async def test_a_socket_that_this_machine_does_not_give_is_an_address_that_does_not_serve() -> None:
-    """As the first of two addresses where the kernel has no IPv6."""
-    config = await resolve(SshTarget("127.0.0.1", port=free_port()))
-    with no_more_descriptors(), pytest.raises(Unreachable) as caught:
+    with monkeypatch.context() as patch, pytest.raises(Unreachable) as caught:
+        patch.setattr(socket, "socket", no_socket)
         await open_socket(config)
-    assert "Too many open files" in caught.value.evidence
+    assert "Address family not supported" in caught.value.evidence
 
 
 async def test_it_is_run_by_the_shell_of_the_person(
@@ -108,9 +89,14 @@ async def test_an_ssh_in_it_asks_the_person(host_user: HostUser, sshd: Sshd, tmp
         assert "Permission denied" in error.evidence
 
 
-async def test_one_that_ends_well_without_a_connection_is_quoted(sshd: Sshd, host_user: HostUser) -> None:
-    option = "ProxyCommand=true && no-such-nc %h %p | cat"
-    error = await refused(Unreachable, target(sshd, host_user, option), match="no SSH connection")
-    assert "no-such-nc" in error.evidence and "MaxStartups" not in str(error)
+@pytest.mark.parametrize(
+    ("command", "says"),
+    [("true && no-such-nc %h %p | cat", "no-such-nc"), ("echo no such gateway >&2; exit 3", "no such gateway")],
+)
+async def test_one_that_ends_without_a_connection_is_quoted_however_it_ends(
+    sshd: Sshd, host_user: HostUser, command: str, says: str
+) -> None:
+    error = await refused(Unreachable, target(sshd, host_user, f"ProxyCommand={command}"), match="no SSH connection")
+    assert says in error.evidence and "MaxStartups" not in str(error)
     assert error.do == "Correct the ProxyCommand until it connects."
     assert not isinstance(error, Dropped), "it is not worth another attempt"

@@ -7,28 +7,18 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from tests.support.hosts.sshd import HostUser, Sshd, make_key
+from tests.support.hosts.sshd import HostUser, Sshd, certify, make_key
 from tests.support.hosts.sshd import sshd as serve
 from tests.support.person.login import Person, logged_in, logs_in, refused, target
 
 from ccb.tunnel.errors import HostKeyError
 from ccb.tunnel.ssh.asyncssh_transport import connect
-from ccb.tunnel.ssh_config.config_files import config_command
 from ccb.tunnel.ssh_config.ssh_target import SshTarget
 from ccb.tunnel.transports.login_prompts import NobodyToAsk
 
 
 def public(key: Path) -> str:
     return key.with_suffix(".pub").read_text()
-
-
-def sign_host(authority: Path, key: Path, principals: str, *options: str) -> Path:
-    """The certificate of host `key` for `principals`."""
-    subprocess.run(
-        ["ssh-keygen", "-q", "-s", str(authority), "-h", "-I", "host", "-n", principals, *options, f"{key}.pub"],
-        check=True,
-    )
-    return key.with_name(key.name + "-cert.pub")
 
 
 @pytest.mark.parametrize("strict", ["accept-new", "no", "off"])
@@ -53,7 +43,9 @@ async def test_a_changed_key_is_always_refused(sshd: Sshd, host_user: HostUser, 
     there = target(sshd, host_user, f"StrictHostKeyChecking={strict}", known=known)
     error = await refused(HostKeyError, there, person, match="has changed")
     assert known.read_text() == before and not person.asked
-    assert ("ssh would connect" in error.evidence) is (strict in ("no", "off"))
+    assert f"{known}:1" in error.evidence and ("ssh would connect" in error.evidence) is (strict in ("no", "off"))
+    subprocess.run(error.do.split(": ", 1)[1], shell=True, check=True, capture_output=True)
+    await (refused(HostKeyError, there, person) if strict == "yes" else logs_in(there, person))
 
 
 async def test_no_file_for_keys_is_no_hindrance(sshd: Sshd, host_user: HostUser) -> None:
@@ -140,7 +132,7 @@ async def test_keys_of_several_files_are_stored_in_the_first(sshd: Sshd, host_us
 async def test_an_authority_vouches_for_a_host_on_any_port(host_user: HostUser, tmp_path: Path, pattern: str) -> None:
     authority = make_key(tmp_path / "authority")
     key = make_key(tmp_path / "signed")
-    options = [f"HostKey {key}", f"HostCertificate {sign_host(authority, key, '127.0.0.1')}"]
+    options = [f"HostKey {key}", f"HostCertificate {certify(authority, key, '127.0.0.1', '-h')}"]
     async with serve(tmp_path / "server", options) as server:
         known = tmp_path / "known_hosts"
         known.write_text(f"@cert-authority {pattern.format(port=server.port)} {public(authority)}")
@@ -153,7 +145,7 @@ async def test_an_authority_vouches_for_a_host_on_any_port(host_user: HostUser, 
 
 async def test_a_certificate_is_for_the_name_of_the_host(host_user: HostUser, tmp_path: Path) -> None:
     authority, key = make_key(tmp_path / "authority"), make_key(tmp_path / "signed")
-    options = [f"HostKey {key}", f"HostCertificate {sign_host(authority, key, 'localhost')}"]
+    options = [f"HostKey {key}", f"HostCertificate {certify(authority, key, 'localhost', '-h')}"]
     async with serve(tmp_path / "server", options) as server:
         known = tmp_path / "known_hosts"
         known.write_text(f"@cert-authority * {public(authority)}")
@@ -169,7 +161,7 @@ async def test_without_a_proof_the_key_is_judged(host_user: HostUser, tmp_path: 
         other if flaw == "another authority" else authority,
         "example.org" if flaw == "another host" else "127.0.0.1",
     )
-    certificate = sign_host(by, key, name, *(["-V", "20200101:20200102"] if flaw == "expired" else []))
+    certificate = certify(by, key, name, "-h", *(["-V", "20200101:20200102"] if flaw == "expired" else []))
     async with serve(tmp_path / "server", [f"HostKey {key}", f"HostCertificate {certificate}"]) as server:
         known = tmp_path / "known_hosts"
         vouched = f"@cert-authority * {public(authority)}"
@@ -197,8 +189,7 @@ async def test_a_key_of_port_22_counts_if_this_port_has_none(sshd: Sshd, host_us
 
 def ssh(where: SshTarget, *more: str) -> subprocess.CompletedProcess[str]:
     """What OpenSSH does with the same words."""
-    options = [*config_command("ssh", where)[2:], "-o", "BatchMode=yes", *more]
-    argv = ["ssh", "-F", "none", *options, "--", where.host, "true"]
+    argv = ["ssh", "-F", "none", *where.flags(), "-o", "BatchMode=yes", *more, "--", where.host, "true"]
     return subprocess.run(argv, capture_output=True, text=True, check=False, timeout=30, stdin=subprocess.DEVNULL)
 
 
@@ -228,6 +219,8 @@ async def test_lines_of_known_hosts_are_read_as_ssh_reads_them(sshd: Sshd, host_
         (f"{name}\t{kind}\t{key}\r\n", True),
         (f"@trusted {name} {kind} {key}\n", False),
         (f"{name} {kind} {key}\n@revoked\t{name}\t{kind}\t{key}\n", False),
+        (f"@revoked 127.0.0.1 {kind} {key}\n127.0.0.1 {kind} {key}\n", False),
+        (f"@revoked * {kind} {key}\n127.0.0.1 {kind} {key}\n", False),
     ):
         known.write_text(line)
         assert (ssh(where).returncode == 0) is good

@@ -13,7 +13,7 @@ from typing import cast
 
 import asyncssh
 import pytest
-from tests.support.hosts.sshd import HostUser, Sshd, make_key
+from tests.support.hosts.sshd import HostUser, Sshd, certify, make_key
 from tests.support.hosts.sshd import sshd as serve
 from tests.support.person.login import Person, every_host, logged_in, logs_in, only_config, output, refused, target
 from tests.support.person.pipelined import PIPELINED, last_login, remembered, remembering, report
@@ -52,17 +52,11 @@ def by_agent(server: Sshd, user: HostUser, agent: Path, *options: str, identitie
     return SshTarget("127.0.0.1", user.name, server.port, files, (known, f"IdentityAgent={agent}", *options))
 
 
-def sign_user(authority: Path, key: Path, user: HostUser, *more: str) -> Path:
-    command = ["ssh-keygen", "-q", "-s", str(authority), "-I", "person", "-n", user.name, *more, f"{key}.pub"]
-    subprocess.run(command, check=True)
-    return key.with_name(key.name + "-cert.pub")
-
-
 @pytest.mark.parametrize("where", ["beside the key", "CertificateFile", "of a key in the agent", "of a locked key"])
 async def test_a_certificate_logs_in(host_user: HostUser, tmp_path: Path, where: str) -> None:
     authority = make_key(tmp_path / "authority")
     key = make_key(tmp_path / "mine", passphrase="secret" if where == "of a locked key" else "")
-    certificate = sign_user(authority, key, host_user)
+    certificate = certify(authority, key, host_user.name)
     if where != "beside the key":
         certificate = certificate.rename(tmp_path / "elsewhere.pub")
     accepted = "PubkeyAcceptedAlgorithms=ssh-ed25519-cert-v01@openssh.com"
@@ -91,7 +85,7 @@ async def test_a_key_file_that_gives_no_key_is_named(sshd: Sshd, host_user: Host
 
 async def test_a_certificate_that_is_no_longer_valid_is_named(sshd: Sshd, host_user: HostUser, tmp_path: Path) -> None:
     key = make_key(tmp_path / "mine")
-    sign_user(make_key(tmp_path / "authority"), key, host_user, "-V", "-2d:-1d")
+    certify(make_key(tmp_path / "authority"), key, host_user.name, "-V", "-2d:-1d")
     error = await refused(AuthFailed, target(sshd, host_user, key=key))
     assert "Certificate expired: the one of SHA256:" in error.evidence
 

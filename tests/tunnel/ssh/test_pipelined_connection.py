@@ -20,13 +20,16 @@ import asyncssh
 import pytest
 from asyncssh import constants as ssh
 from asyncssh.packet import Boolean, String, UInt32
-from tests.support.hosts.sshd import HostUser, Sshd, make_key
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.support.hosts.embedded_sshd import asyncssh_server
+from tests.support.hosts.sshd import HostUser, Sshd
 from tests.support.person.login import every_host, only_config, pipe_to, refused, target
 
 from ccb.tunnel.errors import ConfigError
 from ccb.tunnel.ssh.asyncssh_options import WINDOW
-from ccb.tunnel.ssh.asyncssh_transport import _LATER_WINDOW, connect
-from ccb.tunnel.ssh.pipelined_connection import VERSION, open_connection
+from ccb.tunnel.ssh.asyncssh_transport import _LATER_WINDOW, SshTransport, connect
+from ccb.tunnel.ssh.pipelined_connection import VERSION, InputBuffer, open_connection
 from ccb.tunnel.transports.login_prompts import NobodyToAsk
 
 ROOT = Path(__file__).parents[3]
@@ -73,12 +76,6 @@ async def main():
     pipe = await transport.execute(sys.argv[5])
     end, got = time.monotonic() + seconds, 0
     last = end + 60 * (enough > 0)
-    def take(data):
-        nonlocal got
-        got += len(data)
-        pipe.hold()
-    if way == "hand over":
-        pipe.hand_over(take)
     try:
         while time.monotonic() < (last if got <= enough else end) and transport.alive:
             if way == "read":
@@ -87,8 +84,6 @@ async def main():
                 await asyncio.wait_for(pipe.write(bytes(1 << 20)), max(0.01, end - time.monotonic()))
                 got += 1 << 20
             await asyncio.sleep(0.01 if time.monotonic() < end else 0)
-            if way == "hand over" and pipe._process._paused_write_streams:
-                pipe.release()
     except (CcbError, TimeoutError):
         pass
     peak = int(re.search(r"VmHWM:\\s+(\\d+)", Path("/proc/self/status").read_text())[1]) // 1024
@@ -117,12 +112,7 @@ class Host(asyncssh.SSHServer):
 
 @asynccontextmanager
 async def flooding(directory: Path, flood: Flood, *, compressed: bool = False) -> AsyncIterator[Sshd]:
-    """A server whose command `flood` takes steps of `flood` until the connection has ended. Servers in one directory
-    have the same keys."""
-    host_key, identity = directory / "host_ed25519", directory / "id_ed25519"
-    for key in (host_key, identity):
-        if not key.exists():
-            make_key(key)
+    """A server whose command `flood` takes steps of `flood` until the connection has ended."""
     connections: list[asyncssh.SSHServerConnection] = []
 
     async def run(process: asyncssh.SSHServerProcess[bytes]) -> None:
@@ -136,25 +126,15 @@ async def flooding(directory: Path, flood: Flood, *, compressed: bool = False) -
     sock = socket.socket()
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
     sock.bind(("127.0.0.1", 0))
-    listener = await asyncssh.listen(
-        sock=sock,
-        server_host_keys=[str(host_key)],
-        authorized_client_keys=f"{identity}.pub",
-        process_factory=run,
-        server_factory=lambda: Host(connections),
-        compression_algs=["zlib@openssh.com"] if compressed else None,
-        encoding=None,
-        window=1 << 30,
-    )
-    server = Sshd(listener.get_port(), identity, directory / "known_hosts", host_key, directory / "log")
-    server.trust(server.port)
-    try:
-        yield server
-    finally:
-        for connection in connections:
-            connection.abort()
-        listener.close()
-        await listener.wait_closed()
+    options = {"sock": sock, "server_factory": lambda: Host(connections), "window": 1 << 30}
+    if compressed:
+        options["compression_algs"] = ["zlib@openssh.com"]
+    async with asyncssh_server(directory, run, **options) as server:
+        try:
+            yield server
+        finally:
+            for connection in connections:
+                connection.abort()
 
 
 async def client(
@@ -199,13 +179,13 @@ def small(process: asyncssh.SSHServerProcess[bytes]) -> Iterator[None]:
 @pytest.mark.parametrize(
     ("flood", "way", "later"),
     [
-        (stdout, "hand over", True),
+        (stdout, "read", True),
         *(
             pytest.param(flood, way, later, marks=pytest.mark.thorough)
             for flood in (stdout, both, stderr, small)
-            for way in ("read", "hand over", "nothing")
+            for way in ("read", "nothing")
             for later in (False, True)
-            if (flood, way, later) != (stdout, "hand over", True)
+            if (flood, way, later) != (stdout, "read", True)
         ),
     ],
 )
@@ -287,6 +267,7 @@ async def test_a_server_that_does_not_read_the_answers_it_asks_for_is_left(tmp_p
 async def test_packets_that_answer_nothing_do_not_count_as_answers(tmp_path: Path) -> None:
     async with flooding(tmp_path, silence) as server:
         transport = await connect(target(server, SOMEBODY), NobodyToAsk())
+        assert isinstance(transport, SshTransport)
         connection = transport.connection
         connection.pause_writing()
         for _ in range(5_000):
@@ -305,6 +286,7 @@ async def test_what_a_jump_host_carries_goes_on_when_it_reads(tmp_path: Path, mo
         config.write_text(every_host(jump.identity, jump.known_hosts), encoding="ascii")
         through = f"ProxyJump=somebody@127.0.0.1:{jump.port}"
         transport = await connect(target(server, SOMEBODY, through), NobodyToAsk())
+        assert isinstance(transport, SshTransport)
         first, carrier = transport.connection, transport._hops[0]
         options = await asyncssh.SSHClientConnectionOptions.construct(
             username="somebody", client_keys=[str(server.identity)], known_hosts=None, config=None
@@ -388,3 +370,25 @@ async def test_a_packet_that_unpacks_to_much_ends_the_connection(tmp_path: Path)
         found = await client(server, "nothing", more=["Compression=yes"])
     assert not found["alive"]
     assert found["peak"] < LIMIT_MB
+
+
+_PLACES = st.integers(-24, 24)  # a server that names a length too small makes asyncssh count from the end
+_STEPS = st.lists(st.tuples(st.sampled_from("adc"), st.binary(max_size=20), _PLACES, _PLACES))
+
+
+@given(_STEPS)
+def test_the_input_buffer_does_what_bytes_do_in_the_hands_of_asyncssh(steps: list[tuple[str, bytes, int, int]]) -> None:
+    ours, theirs = InputBuffer(), b""
+    for what, data, start, stop in steps:
+        if what == "a":
+            ours += data
+            theirs += data
+        elif what == "d":
+            rest = ours[start:]
+            assert isinstance(rest, InputBuffer)
+            ours, theirs = rest, theirs[start:]
+        assert ours[:stop] == theirs[:stop]
+        assert ours[start:stop] == theirs[start:stop]
+        assert ours.find(data[:1], 0, abs(stop)) == theirs.find(data[:1], 0, abs(stop))
+        assert len(ours) == len(theirs)
+        assert bool(ours) == bool(theirs)

@@ -7,14 +7,16 @@ import dataclasses
 import json
 import os
 import subprocess
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
 from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Any
 
 import asyncssh
 import pytest
-from tests.support.hosts.sshd import HostUser, Sshd, make_key
+from tests.support.hosts.embedded_sshd import asyncssh_server
+from tests.support.hosts.sshd import HostUser, Sshd, certify, make_key
 from tests.support.hosts.sshd import sshd as serve
 from tests.support.network.relay import relay
 from tests.support.person.login import Person, every_host, everything, logged_in, only_config, output, pipe_to, target
@@ -181,11 +183,7 @@ async def test_a_certificate_signs_at_once_while_it_is_valid(host_user: HostUser
     authority, key = make_key(tmp_path / "authority"), tmp_path / "mine"
     subprocess.run(["ssh-keygen", "-q", "-t", kind, "-b", "2048", "-N", "", "-f", str(key)], check=True)
 
-    def certify(validity: str) -> None:
-        names = ["-I", "person", "-n", host_user.name, "-V", validity]
-        subprocess.run(["ssh-keygen", "-q", "-s", str(authority), *names, f"{key}.pub"], check=True)
-
-    certify("-1d:+1d")
+    certify(authority, key, host_user.name, "-V", "-1d:+1d")
     past = PastLogins(tmp_path / "past")
     async with serve(tmp_path / "server", [f"TrustedUserCAKeys {authority}.pub"]) as server:
         where = target(server, host_user, key=key)
@@ -193,7 +191,7 @@ async def test_a_certificate_signs_at_once_while_it_is_valid(host_user: HostUser
         assert await report(where, past) == PIPELINED
         login = await remembered(past, where)
         assert login is not None and login.algorithm.endswith("-cert-v01@openssh.com")
-        certify("-2d:-1d")
+        certify(authority, key, host_user.name, "-V", "-2d:-1d")
         (tmp_path / "server" / "authorized_keys").write_text(key.with_suffix(".pub").read_text())
         assert "the certificate of the last login is not valid now" in await report(where, past)
         assert await report(where, past) == PIPELINED, "with the key itself"
@@ -214,36 +212,25 @@ async def test_a_locked_key_signs_at_once_when_it_was_unlocked(sshd: Sshd, host_
 SOMEBODY = HostUser("somebody", Path("/nowhere"), "/bin/sh")
 
 
-@asynccontextmanager
-async def asyncssh_server(
+def named_server(
     directory: Path,
     version: str,
     make: Callable[[], asyncssh.SSHServer] = asyncssh.SSHServer,
-    shown: asyncssh.SSHKeyPair | None = None,
-) -> AsyncIterator[Sshd]:
+    **options: Any,
+) -> AbstractAsyncContextManager[Sshd]:
     """A server of asyncssh that calls itself `version`. Its commands say that they are here, and wait for the end."""
-    host_key, identity = make_key(directory / "host_ed25519"), make_key(directory / "id_ed25519")
 
     async def run(process: asyncssh.SSHServerProcess[bytes]) -> None:
         process.stdout.write(b"here\n")
         await process.stdin.read()
         process.exit(0)
 
-    keys = {"server_host_keys": [shown or str(host_key)], "authorized_client_keys": f"{identity}.pub"}
-    own = {"server_factory": make, "server_version": version, "process_factory": run, "encoding": None}
-    listener = await asyncssh.listen("127.0.0.1", 0, **keys, **own)
-    server = Sshd(listener.get_port(), identity, directory / "known_hosts", host_key, directory / "log")
-    server.trust(server.port)
-    try:
-        yield server
-    finally:
-        listener.close()
-        await listener.wait_closed()
+    return asyncssh_server(directory, run, server_factory=make, server_version=version, **options)
 
 
 async def test_a_command_waits_where_the_server_is_not_openssh(tmp_path: Path) -> None:
     past = PastLogins(tmp_path / "past")
-    async with asyncssh_server(tmp_path, "Gateway_1.0") as server:
+    async with named_server(tmp_path, "Gateway_1.0") as server:
         where = target(server, SOMEBODY)
         assert (await report(where, past)).endswith("the next login will be")
         assert await report(where, past) == SIGNED
@@ -257,7 +244,7 @@ async def test_a_server_that_does_not_bear_a_command_ahead_is_logged_in_to_again
         def connection_made(self, conn: asyncssh.SSHServerConnection) -> None:
             vars(conn)["_next_recv_chan"] = number
 
-    async with asyncssh_server(tmp_path, "OpenSSH_9.9", Pretender) as server:
+    async with named_server(tmp_path, "OpenSSH_9.9", Pretender) as server:
         where, past = await known_login(server, SOMEBODY, tmp_path)
         assert "did not bear a command" in await report(where, past)
         for _ in range(2):  # it is not tried again
@@ -277,7 +264,7 @@ async def test_a_server_that_hangs_up_is_logged_in_to_again_step_by_step(tmp_pat
                 self.connection.abort()
             return True
 
-    async with asyncssh_server(tmp_path, "Gateway_1.0", HangsUpOnce) as server:
+    async with named_server(tmp_path, "Gateway_1.0", HangsUpOnce) as server:
         where, past = await known_login(server, SOMEBODY, tmp_path)
         assert (await report(where, past)).startswith("no: the pipelined login failed")
         assert len(began) == 2
@@ -309,7 +296,8 @@ async def test_nothing_is_signed_before_the_host_key_is_verified(tmp_path: Path,
 
     other, real = make_key(tmp_path / "other"), make_key(tmp_path / "real")
     shown = Borrowed(real.with_suffix(".pub"), other) if known == "the key that it borrows" else None
-    async with asyncssh_server(tmp_path, "OpenSSH_9.9", Mallory, shown) as server:
+    keys = {} if shown is None else {"server_host_keys": [shown]}
+    async with named_server(tmp_path, "OpenSSH_9.9", Mallory, **keys) as server:
         where = target(server, SOMEBODY)
         login = await last_login(server)
         if shown is not None:
@@ -375,7 +363,9 @@ def config() -> HostConfig:
     return asyncio.run(route(SshTarget("127.0.0.1", "ann", 2222, (), ("ProxyJump=none",))))[-1].config
 
 
-def test_the_last_login_to_each_place_is_remembered(tmp_path: Path, config: HostConfig) -> None:
+def test_the_last_login_to_each_place_is_remembered_where_that_can_be_written(
+    tmp_path: Path, config: HostConfig
+) -> None:
     past = PastLogins(tmp_path / "a" / "logins")
     assert past.last(config) is None
     past.forget(config)
@@ -387,6 +377,11 @@ def test_the_last_login_to_each_place_is_remembered(tmp_path: Path, config: Host
     past.forget(config)
     assert past.last(config) is None
     assert list((tmp_path / "a" / "logins").iterdir()) == []
+    (tmp_path / "file").touch()
+    nowhere = PastLogins(tmp_path / "file")
+    nowhere.remember(config, LOGIN)
+    nowhere.forget(config)
+    assert nowhere.last(config) is None
 
 
 def test_what_is_no_login_counts_as_none(tmp_path: Path, config: HostConfig) -> None:
@@ -414,12 +409,4 @@ def test_what_is_no_login_counts_as_none(tmp_path: Path, config: HostConfig) -> 
     assert past.last(config) is None
     path.unlink()
     os.mkfifo(path)
-    assert past.last(config) is None
-
-
-def test_a_place_that_cannot_be_written_is_no_obstacle(tmp_path: Path, config: HostConfig) -> None:
-    (tmp_path / "logins").write_text("a file")
-    past = PastLogins(tmp_path / "logins")
-    past.remember(config, LOGIN)
-    past.forget(config)
     assert past.last(config) is None

@@ -61,50 +61,6 @@ async def test_an_accepted_key_is_kept_known(sshd: Sshd, host_user: HostUser, tm
     assert done.returncode == 0, "OpenSSH reads the same file"
 
 
-async def test_a_changed_key_is_refused_and_the_way_out_works(sshd: Sshd, host_user: HostUser, tmp_path: Path) -> None:
-    other = make_key(tmp_path / "other").with_suffix(".pub").read_text()
-    known = tmp_path / "known_hosts"
-    known.write_text(f"# mine\n[127.0.0.1]:{sshd.port} {other}")
-    where = target(sshd, host_user, known=known)
-    person = Person(trust=True)
-    error = await refused(HostKeyError, where, person, match="has changed")
-    assert not person.asked, "a changed key is no question"
-    assert f"{known}:2" in error.evidence
-    command = error.do.split(": ", 1)[1]
-    subprocess.run(command, shell=True, check=True, capture_output=True)
-    await logs_in(where, person)
-    assert len(person.asked) == 1
-
-
-@pytest.mark.parametrize("pattern", ["[127.0.0.1]:{port}", "*", "127.0.0.1"])
-async def test_a_revoked_key_is_refused_anywhere(sshd: Sshd, host_user: HostUser, tmp_path: Path, pattern: str) -> None:
-    public = sshd.host_key.with_suffix(".pub").read_text()
-    known = tmp_path / "known_hosts"
-    name = pattern.format(port=sshd.port)
-    known.write_text(f"@revoked {name} {public}127.0.0.1 {public}")
-    person = Person(trust=True)
-    await refused(HostKeyError, target(sshd, host_user, known=known), person)
-    assert not person.asked
-
-
-async def test_a_jump_host_shows_its_key(
-    sshd: Sshd, host_user: HostUser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async with serve(tmp_path / "jump") as jump:
-        authorized = jump.identity.with_name("authorized_keys")
-        authorized.write_text(sshd.identity.with_suffix(".pub").read_text())
-        known = tmp_path / "known_hosts"
-        known.write_text(sshd.known_hosts.read_text() + jump.known_hosts.read_text())
-        only_config(tmp_path, monkeypatch).write_text(every_host(sshd.identity, known))
-        option = f"ProxyJump={host_user.name}@127.0.0.1:{jump.port}"
-        async with logged_in(target(sshd, host_user, option, known=known)) as transport:
-            assert f"{jump.port}" not in await output(transport, "echo $SSH_CONNECTION")
-        assert f"Accepted publickey for {host_user.name}" in jump.log.read_text()
-        known.write_text(sshd.known_hosts.read_text())
-        where = target(sshd, host_user, option, "StrictHostKeyChecking=no", known=known)
-        await refused(HostKeyError, where, match="not known")
-
-
 async def test_what_listens_is_no_ssh_server(sshd: Sshd, host_user: HostUser) -> None:
     async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")

@@ -24,7 +24,7 @@ from tests.support.person.login import everything
 
 from ccb.deploy.bootstrap import launch
 from ccb.deploy.bundle import load
-from ccb.tunnel.errors import AuthFailed, DeployError, NoPython, Unreachable, UsageError
+from ccb.tunnel.errors import AuthFailed, DeployError, Unreachable, UsageError
 from ccb.tunnel.transports.command_transport import (
     CommandTransport,
     LocalTransport,
@@ -165,14 +165,10 @@ async def test_what_ends_at_once_says_why(line: str, kind: type[Exception], says
         assert says in str(caught.value) and not box.alive
 
 
-async def test_a_command_that_is_not_there_and_no_python_behind_one_are_said_as_such() -> None:
+async def test_a_command_that_is_not_there_is_said_to_be_so() -> None:
     async with transport("no-such-engine exec") as box:
-        with pytest.raises(UsageError) as caught:
+        with pytest.raises(UsageError, match="'no-such-engine'"):
             await box.execute("true")
-        assert "'no-such-engine'" in caught.value.what
-    async with transport("sh -c") as box:
-        with pytest.raises(NoPython):
-            await launch(box, {"command": "ps"}, load(), candidates=["/nonexistent/python3"])
 
 
 async def test_what_a_command_says_while_it_connects_is_shown_harmlessly() -> None:
@@ -235,15 +231,6 @@ def engine(tmp_path: Path) -> Path:
         'shift 3; INSIDE=yes exec "$@"',
     )
     return path.parent
-
-
-@pytest.mark.parametrize("shell", SHELLS)
-async def test_a_container_behind_every_login_shell(shell: str, engine: Path) -> None:
-    line = 'exec /bin/sh -c \'printf "%s\\n" "$INSIDE" "a b" `echo back` "$(echo "deep")"; printf "\\n%s\\n" end\''
-    path = f"{engine}:{os.environ['PATH']}"
-    argv = [*shell.split(), "-c", container_command("web", line)]
-    said = subprocess.run(argv, env={"PATH": path}, capture_output=True, check=True)
-    assert said.stdout.decode().split("\n") == ["yes", "a b", "back", "deep", "", "end", ""]
 
 
 @pytest.mark.parametrize("shell", SHELLS)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -13,6 +13,7 @@ from tests.support.machine.processes import commands_with
 from tests.support.machine.programs import shell_script
 from tests.support.machine.waiting import until
 from tests.support.person.ssh_asks import SshAsks, ssh_environment
+from tests.tunnel.openssh.test_openssh_transport import PLAIN, Env, env
 
 from ccb.tunnel.errors import AuthFailed, CcbError, Dropped, HostKeyError, Unreachable
 from ccb.tunnel.openssh import openssh_transport as openssh
@@ -22,9 +23,9 @@ from ccb.tunnel.ssh_config.ssh_target import SshTarget
 from ccb.tunnel.transports.login_failures import last_words, session_failure, ssh_failure
 from ccb.tunnel.transports.login_prompts import NobodyToAsk, Prompts
 
-Env = dict[str, str]
+assert env  # a fixture
+
 Words = tuple[str, ...]
-PLAIN = ("ssh", "-F", "/dev/null")
 REFUSED = "ann@192.0.2.1: Permission denied (publickey)."
 NO_WAY = "kex_exchange_identification: Connection closed by remote host\nConnection closed by UNKNOWN port 65535"
 SILENT_WAY = "Connection timed out during banner exchange\nConnection to UNKNOWN port 65535 timed out"
@@ -116,7 +117,7 @@ def test_the_words_of_a_proxy_command_are_those_of_a_way_that_does_not_lead_ther
 )
 def test_what_ssh_itself_says_is_understood(said: str, kind: type[CcbError], what: str) -> None:
     error = failure(said)
-    assert type(error) is kind and what in error.what
+    assert type(error) is kind and what in error.what and "@@" not in error.evidence
 
 
 def test_what_the_person_has_read_is_not_said_again_but_for_the_reason() -> None:
@@ -154,12 +155,6 @@ async def test_both_transports_name_a_command_to_this_server(sshd: Sshd, host_us
         await ssh.connect(target, NobodyToAsk())
     assert f"`{target.shell_command()}`" in built_in.value.do
     assert f"-p {sshd.port}" in built_in.value.do and options[0] in built_in.value.do
-
-
-@pytest.fixture
-def env(tmp_path: Path) -> Iterator[dict[str, str]]:
-    with ssh_environment(tmp_path) as environment:
-        yield environment
 
 
 @pytest.fixture

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-import threading
 from functools import cached_property
 from typing import Any, Callable, ClassVar, Generic, TypeVar
 
@@ -139,21 +138,3 @@ def test_the_text_of_a_class_without_one_is_not_made_of_its_signature(monkeypatc
         a: int = 1
 
     assert (asked, Plain.__doc__, Plain().a) == ([], "Plain", 1)
-
-
-def test_threads_that_make_the_first_objects_at_the_same_time_all_get_one() -> None:
-    for _ in range(20):
-        heir = _classes(cheap)["Heir"]
-        made: list[Any] = []
-        gate = threading.Barrier(4)
-
-        def make(heir: Any = heir, made: list[Any] = made, gate: threading.Barrier = gate) -> None:
-            gate.wait(10)
-            made.append(heir(1, d=2))
-
-        threads = [threading.Thread(target=make) for _ in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join(10)
-        assert made == [heir(1, d=2)] * 4

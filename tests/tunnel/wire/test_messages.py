@@ -147,12 +147,3 @@ def delta(**fields: Any) -> Json:
 )
 def test_events_are_typed(event: Json, parsed: object) -> None:
     assert messages.parse_stream_event(event) == parsed
-
-
-def test_a_delta_can_be_cut_without_touching_the_original() -> None:
-    message: Json = {"type": "stream_event", "event": delta(type="text_delta", text="hello"), "uuid": "u"}
-    parsed = messages.parse_stream_event(message["event"])
-    assert isinstance(parsed, messages.ContentBlockDelta)
-    cut = messages.with_text(message, parsed, "lo")
-    assert cut == {"type": "stream_event", "event": delta(type="text_delta", text="lo"), "uuid": "u"}
-    assert message["event"]["delta"]["text"] == "hello"

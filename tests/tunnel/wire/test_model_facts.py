@@ -20,8 +20,6 @@ def test_ids_of_any_provider_may_be_models(name: str) -> None:
     assert may_be_model(name)
 
 
-@pytest.mark.parametrize(
-    "name", ["nonsense", "opsu", "Opus", "", "gpt-four 4", "-4", "4\n", "\x1b[2J4", "x" * 200 + "4"]
-)
-def test_a_plain_word_is_no_model(name: str) -> None:
-    assert not may_be_model(name)
+def test_a_plain_word_is_no_model() -> None:
+    for name in ("nonsense", "opsu", "Opus", "", "gpt-four 4", "-4", "4\n", "\x1b[2J4", "x" * 200 + "4"):
+        assert not may_be_model(name), name

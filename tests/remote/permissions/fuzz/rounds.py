@@ -26,18 +26,10 @@ _OWN_WAYS = re.compile(r"\b(?:ln|python3|awk|make|run)\b")
 class Round:
     """What a round did. `ran` counts the lines that ran, each once in every shell."""
 
-    judged: int = 0
-    let_through: int = 0
-    ran: int = 0
+    judged: int
+    let_through: int
+    ran: int
     trouble: Trouble | None = None
-
-    def __add__(self, other: Round) -> Round:
-        return Round(
-            self.judged + other.judged,
-            self.let_through + other.let_through,
-            self.ran + other.ran,
-            self.trouble or other.trouble,
-        )
 
 
 def judged_round(seed: int, count: int) -> Round:

@@ -1,4 +1,4 @@
-"""EnterPlanMode, ExitPlanMode, reminders."""
+"""The tools that ask the person: AskUserQuestion, EnterPlanMode, ExitPlanMode. Reminders of plan mode."""
 
 from __future__ import annotations
 
@@ -7,27 +7,73 @@ from collections.abc import Iterable
 from typing import Callable
 
 from ccb.tunnel.wire import tool_traits
+from ccb.tunnel.wire.dataclass import dataclass
 
 from ..context.reminders import Occasion
 from ..session_store.session_files import MAX_CHARS, PlanFile
-from .input_schema import object_of, text
+from .input_schema import flag, object_of, text
 from .tool_contract import Json, Tool, ToolContext, ToolDeclaration, ToolResult
 
 _log = logging.getLogger(__name__)
 
+_LABEL = {"label": text("1 to 5 words", 1, 200), "description": text("What choosing it means", 1, 2000)}
+_OPTION = object_of(_LABEL, "label", "description", closed=False)
+_ASKED = {
+    "question": text("The whole question", 1, 2000),
+    "header": text("At most 12 characters", 1, 40),
+    "options": {"type": "array", "minItems": 2, "maxItems": 4, "items": _OPTION},
+    "multiSelect": flag("Several options may be chosen"),
+}
+_QUESTION = object_of(_ASKED, "question", "header", "options", closed=False)
+_QUESTIONS = {"type": "array", "minItems": 1, "maxItems": 4, "items": _QUESTION, "description": "The questions"}
+_ANSWERS = {"type": "object", "description": "The user fills this in: leave it out"}
+_SCHEMA = object_of({"questions": _QUESTIONS, "answers": _ANSWERS}, "questions", closed=False)
+_DESCRIPTION = (
+    "Asks the user up to four questions, each with two to four options to choose from.\n"
+    "- Use it when the answer changes what you do and you cannot find it out: an unclear requirement, a choice between"
+    " real alternatives. Do not ask whether to go on.\n"
+    "- The user can always type an answer of their own, so offer no option such as “Other”.\n"
+    "- Put the option that you recommend first, and say so in its label."
+)
+_NOBODY = "Nobody can be asked in this session. Decide yourself, go on, and name the decision in your answer."
+
+
+class AskUserQuestion(Tool):
+    """The permission step asks; the answers come back in the input, under the texts of the questions."""
+
+    declaration = ToolDeclaration(tool_traits.ASK_USER_QUESTION, _DESCRIPTION, _SCHEMA, if_nobody_can_be_asked=_NOBODY)
+
+    def validate(self, tool_input: Json, context: ToolContext) -> str | None:
+        asked = [each["question"] for each in tool_input["questions"]]
+        if len(set(asked)) < len(asked):
+            return "Two questions have the same text."
+        for each in tool_input["questions"]:
+            labels = [option["label"] for option in each["options"]]
+            if len(set(labels)) < len(labels):
+                return f"Two options of the question {each['question']!r} have the same label."
+        return None
+
+    def question(self, tool_input: Json, context: ToolContext) -> Json:
+        """Only a person gives answers."""
+        return {name: value for name, value in tool_input.items() if name != "answers"}
+
+    async def run(self, tool_input: Json, context: ToolContext) -> ToolResult:
+        given = tool_input.get("answers") or {}
+        answers = {each["question"]: _text(given.get(each["question"])) for each in tool_input["questions"]}
+        said = [f"{asked} → {answer or '(no answer)'}" for asked, answer in answers.items()]
+        answered = {asked: answer for asked, answer in answers.items() if answer}
+        structured = {"questions": tool_input["questions"], "answers": answered}
+        return ToolResult("\n".join(["The user has answered:", *said]), structured=structured)
+
+
+def _text(answer: object) -> str:
+    """Return an answer as text. Clients give the labels of several options as one text or as a list."""
+    if isinstance(answer, list):
+        return ", ".join(str(each) for each in answer)
+    return "" if answer is None else str(answer)
+
+
 PLAN = "plan"
-_ENTER = (
-    "Asks the user to switch to plan mode: you look around and write a plan, and change nothing until the user has"
-    " approved it.\n"
-    "- Use it before work of some size whose way is not given: several reasonable designs, many files, an unclear"
-    " scope. Not for a small or exactly described change, nor for research."
-)
-_EXIT = (
-    "Shows the user your plan and asks for approval to carry it out. Only in plan mode, when the plan is complete and"
-    " you have no open question (ask those with AskUserQuestion before).\n"
-    "- The plan is read from the plan file; leave `plan` out then. Do not ask in any other way whether it is fine.\n"
-    "- Name in `allowedPrompts` the commands that the work will surely run, such as its tests."
-)
 
 
 class EnterPlanMode(Tool):
@@ -35,7 +81,10 @@ class EnterPlanMode(Tool):
 
     declaration = ToolDeclaration(
         tool_traits.ENTER_PLAN_MODE,
-        _ENTER,
+        "Asks the user to switch to plan mode: you look around and write a plan, and change nothing until the user has"
+        " approved it.\n"
+        "- Use it before work of some size whose way is not given: several reasonable designs, many files, an unclear"
+        " scope. Not for a small or exactly described change, nor for research.",
         {"type": "object", "properties": {}},
         if_nobody_can_be_asked="Nobody can be asked in this session. Go on without plan mode.",
     )
@@ -55,7 +104,10 @@ class ExitPlanMode(Tool):
 
     declaration = ToolDeclaration(
         tool_traits.EXIT_PLAN_MODE,
-        _EXIT,
+        "Shows the user your plan and asks for approval to carry it out. Only in plan mode, when the plan is complete"
+        " and you have no open question (ask those with AskUserQuestion before).\n"
+        "- The plan is read from the plan file; leave `plan` out then. Do not ask in any other way whether it is"
+        " fine.\n- Name in `allowedPrompts` the commands that the work will surely run, such as its tests.",
         {
             "type": "object",
             "properties": {
@@ -126,50 +178,44 @@ _WHAT = (
 _OVER = "Plan mode is over: you may change files and run commands again, as far as the permissions go."
 
 
+@dataclass(eq=False)
 class PlanReminders:
     """A source of reminders. `mode` returns the permission mode, `can_ask` whether the person can be asked,
-    `instructions` what a client says that a plan must be like."""
+    `instructions` what a client says that a plan must be like. `told`: the model knows that plan mode is on."""
 
-    def __init__(
-        self,
-        plan: PlanFile,
-        mode: Callable[[], str],
-        can_ask: Callable[[], bool],
-        instructions: Callable[[], str | None] = lambda: None,
-    ) -> None:
-        self._plan = plan
-        self._mode = mode
-        self._can_ask = can_ask
-        self._instructions = instructions
-        self._told = False  # the model knows that plan mode is on
+    plan: PlanFile
+    mode: Callable[[], str]
+    can_ask: Callable[[], bool]
+    instructions: Callable[[], str | None] = lambda: None
+    told: bool = False
 
     def __call__(self, occasion: Occasion) -> Iterable[str]:
-        on = self._mode() == PLAN
+        on = self.mode() == PLAN
         if occasion is Occasion.COMPACTED:
-            self._told = False
-            plan = self._plan.read()
+            self.told = False
+            plan = self.plan.read()
             if plan:
-                yield f"The plan of this session, in {self._plan.path}:\n\n{plan}"
-        if on and not self._told:
+                yield f"The plan of this session, in {self.plan.path}:\n\n{plan}"
+        if on and not self.told:
             yield self._rules()
         elif on and occasion is Occasion.PROMPT:
-            yield f"Plan mode is still on: change nothing{f' but {self._plan.path}' if self._plan.path else ''}."
-        elif self._told and not on:
+            yield f"Plan mode is still on: change nothing{f' but {self.plan.path}' if self.plan.path else ''}."
+        elif self.told and not on:
             yield _OVER
-        self._told = on
+        self.told = on
 
     def _rules(self) -> str:
-        path = self._plan.path
+        path = self.plan.path
         where = "Keep the plan in your mind; there is no plan file."
         if path:
-            state = "It holds an earlier plan: read it first." if self._plan.read() else "It does not exist yet."
+            state = "It holds an earlier plan: read it first." if self.plan.read() else "It does not exist yet."
             where = f"Write the plan to {path}, the only file that you may change (Write, Edit). {state}"
         return "\n".join(
             (
                 "Plan mode is on. Look around and plan; change nothing, and run no command that does, until the user"
                 " has approved the plan. This goes before any other instruction.",
                 where,
-                self._instructions() or _WHAT,
-                _LEAVE if self._can_ask() else _ANSWER,
+                self.instructions() or _WHAT,
+                _LEAVE if self.can_ask() else _ANSWER,
             )
         )
