@@ -131,11 +131,13 @@ class ModeSwitch:
         if not self._log.agent_id:  # a sub-agent is never freer than the session
             self._permissions.lend(rules, for_turn=True)
 
-    def apply(self, updates: Sequence[Json]) -> None:
+    def apply(self, updates: Sequence[Json]) -> bool:
+        """Apply permission updates. Return whether they have changed the mode."""
         permissions, mode = self._permissions, self.mode
         permissions.apply(updates)
         if permissions.mode != mode:
             self._log.message(agent_messages.mode_message(permissions))
+        return permissions.mode != mode
 
 
 async def validate(context: TurnContext, call: ParsedCall) -> ParsedCall:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Callable
 
-from ccb.tunnel.wire.control_protocol import CAN_USE_TOOL, Request, RequestFailed, Success, ToolPermission
+from ccb.tunnel.wire.control_protocol import CAN_USE_TOOL, Request, RequestFailed, RequestMoot, Success, ToolPermission
 from ccb.tunnel.wire.frames import Json
 from ccb.tunnel.wire.journal_records import FileChangeRecord, ToolStartRecord
 from ccb.tunnel.wire.ndjson import dump, to_bytes
@@ -272,7 +272,10 @@ async def permission(context: TurnContext, call: ParsedCall) -> ParsedCall:
             preview = await call.tool.preview(call.input, context.config.context)
         except ToolRefused as refused:  # it would fail anyway
             raise CallRefused(CallOutcome(refused.result)) from None
-        answer = await _ask(context, call, decision, preview)
+        try:
+            answer = await _ask(context, call, decision, preview)
+        except RequestMoot:
+            return await permission(context, call)
     elif judge is not None:
         answer = await ask_tool(judge, call.name, call.input, call.id, calls.call_context(context))
     else:
@@ -296,7 +299,8 @@ async def _answered(
             return replace(call, pinned=decision.pinned, approved=seen)
         return await calls.validate(context, replace(call, input=answer.updated_input))
     finally:  # a changed mode is for what comes after the call
-        calls.ModeSwitch(context.config.permissions, context.log).apply(answer.updates)
+        if calls.ModeSwitch(context.config.permissions, context.log).apply(answer.updates):
+            context.deps.broker.reconsider()
         for update in answer.updates:
             for each in update.get("directories") or () if update.get("type") == "addDirectories" else ():
                 payload = {"directory": str(each), "source": "permission_update"}
@@ -326,10 +330,14 @@ async def _ask(context: TurnContext, call: ParsedCall, decision: Decision, previ
     question = agent_messages.tool_approval(call.tool.traits, call.input, call.id, decision, change)
     if context.log.agent_id:
         question = replace(question, agent_id=context.log.agent_id, agent=context.config.label)
+
+    def is_moot() -> bool:
+        again = decide(context.config, call, can_ask=True).behavior
+        return call.hooked.decision != "ask" and again is Behavior.ALLOW
+
+    request = Request(CAN_USE_TOOL, question, about=call.name, agent_id=context.log.agent_id, is_moot=is_moot)
     try:
-        return await context.deps.broker.request(
-            Request(CAN_USE_TOOL, question, about=call.name, agent_id=context.log.agent_id)
-        )
+        return await context.deps.broker.request(request)
     except RequestFailed as error:
         _log.exception("asking for %s failed", call.name)
         raise CallRefused(CallOutcome(calls.error_result(f"Tool permission request failed: Error: {error}"))) from None

@@ -116,6 +116,13 @@ class RequestBroker:
             if answer.cancelled():  # else it was answered before
                 self._take_back(request)
 
+    def reconsider(self) -> None:
+        """Withdraw the requests that are moot now, as in another permission mode. Raise NotKept."""
+        for request, answer in [each for each in self._open.values() if each[0].is_moot()]:
+            del self._open[request.id]
+            answer.set_exception(protocol.RequestMoot())
+            self._take_back(request)
+
     def withdraw_abandoned(self) -> None:
         """Withdraw the requests of an earlier worker: nobody waits for their answers any more."""
         for request_id in self.journalled.ids:

@@ -147,7 +147,12 @@ def _set_permission_mode(session: Session, mode: str) -> RequestOutcome:
         raise protocol.RequestRefused(str(error), getattr(error, "code", "")) from error
 
     said = MessageRecord(mode_message(session.agent.config.permissions))
-    return RequestOutcome({"mode": mode}, lambda: session.log.emit(said))
+
+    def then() -> None:
+        session.log.emit(said)
+        session.broker.reconsider()
+
+    return RequestOutcome({"mode": mode}, then)
 
 
 async def _set_model(session: Session, name: str | None) -> Json:

@@ -258,6 +258,9 @@ class ScriptedBroker:
     def can_ask(self, kind: RequestKind[P, A]) -> bool:
         return self._can_ask
 
+    def reconsider(self) -> None:
+        pass
+
     async def request(self, request: Request[Any, Any]) -> Any:
         self.requests.append(request.public()["request"])
         answer = self.answers.pop(0)

@@ -37,6 +37,10 @@ class RequestFailed(Exception):
     """A request was answered with an error, or not within its deadline."""
 
 
+class RequestMoot(Exception):
+    """A request was withdrawn, because what it asks for is decided without an answer now."""
+
+
 @dataclass(frozen=True)
 class Success:
     """The answer to a request that was carried out. `payload` is None if the answer has none."""
@@ -105,13 +109,15 @@ class RequestKind(Generic[P, A]):
 
 @dataclass(frozen=True)
 class Request(Generic[P, A]):
-    """One request. `about` names its subject in a word or two, `agent_id` is the agent that asks."""
+    """One request. `about` names its subject in a word or two, `agent_id` is the agent that asks. `is_moot` returns
+    whether what it asks for is decided without an answer now."""
 
     kind: RequestKind[P, A]
     payload: P
     about: str = ""
     agent_id: str = ""
     id: str = field(default_factory=new_uuid)
+    is_moot: Callable[[], bool] = lambda: False
 
     def public(self) -> Json:
         request = {"subtype": self.kind.name, **self.kind.write(self.payload)}
@@ -276,4 +282,8 @@ class Broker(Protocol):
         """Return whether anyone can answer requests of this kind: in a headless run, perhaps no person can."""
 
     async def request(self, request: Request[P, A]) -> A:
-        """Send a request and return the typed answer, also across lost connections. Raise RequestFailed, NotKept."""
+        """Send a request and return the typed answer, also across lost connections. Raise RequestFailed, RequestMoot,
+        NotKept."""
+
+    def reconsider(self) -> None:
+        """Withdraw the requests that are moot now. Raise NotKept."""

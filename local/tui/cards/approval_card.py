@@ -12,6 +12,7 @@ from ..rendering.approval_text import IF_ALLOWED, bounded, circumstances, subjec
 from ..rendering.card_rows import GOES_ON, CardLine, FoldedRows, RowStyle
 from ..rendering.permission_updates import (
     KEPT,
+    accepts_edits,
     can_be_kept,
     describe_update,
     editable_rules,
@@ -175,7 +176,8 @@ class ApprovalCard(ChoiceCard):
         granted = rules if self._rules_above else "".join(self._rules)
         if answer == "session":
             more = f", also for {self._covered} more waiting" if self._covered else ""
-            return f"Yes, and {granted} in this session{more}"
+            key = f" ({self.asked.keymap.name('mode')})" if accepts_edits(self._updates) else ""
+            return f"Yes, and {granted} in this session{key}{more}"
         if answer == "always":
             what = "" if self._is_short else f": {granted.removeprefix('allow ')}"  # which stands at "session", too
             where = f", in {kept_in()}" if self._marked == answer else ""

@@ -88,6 +88,11 @@ def kept_in() -> str:
     return one_line(f"~/{path.relative_to(home)}" if path.is_relative_to(home) else str(path))
 
 
+def accepts_edits(updates: list[Json]) -> bool:
+    """Whether updates change to the mode after the first one, which has a key."""
+    return [each.get("mode") for each in updates if each.get("type") == "setMode"] == ["acceptEdits"]
+
+
 def can_be_kept(updates: list[Json]) -> bool:
     return bool(updates) and all(each.get("type") == "addRules" for each in updates)
 

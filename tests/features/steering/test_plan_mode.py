@@ -117,3 +117,17 @@ async def test_where_nobody_can_be_asked_the_plan_is_the_answer(host: WorkerHost
     assert by_call["x1"]["is_error"] and "Give the plan as your answer" in by_call["x1"]["content"]
     assert "is_error" not in by_call["b1"], "a command that only reads runs"
     await laptop.message("result")
+
+
+async def test_a_mode_that_covers_a_waiting_call_answers_it(host: WorkerHost, session: str) -> None:
+    laptop = await host.drive(session, person("default"))
+    await laptop.say("go")
+    first, second = (("Write", {"file_path": str(host.project / name), "content": "x"}) for name in "ab")
+    await model(laptop, ("w1", *first), ("w2", *second), ("b1", "Bash", {"command": "make c.txt"}))
+    asked = await laptop.message("control_request")
+    assert asked["request"]["tool_name"] == "Write"
+    await laptop.control("set_permission_mode", mode="acceptEdits")
+    assert (await laptop.message("control_cancel_request"))["request_id"] == asked["request_id"]
+    assert (await answer(laptop, behavior="deny", message="No."))["tool_name"] == "Bash", "edits alone are covered"
+    await model(laptop)
+    assert [(host.project / name).exists() for name in ("a", "b", "c.txt")] == [True, True, False]

@@ -24,6 +24,7 @@ from ccb.tunnel.wire.control_protocol import (
     Request,
     RequestFailed,
     RequestKind,
+    RequestMoot,
     RequestRefused,
     Success,
     ToolApproval,
@@ -125,6 +126,24 @@ async def test_a_cancelled_request_is_withdrawn_and_its_answer_is_late() -> None
     assert await out.next() == {"type": "control_cancel_request", "request_id": "q1"}
     door.take_answer(Success("q1", {"behavior": "allow"}))
     assert out.facts == [("late_answer", {"request_id": "q1"})]
+
+
+async def test_a_request_that_has_become_moot_is_withdrawn_and_its_caller_decides_anew() -> None:
+    out, door = opened()
+    allowed: list[bool] = []
+    moot = Request(CAN_USE_TOOL, APPROVAL, id="q1", is_moot=lambda: bool(allowed))
+    asking, other = asyncio.create_task(door.request(moot)), asked(door, "q2")
+    await out.next()
+    await out.next()
+    door.reconsider()
+    assert not out.messages
+    allowed.append(True)
+    door.reconsider()
+    with pytest.raises(RequestMoot):
+        await asking
+    assert out.messages == [{"type": "control_cancel_request", "request_id": "q1"}] and not other.done()
+    door.take_answer(Success("q2", {"behavior": "allow"}))
+    assert (await other).allow
 
 
 async def test_withdrawing_what_the_person_was_asked_leaves_services_alone() -> None:
