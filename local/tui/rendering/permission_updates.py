@@ -10,7 +10,7 @@ from typing import Any
 from ccb.tunnel.plain_text import one_line
 from ccb.tunnel.wire.frames import Json
 from ccb.tunnel.wire.messages import ControlRequest
-from ccb.tunnel.wire.tool_traits import BASH, BUILT_IN, Effect, RuleKind, traits_of
+from ccb.tunnel.wire.tool_traits import BUILT_IN, Effect, RuleKind, View, traits_of
 from ccb.tunnel.wire.web_fetch import WebRefused, read_url
 
 from ...config.project_records import projects_path
@@ -124,8 +124,8 @@ def with_rule(updates: list[Json], place: int, text: str) -> list[Json] | None:
 
 def _in_words(rule: Json) -> str:
     """Return a rule about commands as a command, with ` *` where it goes on, unless it would look like another rule."""
-    content = rule.get("ruleContent")
-    if rule.get("toolName") != BASH.name or not isinstance(content, str) or not content or "(" in content:
+    content, view = rule.get("ruleContent"), traits_of(str(rule.get("toolName"))).view
+    if view is not View.COMMAND or not isinstance(content, str) or not content or "(" in content:
         return _rule(rule)
     return f"{content[:-2].rstrip()} *" if content.endswith(":*") else content
 
