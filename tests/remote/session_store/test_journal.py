@@ -11,6 +11,7 @@ import json
 import os
 import threading
 from collections.abc import AsyncIterator, Coroutine, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Callable
 
@@ -41,7 +42,8 @@ from ccb.tunnel.wire.session_options import SessionOptions
 def in_a_loop(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
     @functools.wraps(test)
     def run(**given: Any) -> None:
-        asyncio.run(test(**given))
+        with ThreadPoolExecutor(1) as thread:  # whose loop is not the one of the tests around it
+            thread.submit(asyncio.run, test(**given)).result()
 
     return run
 
