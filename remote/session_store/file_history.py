@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import threading
 import zlib
 from collections import OrderedDict, deque
 
@@ -107,24 +108,28 @@ class FileHistory:
     def __init__(self, directory: str) -> None:
         self.directory = directory
         self._count = 0
+        self._keeping = threading.Lock()  # sub-agents change files beside each other
 
     def keep(self, data: bytes) -> str:
         """Keep a content durably. Return why that failed, "" if it did not."""
         if not self.directory:
             return "this session is in memory only"
-        path = os.path.join(self.directory, digest_of(data))
         try:
-            os.makedirs(self.directory, mode=0o700, exist_ok=True)
-            if os.path.exists(path):
-                os.utime(path)
-                return ""
-            packed = zlib.compress(data, 1)
-            if not self._make_room(len(packed), path):
-                return "it is larger than the room for the file history"
-            self._write(path, packed)
+            with self._keeping:
+                return self._keep(os.path.join(self.directory, digest_of(data)), data)
         except OSError as error:
             _log.warning("a version of a file could not be kept: %s", error)
             return error.strerror or str(error)
+
+    def _keep(self, path: str, data: bytes) -> str:
+        os.makedirs(self.directory, mode=0o700, exist_ok=True)
+        if os.path.exists(path):
+            os.utime(path)
+            return ""
+        packed = zlib.compress(data, 1)
+        if not self._make_room(len(packed), path):
+            return "it is larger than the room for the file history"
+        self._write(path, packed)
         return ""
 
     def load(self, digest: str) -> bytes | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import stat
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from tests.remote.worker_process import Laptop, WorkerHost, until
 from tests.support.model.model_script import Json
 from tests.support.person.laptop import user_message
 
+from ccb.remote.session_store.file_history import FileHistory
 from ccb.tunnel.wire.frames import Input
 from ccb.tunnel.wire.session_options import SessionOptions
 
@@ -259,3 +261,10 @@ async def test_a_prompt_without_an_id_is_known_by_the_id_of_its_echo(host: Worke
     (echo,) = [frame.body for frame in laptop.events if frame.kind == "message" and frame.body.get("isReplay")]
     assert (await laptop.request("rewind_files", user_message_id=echo["uuid"]))["subtype"] == "success"
     assert not (host.project / "new.txt").exists()
+
+
+def test_sub_agents_that_change_files_at_the_same_time_keep_every_version(tmp_path: Path) -> None:
+    history, versions = FileHistory(str(tmp_path / "history")), [b"version %d" % number for number in range(200)]
+    with ThreadPoolExecutor(8) as agents:
+        assert not any(agents.map(history.keep, versions))
+    assert len(os.listdir(history.directory)) == len(versions)

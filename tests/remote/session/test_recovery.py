@@ -97,8 +97,8 @@ async def test_what_steers_goes_with_the_next_tool_results_once_and_the_rest_wai
     first = await host.drive(session, SessionOptions(allowed_tools=["Bash"]))
     assert "steer" in first.hello.capabilities
     await first.opened("go")
-    for text, fields in (("queued", {"priority": "later"}), ("promoted", {"priority": "later"}), ("steers", {})):
-        await first.say(text, text, uuid=text, **fields)
+    for text in ("queued", "promoted", "promoted then", "steers"):
+        await first.say(text, text, uuid=text, **({} if text == "steers" else {"priority": "later"}))
         await first.next(Event, functools.partial(_is_input, text))
     await first.request("move_async_message", message_uuid="promoted", before=["queued"], steer=True)
     again = await host.drive(session)  # the connection is lost, and the same input comes once more
@@ -108,23 +108,12 @@ async def test_what_steers_goes_with_the_next_tool_results_once_and_the_rest_wai
     last = json.loads(body)["messages"][-1]["content"]
     assert [block["type"] for block in last] == ["tool_result", "text", "text"]
     assert [block["text"] for block in last[1:]] == ["steers", "promoted"]
+    await again.request("move_async_message", message_uuid="promoted then", before=["queued"], steer=True)
     await again.kill()
     second = await host.drive(session)
     _, body = await second.call()
-    assert json.loads(body)["messages"][-1]["content"][-1]["text"] == "queued"
+    assert json.loads(body)["messages"][-1]["content"][-1]["text"] == "promoted then", "it comes before what waits"
     assert body.count(b'"steers"') == body.count(b'"promoted"') == 1
-
-
-async def test_a_prompt_that_was_made_to_steer_does_so_after_a_restart(host: WorkerHost, session: str) -> None:
-    first = await host.drive(session, SessionOptions(allowed_tools=["Bash"]))
-    await first.opened("go")
-    for each in ("b", "c"):
-        await first.say(each, each, priority="later")
-    await first.request("move_async_message", message_uuid="c", before=["b"], steer=True)
-    await first.kill()
-    second = await host.drive(session)
-    _, body = await second.call()
-    assert json.loads(body)["messages"][-1]["content"][-1]["text"] == "c", "it comes before what waits"
 
 
 async def test_the_session_goes_on_where_it_worked_unless_another_directory_is_chosen_or_it_is_gone(
