@@ -57,14 +57,13 @@ class Terminal:
         os.write(self._master, keys.encode())
 
     async def answer(self, key: str) -> None:
-        """Go to the card of a question and answer it. What each key does is waited for: where ccb stands still, it
-        reads two keys at once, and they are text. A card that takes the place of another does not listen at once."""
+        """Go to the card of a question and answer it. A card that takes the place of another does not listen at once."""
         await self.shows("to answer")
         start = len(self.written)
-        while not re.search("Esc back|Esc declines", self.text_from(start)):
+        while "Esc back" not in self.text_from(start):
             with suppress(AssertionError):
-                await self._press("\t", "Esc back|Esc declines", 6)
-        await self._press(key, "Enter|answers")
+                await self._press("\t", "Esc back", 6)
+        await self._press(key)
         await self._press("\r")
 
     async def _press(self, key: str, shown: str = "", deadline_s: float = 60) -> None:
