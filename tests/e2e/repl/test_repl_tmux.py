@@ -10,6 +10,7 @@ import tempfile
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
+from statistics import median
 
 import pytest
 from tests.support.hosts.reached_host import Host
@@ -157,3 +158,27 @@ async def test_paste_approve_deny_interrupt_reconnect_resize_and_quit(host: Host
             assert await window.ended() == 0
             await window.shows("Come back with:")
     assert all(line in host.model.requests[0].messages[0]["content"][-1]["text"] for line in PASTED)
+
+
+@pytest.mark.thorough  # on a machine that is busy, more than two seconds pass between two questions
+async def test_twenty_approvals_take_one_key_each(host: Host) -> None:
+    commands = [f"echo {number}. >> approved" for number in range(20)]
+    host.model.add(*(uses("Bash", command=command) for command in commands), {"text": "All-is-done."})
+    argv = [sys.executable, "-m", "ccb", *host.ssh()]
+    pressed = []
+    async with tmux_window(argv, host.laptop.env, str(host.laptop.home)) as window:
+        await window.shows("F1 or /help")
+        await window.type("go\r")
+        for command in commands:
+            await window.shows(f"$ {command}")
+            keys = ["Enter"]
+            try:
+                await window.until(lambda screen, command=command: f"$ {command}" in screen and "Esc back" in screen, 3)
+            except AssertionError:
+                keys = ["Tab", "Enter"]
+            for key in keys:
+                await window.press(key)
+            pressed.append(len(keys))
+        await window.shows("All-is-done.")
+    assert (host.home / "approved").read_text().split() == [f"{number}." for number in range(20)]
+    assert median(pressed) == 1, pressed

@@ -57,7 +57,7 @@ class Terminal:
         os.write(self._master, keys.encode())
 
     async def answer(self, key: str) -> None:
-        """Go to the card of a question and answer it. A card that takes the place of another does not listen at once."""
+        """Go to the card of a question and answer it. One that takes the place of another does not listen at once."""
         await self.shows("to answer")
         start = len(self.written)
         while "Esc back" not in self.text_from(start):
