@@ -70,7 +70,7 @@ TOUR = (
         "approval",
         scenes.approval,
         "An approval",
-        "The card names the host and shows the whole change. Tab goes to the answers, Enter gives the marked one.",
+        "The card names the host and shows the whole change. Tab marks the first answer, Enter gives it; the next cards need Enter alone.",
     ),
     Stop(
         "agents", scenes.agents, "Sub-agents", "Each has rows of its own, with what it does now and what it has used."
