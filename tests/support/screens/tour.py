@@ -70,7 +70,7 @@ TOUR = (
         "approval",
         scenes.approval,
         "An approval",
-        "The card names the host and shows the whole change. Tab marks the first answer, Enter gives it; the next cards need Enter alone.",
+        "The card names the host and shows the whole change. Tab and Enter say yes, and Enter alone to the next card.",
     ),
     Stop(
         "agents", scenes.agents, "Sub-agents", "Each has rows of its own, with what it does now and what it has used."
