@@ -32,6 +32,8 @@ async def within_while(seconds: float, counts: Callable[[], bool], work: Awaitab
         if not task.done():
             task.cancel()
             await asyncio.wait({task})
+            if not task.cancelled():
+                task.exception()  # taken, so that nobody reports it as lost
 
 
 async def to_its_end(work: asyncio.Future[T]) -> T:

@@ -120,7 +120,8 @@ class BackgroundShells:
         """Return a new task of a process, whose end is reported. `end` waits for it, and says how it was."""
 
         async def stop() -> None:
-            task.killed = True
+            if task.lasts or process.returncode is None:  # else it has ended by itself, which is told
+                task.killed = True
             await process.stop()
             await asyncio.wait({watcher})
 

@@ -73,11 +73,12 @@ class Output:
     def text(self, max_chars: int = MAX_OUTPUT_CHARS, start: int = 0) -> str:
         """Return the output after its first `start` bytes for the model: all of it, or its head and tail around a note
         that names the file."""
-        head = clean(self._range(start, start + _KEPT))
-        if self.total - start <= _KEPT and len(head) <= max_chars:
+        most = self.total if self.total == len(self._head) + len(self._tail) else _KEPT  # all of it is in memory
+        head = clean(self._range(start, start + most))
+        if self.total - start <= most and len(head) <= max_chars:
             return head
         self.keep()
-        return joined(head, clean(self._range(max(start, self.total - _KEPT), self.total)), max_chars, self._note())
+        return joined(head, clean(self._range(max(start, self.total - most), self.total)), max_chars, self._note())
 
     def keep(self) -> None:
         """Write everything to a file as well, from its beginning. Memory still holds all that is needed for it unless

@@ -120,8 +120,7 @@ class Mounts:
         targets = [path]
         if recursive:
             with open("/proc/self/mountinfo", "rb") as file:
-                escaped = [line.split(b" ")[4] for line in file]
-            points = [point.decode("unicode_escape").encode("latin-1") for point in escaped]  # \040 is a blank
+                points = [unescaped(line.split(b" ")[4]) for line in file]
             targets += [point for point in points if point.startswith(path.rstrip(b"/") + b"/")]
         for target in targets:
             old = os.statvfs(target).f_flag
@@ -143,6 +142,12 @@ class Mounts:
         except OSError as error:
             error.filename = "mount of %s" % os.fsdecode(target)
             raise
+
+
+def unescaped(point: bytes) -> bytes:
+    """Return a path of mountinfo, where a blank is `\\040`. The codec for this may lie below a mount already."""
+    first, *escaped = point.split(b"\\")
+    return first + b"".join(bytes((int(each[:3], 8),)) + each[3:] for each in escaped)
 
 
 _NEWNS, _NEWUSER, _NEWNET = 0x00020000, 0x10000000, 0x40000000

@@ -139,12 +139,6 @@ async def test_without_a_keyring_login_says_what_else_to_do_before_it_asks(machi
         assert "no usable keyring" in text and "export ANTHROPIC_API_KEY" in text and "apiKeyHelper" in text
 
 
-async def test_a_locked_keyring_is_a_clear_error(machine: Machine) -> None:
-    machine.keyring.write_text("locked")
-    status = await machine.auth("status")
-    assert status.code == ExitCode.CONFIG and "Unlock the keyring" in status.err
-
-
 async def test_status_names_what_outranks_the_keyring(machine: Machine) -> None:
     environ = await machine.auth("status", ANTHROPIC_AUTH_TOKEN="t0ken")
     machine.write_settings('{"apiKeyHelper": "echo k"}')

@@ -172,7 +172,7 @@ async def test_a_worker_before_a_long_journal_sends_its_last_records_in_hello(ho
     journal = host.state(session) / "journal.jsonl"
     short = await host.connect(session)
     hello = await short.next(Hello)
-    assert (hello.last, hello.seq) == ({}, len(journal.read_bytes().splitlines()))
+    assert hello.last == {}
     await short.attach(after=hello)
     await short.stop()
     lines = journal.read_text().splitlines()

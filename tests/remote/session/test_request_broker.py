@@ -102,7 +102,7 @@ def ask(door: RequestBroker, request_id: str, subtype: str, **fields: object) ->
     door.take_request(line)
 
 
-async def test_a_request_is_the_public_object_and_its_first_answer_counts() -> None:
+async def test_the_first_answer_to_a_request_counts_and_one_to_a_cancelled_request_is_late() -> None:
     out, door = opened()
     asking = asked(door, "q1")
     called = {"tool_name": "Bash", "display_name": "Bash", "input": {"command": "make"}, "tool_use_id": "toolu_1"}
@@ -115,17 +115,13 @@ async def test_a_request_is_the_public_object_and_its_first_answer_counts() -> N
     assert await asking == ToolPermission(False, "no", interrupt=True)
     assert out.facts == [("late_answer", {"request_id": "q1"})]
     assert not door.waits_for(AnsweredBy.PERSON) and not out.messages
-
-
-async def test_a_cancelled_request_is_withdrawn_and_its_answer_is_late() -> None:
-    out, door = opened(person=False)
-    assert not door.can_ask(CAN_USE_TOOL) and door.can_ask(BEEP)
-    asking = asked(door, "q1")
+    asking = asked(door, "q2")
     await out.next()
     asking.cancel()
-    assert await out.next() == {"type": "control_cancel_request", "request_id": "q1"}
-    door.take_answer(Success("q1", {"behavior": "allow"}))
-    assert out.facts == [("late_answer", {"request_id": "q1"})]
+    assert await out.next() == {"type": "control_cancel_request", "request_id": "q2"}
+    door.take_answer(Success("q2", {"behavior": "allow"}))
+    assert [each["request_id"] for _, each in out.facts] == ["q1", "q2"]
+    assert not opened(person=False)[1].can_ask(CAN_USE_TOOL)
 
 
 async def test_a_request_that_has_become_moot_is_withdrawn_and_its_caller_decides_anew() -> None:

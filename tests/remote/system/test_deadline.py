@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import os
 import resource
 import subprocess
@@ -25,6 +26,15 @@ async def test_work_gives_its_result_or_its_error_or_is_cancelled_when_it_is_lat
         await within(0, asyncio.Event().wait())
     with pytest.raises(OSError, match="no"):
         await within(5, fail())
+
+
+async def test_what_late_work_raises_when_it_is_cancelled_is_not_reported_as_lost() -> None:
+    lost: list[object] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: lost.append(context))
+    with pytest.raises(asyncio.TimeoutError):
+        await within(0.001, asyncio.gather(asyncio.Event().wait(), asyncio.Event().wait()))
+    gc.collect()
+    assert not lost
 
 
 async def test_a_cancellation_counts_also_when_the_result_is_there() -> None:

@@ -281,6 +281,15 @@ async def test_kill_shell_ends_the_command_and_its_children(box: Toolbox) -> Non
     assert "not running" in await box.error("KillShell", shell_id="bash_1")
 
 
+async def test_a_command_that_has_ended_by_itself_was_not_stopped(box: Toolbox) -> None:
+    shell = await in_background(box, "sleep 300 & exit 3")
+    while shell.process.returncode is None:
+        await asyncio.sleep(0)
+    assert shell.task.end is None, "it is not known yet what it has left"
+    await shell.task.stop()
+    assert shell.task.end is not None and shell.task.end.summary.endswith("failed with exit code 3")
+
+
 async def test_unknown_shells_are_named_with_the_known_ones(box: Toolbox) -> None:
     assert box.refusal("BashOutput", bash_id="bash_9") == "No shell found with ID: bash_9. Known: none."
     await box("Bash", command="true", run_in_background=True)

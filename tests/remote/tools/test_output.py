@@ -76,6 +76,13 @@ def test_without_a_place_for_files_the_rest_still_works(tmp_path: Path) -> None:
     assert spill.scratch() == ""
 
 
+def test_an_output_in_memory_that_is_short_without_its_controls_is_shown_once(spill: OutputFiles) -> None:
+    output = Output(spill, "bash")
+    for number in range(1500):
+        output.add(b"\x1b[2K\x1b[1G" * 15 + b"%d\n" % number)
+    assert output.text().splitlines() == [str(number) for number in range(1500)]
+
+
 def test_the_live_tail_is_the_newest_lines(spill: OutputFiles) -> None:
     output = Output(spill, "bash")
     output.add(b"".join(b"%d\n" % n for n in range(100)))

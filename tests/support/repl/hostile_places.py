@@ -94,8 +94,8 @@ def api_error(session: ScriptedSession, text: str) -> None:
 
 
 def printed(session: ScriptedSession, text: str) -> None:
-    said = {"role": "user", "content": [{"type": "text", "text": f"<local-command-stdout>{text}"}]}
-    session.say({"type": "user", "message": said, "isReplay": True})
+    blocks = [{"type": "text", "text": f"<local-command-stdout>{text}</local-command-stdout>"}]
+    session.say({"type": "user", "message": {"role": "user", "content": blocks}, "isReplay": True})
 
 
 def user(session: ScriptedSession, text: str) -> None:

@@ -122,16 +122,7 @@ async def test_a_link_that_does_not_answer_says_so_long_before_it_is_dead(monkey
         reading.cancel()
 
 
-async def test_a_consumer_that_takes_its_time_is_no_dead_host() -> None:
-    async with attached(ping_after=0.05, dead_after=0.15) as (link, peer, _, _):
-        await peer.send(wire.Event(1, 1, "m", {}), wire.Event(2, 1, "m", {}), wire.Bye())
-        frames = link.frames()
-        await anext(frames)
-        await asyncio.sleep(0.3)  # the time is what is tested
-        assert [type(frame) async for frame in frames] == [wire.Event, wire.Bye]
-
-
-async def test_a_consumer_that_takes_its_time_is_no_dead_laptop() -> None:
+async def test_a_consumer_that_takes_its_time_makes_neither_end_look_dead() -> None:
     """The host detaches who is silent: somebody who pages through the output of a run is not."""
     async with attached(ping_after=0.1, dead_after=0.3) as (link, peer, _, _):
         await peer.send(wire.Event(1, 1, "m", {}), wire.Event(2, 1, "m", {}))

@@ -15,6 +15,7 @@ from tests.support.network.http_server import serving
 from tests.support.proxy.proxy_client import NONCE, Stream, Worker, message_body, proxy_to
 
 from ccb.tunnel.errors import ConnectionLost
+from ccb.tunnel.providers.provider import MAX_BODY
 from ccb.tunnel.proxy.link_front import LinkFront
 from ccb.tunnel.proxy.proxied_call import BUFFER
 from ccb.tunnel.secret import Secret
@@ -156,6 +157,19 @@ async def test_data_beyond_the_credit_ends_the_stream(fake_model: FakeModel) -> 
             await worker.calls.handle(CallData(3, 1, number * CHUNK, chunk))
         end = (await worker.ended(1)).end
         assert end is not None and "more data than the credit allows" in end.error
+
+
+async def test_requests_that_are_too_large_together_are_told_to_come_back(fake_model: FakeModel) -> None:
+    fake_model.add({"text": "x"})
+    async with proxy_to(fake_model.url) as proxy, Worker(proxy) as worker:
+        for number in range(1, 5):
+            await worker.open(number, MAX_BODY)
+        refused = await worker.post(5, message_body())
+        assert refused.head is not None and refused.head.status == 529
+        assert b"too many large requests at once" in refused.body
+        await worker.cancel(1)
+        passed = await worker.post(6, message_body())
+        assert passed.head is not None and passed.head.status == 200
 
 
 async def test_a_stream_number_in_use_is_refused(fake_model: FakeModel) -> None:
