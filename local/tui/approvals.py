@@ -16,7 +16,7 @@ from ccb.tunnel.wire.tool_traits import View, traits_of
 
 from ..session.session_client import Json, LinkState, SessionClient
 from ..transcript.questions import OpenQuestions, ReplayMonitor, read_questions
-from .cards.answer_keys import LOCK_S, QUIET_S, STAY_S, HeldKeys
+from .cards.answer_keys import LOCK_S, QUIET_S, STAY_S, CardTimes, HeldKeys
 from .cards.approval_card import ApprovalCard
 from .cards.form_card import ElicitationCard, QuestionsCard
 from .cards.plan_card import AgreementCard, PlanCard, TrustCard
@@ -51,10 +51,8 @@ class Approvals(Vertical):
         self.card: QuestionCard | None = None
         self.questions = OpenQuestions(self._show_soon)
         self.replay = ReplayMonitor()
-        self._removed_at = -STAY_S  # when a card went away
-        self._shown_at = 0.0  # when the card came
+        self._times = CardTimes()
         self._walked = False  # the person goes from the card to another one
-        self._stays_since = -STAY_S  # when a card went away that the person had answered, as the cards had the focus
         self._stayed = False  # the focus came to the card without the person, who has answered the one before
         self._held: HeldKeys | None = None
         self._marks = ""  # the characters that mark answers on the newest card
@@ -167,7 +165,7 @@ class Approvals(Vertical):
             card.come(char, char)
             return True
         lone = self._lone_answer if any(keymap.has(each, event.key) for each in ("send", "steer")) else ""
-        if lone and (card is not None or event.time - self._removed_at < STAY_S):
+        if lone and (card is not None or event.time - self._times.removed < STAY_S):
             says = f"{keymap.name('approval-tab')}, then Enter answers" if card is not None else "the question has gone"
             self._composer.around.says(f"“{lone}” was not sent: {says}")
             self._composer.text = ""
@@ -186,8 +184,8 @@ class Approvals(Vertical):
         composer = self._composer
         return (
             (card.can_focus and not composer.text and not composer.vim.commands)
-            and at - self._shown_at >= LOCK_S
-            and self._shown_at - composer.last_key >= QUIET_S
+            and at - self._times.shown >= LOCK_S
+            and self._times.shown - composer.last_key >= QUIET_S
         )
 
     @property
@@ -228,37 +226,44 @@ class Approvals(Vertical):
             return
         wanted: ControlRequest | None = self.questions.show_head()
         if self.card is not None and self.card.asked.request is not wanted:
-            card, self.card = self.card, None
-            had_focus = card.has_focus_within
-            await card.remove()
-            self._removed_at = time.monotonic()
-            if had_focus:
-                self._composer.focus()
-                if card.reason:  # of a denial that nobody asks for any more
-                    self._composer.type(card.reason)
-                self._stays_since = self._removed_at if card.answered else -STAY_S
-                if wanted is None:
-                    held = self._hold(leads=card.answered)
-                    call_once_after(self, STAY_S, partial(self._gap_over, held))
+            await self._take_away(self.card, wanted)
         if wanted is not None and self.card is None and self.is_attached:
-            place = place_of_call(wanted, self._place, self.laptop_servers())
-            self.card = card_for(Asked(wanted, place, self._transcript.palette(), self._composer.keymap, self._typed))
-            self._marks = self.card.MARKS
-            walked, self._walked = self._walked, False
-            now = time.monotonic()
-            stays = now - self._stays_since < STAY_S and self._composer.last_key < self._stays_since
-            if not walked and (stays or now - self._removed_at < LOCK_S):
-                self.card.let_settle(True)
-                call_once_after(self.card, LOCK_S, partial(self._settled, self.card))
-                if stays:
-                    self._hold(leads=True)
-            self._update_situation(self.card)
-            await self.mount(self.card)
-            self._shown_at = time.monotonic()
-            if walked:
-                self.card.come()
+            await self._put_up(wanted)
         if self.card is not None:
             self.card.more_waiting(len(self.questions) - 1, len(self._covered(self.card.asked.request)))
+
+    async def _take_away(self, card: QuestionCard, wanted: ControlRequest | None) -> None:
+        self.card, had_focus = None, card.has_focus_within
+        await card.remove()
+        self._times.removed = time.monotonic()
+        if not had_focus:
+            return
+        self._composer.focus()
+        if card.reason:  # of a denial that nobody asks for any more
+            self._composer.type(card.reason)
+        self._times.answered = self._times.removed if card.answered else -STAY_S
+        if wanted is None:
+            held = self._hold(leads=card.answered)
+            call_once_after(self, STAY_S, partial(self._gap_over, held))
+
+    async def _put_up(self, wanted: ControlRequest) -> None:
+        place = place_of_call(wanted, self._place, self.laptop_servers())
+        asked = Asked(wanted, place, self._transcript.palette(), self._composer.keymap, self._typed)
+        self.card = card = card_for(asked)
+        self._marks = card.MARKS
+        walked, self._walked = self._walked, False
+        now, times = time.monotonic(), self._times
+        stays = now - times.answered < STAY_S and self._composer.last_key < times.answered
+        if not walked and (stays or now - times.removed < LOCK_S):
+            card.let_settle(True)
+            call_once_after(card, LOCK_S, partial(self._settled, card))
+            if stays:
+                self._hold(leads=True)
+        self._update_situation(card)
+        await self.mount(card)
+        times.shown = time.monotonic()
+        if walked:
+            card.come()
 
     def _update_situation(self, card: QuestionCard) -> None:
         watching = self._connection.watching

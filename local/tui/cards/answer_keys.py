@@ -5,6 +5,7 @@ All times are monotonic seconds.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import Enum
 
 from ...terminal.keymap import BURST_S
@@ -37,13 +38,15 @@ class AnswerKeys:
         self._early = ""  # such characters that came in one burst with the key that led here: they mark nothing
         self._alone = False  # the last key was such a character, pressed here and apart from the keys before it
         self._arrives = False  # nothing but that burst has come yet
+        self.enter_waits = False  # for the end of its burst
+        self.led_by = ("", "", False)  # what is marked when the person comes; see `QuestionCard.come`
         self._typing = False  # text has begun, which goes on until the person comes to the card again
 
     def begin(self, now: float, marks: str = "") -> None:
         """The card listens from now on. Keys from before were not meant for it, but for `marks`, which led here."""
         self._last = now
         self._marks, self._early = marks, ""
-        self._alone = self._typing = False
+        self._alone = self._typing = self.enter_waits = False
         self._arrives = True
 
     def text_of(self, char: str, at: float, *, answers: str, space_marks: bool = False) -> str | None:
@@ -67,6 +70,7 @@ class AnswerKeys:
         if self._typing:
             return Enter.TEXT
         if is_burst and alone:
+            self.enter_waits = True
             return Enter.WAITS
         self.release()
         return Enter.TOO_SOON if is_burst else Enter.GIVES
@@ -75,9 +79,12 @@ class AnswerKeys:
         """Take another key. Return whether it belongs to text: it came too fast, or after text."""
         return self._in_burst(at) or self._typing
 
-    def line_break(self) -> None:
-        """The Enter that waited is text: more followed in its burst."""
-        self._marks += "\n"
+    def waited(self, at: float) -> bool:
+        """Another key follows an Enter that waits. Return whether that gives: it is text if the key is of its burst."""
+        waits, self.enter_waits = self.enter_waits, False
+        if waits and at - self._last < BURST_S:
+            self._marks += "\n"
+        return waits and at - self._last >= BURST_S
 
     def release(self) -> str:
         """Return the characters that looked like answers, which are no longer kept."""
@@ -89,6 +96,15 @@ class AnswerKeys:
         if not is_burst:
             self._arrives, self._early = False, ""
         return is_burst
+
+
+@dataclass
+class CardTimes:
+    """When the card came, when the one before went away, and when that one went with the focus after an answer."""
+
+    shown: float = 0.0
+    removed: float = -STAY_S
+    answered: float = -STAY_S
 
 
 class HeldKeys:

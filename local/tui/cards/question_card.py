@@ -16,7 +16,6 @@ from textual.app import ComposeResult
 from textual.containers import Vertical
 from textual.content import Content
 from textual.message import Message
-from textual.timer import Timer
 from textual.widget import Widget
 from textual.widgets import Input, Static
 
@@ -116,9 +115,6 @@ class QuestionCard(Vertical, can_focus=True):
         self._choices = Static(classes="choices")
         self._titles = ("", "")
         self._keys = AnswerKeys()
-        self._led_by = ("", "", False)  # what is marked when the person comes
-        self._waiting_enter: Timer | None = None  # an Enter that came in a burst, at `_enter_at`
-        self._enter_at = 0.0
 
     # What a kind of card adds.
 
@@ -266,14 +262,14 @@ class QuestionCard(Vertical, can_focus=True):
     def come(self, marks: str = "", text: str = "", *, marks_first: bool = False) -> None:
         """Give the card the focus, and mark the answers of characters, or else the first one. `text` are those of them
         that may begin a text."""
-        self._led_by = (marks, text, marks_first)
+        self._keys.led_by = (marks, text, marks_first)
         if self.has_focus:
             self._arrive()
         else:
             self.focus()
 
     def _arrive(self) -> None:
-        (marks, text, first), self._led_by = self._led_by, ("", "", False)
+        (marks, text, first), self._keys.led_by = self._keys.led_by, ("", "", False)
         self._keys.begin(time.monotonic(), text)
         for char in marks or (self.first_mark if first else ""):
             self.mark(char)
@@ -311,7 +307,7 @@ class QuestionCard(Vertical, can_focus=True):
 
     def watch_has_focus(self, _has_focus: bool) -> None:
         super().watch_has_focus(_has_focus)
-        self._stop_waiting()
+        self._keys.enter_waits = False
         if _has_focus:
             self._arrive()
         if self.is_attached:
@@ -351,11 +347,8 @@ class QuestionCard(Vertical, can_focus=True):
             return
         if not self.has_focus:
             return
-        if self._stop_waiting():
-            if event.time - self._enter_at < BURST_S:
-                self._keys.line_break()
-            else:
-                self.enter()
+        if self._keys.waited(event.time):
+            self.enter()
         if event.is_printable and event.character:
             self._character(event.character, event.time)
         elif not self._other_key(event):
@@ -363,15 +356,9 @@ class QuestionCard(Vertical, can_focus=True):
         event.stop()
         event.prevent_default()
 
-    def _stop_waiting(self) -> bool:
-        """Stop what an Enter waits for. Return whether one has waited."""
-        timer, self._waiting_enter = self._waiting_enter, None
-        if timer is not None:
-            timer.stop()
-        return timer is not None
-
     def _enter_waited(self) -> None:
-        if self._stop_waiting():
+        if self._keys.enter_waits:
+            self._keys.enter_waits = False
             self.enter()
 
     def _character(self, char: str, at: float) -> None:
@@ -395,8 +382,7 @@ class QuestionCard(Vertical, can_focus=True):
             self.mark("")
             self.asked.typed(self._keys.release() + "\n")
         elif means is Enter.WAITS:
-            self._enter_at = at
-            self._waiting_enter = call_once_after(self, BURST_S, self._enter_waited)
+            call_once_after(self, BURST_S, self._enter_waited)
         elif means is Enter.TOO_SOON:
             self.show_problem(_TOO_FAST)
         elif not self.answered:
@@ -428,8 +414,7 @@ class QuestionCard(Vertical, can_focus=True):
     def on_paste(self, event: events.Paste) -> None:
         if self.has_focus:
             event.stop()
-            if self._stop_waiting():
-                self._keys.line_break()
+            self._keys.waited(time.monotonic())
             self.mark("")
             self.asked.typed(self._keys.release() + event.text)
 

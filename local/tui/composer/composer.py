@@ -79,9 +79,7 @@ class Composer(TextArea):
         self.around = Surroundings()
         self.vim = Vim()
         self.attachments = Attachments()
-        self._chord = ""  # the last key
-        self._cut = ""  # the text that was cut last
-        self._stashed = ""
+        self._kept = KeptText()
 
     def set_locked(self, why: str) -> None:
         """Take no text, and show why; with an empty `why` take it again. What is typed already stays."""
@@ -104,7 +102,7 @@ class Composer(TextArea):
         letter = self.shortcuts.begun_word(self.last_key, printable=event.is_printable)
         if letter and not self.text:
             self.insert(letter)
-        before, key = self._chord, event.key
+        before, key = self._kept.key, event.key
         if key in _ARROWS and not (self.keymap.uses(key) or self.vim.commands):
             key = _ARROWS[key]
         taken = self._is_shortcut_key(event) or self._is_for_completion(key) or self._vim_took(event)
@@ -126,8 +124,8 @@ class Composer(TextArea):
             return False
         if key in _CUTS_BEFORE + _CUTS_AFTER and text != self.text:
             at, count = self.cursor_at, len(text) - len(self.text)
-            cut, kept = text[at : at + count], self._cut * (before in _CUTS_BEFORE + _CUTS_AFTER)
-            self._cut = cut + kept if key in _CUTS_BEFORE else kept + cut
+            cut, kept = text[at : at + count], self._kept.cut * (before in _CUTS_BEFORE + _CUTS_AFTER)
+            self._kept.cut = cut + kept if key in _CUTS_BEFORE else kept + cut
         return True
 
     def _is_unbound(self, event: events.Key) -> bool:
@@ -136,7 +134,7 @@ class Composer(TextArea):
 
     def _acted(self, key: str) -> bool:
         keymap = self.keymap
-        before, self._chord = self._chord, key
+        before, self._kept.key = self._kept.key, key
         act = next((each for each in _ACTS if keymap.has(each, key)), "")
         if act == "editor" or (key == "ctrl+e" and before == "ctrl+x"):
             if not self.read_only:
@@ -145,14 +143,12 @@ class Composer(TextArea):
             self.paste_image()
         elif act == "newline":
             self.insert("\n")
-        elif act == "send" and self.selection.is_empty and self.text[: self.cursor_at].endswith("\\"):
-            self.put("\n", self.cursor_at - 1, self.cursor_at)
-        elif act == "steer" and not self.around.works():
-            self._stash()
-        elif act in ("send", "steer"):
-            self._submit(steers=act == "steer")
+        elif act == "send":
+            self._submit()
+        elif act == "steer":
+            self._steer()
         elif key == "ctrl+y" and not keymap.uses(key):
-            self.type(self._cut)
+            self.type(self._kept.cut)
         elif key == "backspace":
             return self._remove_placeholder()
         else:  # Ctrl+X may begin Ctrl+X Ctrl+E; without a selection there is nothing to cut
@@ -325,7 +321,21 @@ class Composer(TextArea):
         before = self.text[:at]
         return before.count("\n"), at - (before.rfind("\n") + 1)
 
+    def _steer(self) -> None:
+        """Send the text to the working agent. While it is idle, lay it aside, or take back what was laid aside."""
+        if not self.around.works() and not self.read_only and (self.text or self._kept.aside):
+            self.text, self._kept.aside = self._kept.aside, self.text
+            self.move_cursor(self.document.end)
+            if self._kept.aside:
+                self.around.says(f"laid aside: {self.keymap.name('steer')} brings it back")
+        else:
+            self._submit(steers=True)
+
     def _submit(self, *, steers: bool = False) -> None:
+        at = self.cursor_at
+        if not steers and self.selection.is_empty and self.text[:at].endswith("\\"):
+            self.put("\n", at - 1, at)
+            return
         text = self.whole_text.rstrip()
         if self.read_only:
             self.around.refused()
@@ -341,19 +351,9 @@ class Composer(TextArea):
         self.text = ""
         self.post_message(self.Submitted(text, before, steers))
 
-    def _stash(self) -> None:
-        """Lay the text aside, or take back what was laid aside; both change their places."""
-        if self.read_only or not (self.text or self._stashed):
-            self.around.steer_next()
-            return
-        self.text, self._stashed = self._stashed, self.text
-        self.move_cursor(self.document.end)
-        if self._stashed:
-            self.around.says(f"laid aside: {self.keymap.name('steer')} brings it back")
-
     def clear_to_cut(self) -> None:
         """Clear the input; Ctrl+Y brings the text back."""
-        self._cut, self.text = self.text, ""
+        self._kept.cut, self.text = self.text, ""
 
     def _recall(self, step: int) -> bool:
         text = None if self.read_only else self.recall.step(step, self.text)
@@ -366,6 +366,15 @@ class Composer(TextArea):
 
 def _harmless(text: str) -> str:
     return neutralise(text.replace("\r\n", "\n").replace("\r", "\n"))
+
+
+@dataclass
+class KeptText:
+    """What the input remembers: the last key, the text that was cut last, and the text that is laid aside."""
+
+    key: str = ""
+    cut: str = ""
+    aside: str = ""
 
 
 _TYPING_S = 0.4  # the longest time between two keys of a person who is typing

@@ -173,7 +173,7 @@ async def test_twenty_approvals_take_one_key_each(host: Host) -> None:
             await window.shows(f"$ {command}")
             keys = ["Enter"]
             try:
-                await window.until(lambda screen, command=command: f"$ {command}" in screen and "Esc back" in screen, 3)
+                await window.until(lambda screen: "Esc back" in screen, 3)
             except AssertionError:
                 keys = ["Tab", "Enter"]
             for key in keys:
