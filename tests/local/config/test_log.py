@@ -52,6 +52,12 @@ def test_a_file_that_the_person_names_is_written_and_its_neighbours_stay(tmp_pat
     assert len(list(tmp_path.glob("ccb-*.log"))) == 30
 
 
+def test_a_record_whose_arguments_do_not_fit_is_kept_without_them(tmp_path: Path) -> None:
+    with logging_to_file(debug=True, environ=environ(tmp_path)) as path:
+        logging.getLogger("a_library").warning("%d of %s", "one")
+    assert "a_library: %d of %s" in path.read_text()
+
+
 def test_old_files_go(tmp_path: Path) -> None:
     where = state_dir(environ(tmp_path))
     where.mkdir(parents=True)
