@@ -40,10 +40,7 @@ KEYS = (
     ),
     ("{answer-rule}", "on an approval, before Enter: edit the rule before you grant it"),
     ("{next-question}, {previous-question}", "on an approval: the next of the questions that wait, the one before"),
-    (
-        "1-9 or arrows, then Enter",
-        "on a question of the agent: an option or own words; Space ticks, Esc declines",
-    ),
+    ("1-9 or arrows, then Enter", "on a question of the agent: an option or own words; Space ticks, Esc declines"),
     ("Esc", "with vim's keys (/vim): from insert to normal mode; there, Esc interrupts the agent"),
     ("{editor}, Ctrl+X Ctrl+E", "write the prompt in your editor (VISUAL, EDITOR)"),
     ("{editor}", "on a plan: change it before you approve it"),
