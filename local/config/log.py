@@ -176,7 +176,10 @@ def _message(record: logging.LogRecord) -> str:
     args = record.args
     if isinstance(args, tuple):
         args = tuple(public_error(each) if isinstance(each, BaseException) else each for each in args)
-    text = str(record.msg) % args if args else str(record.msg)
+    try:
+        text = str(record.msg) % args if args else str(record.msg)
+    except (TypeError, ValueError):  # wrong arguments, as a library may give them
+        text = str(record.msg)
     return _one_line(text, _MAX_OWN if record.name.partition(".")[0] == _OURS else _MAX_FOREIGN)
 
 

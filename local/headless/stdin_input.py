@@ -179,7 +179,7 @@ def _message(line: bytes) -> Json | None:
     if not line.strip():
         return None
     try:
-        body = load(line.decode("utf-8"))
+        body = load(line.decode("utf-8-sig"))  # a file may begin with a byte order mark
     except (ValueError, RecursionError) as error:
         raise BadInput(
             f"Error parsing streaming input line ({len(line)} bytes): {type(error).__name__}",

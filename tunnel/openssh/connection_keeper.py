@@ -54,17 +54,23 @@ def has_slept(before: float) -> bool:
     return slept_s() - before >= _SLEPT_S
 
 
-class Keeper:
-    """Keeps the connection that the ssh in `words` makes at `socket`, for `seconds` after its login. `record` is a file
-    that tells others of it, locked by its keeper. Raise OSError if another one has it."""
+def _locked(record: Path) -> int:
+    """Return the open file that tells others of a kept connection. Raise OSError if another keeper has it."""
+    fd = os.open(record, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    if not os.fstat(fd).st_nlink:
+        raise FileExistsError(record)  # its keeper has just removed it
+    return fd
 
-    def __init__(self, socket: Path, record: Path, seconds: float, about: Facts, words: list[str]) -> None:
+
+class Keeper:
+    """Keeps the connection that the ssh in `words` makes at `socket`, for `seconds` after its login. `record` is the
+    open file that tells others of it, at `path`."""
+
+    def __init__(self, socket: Path, path: Path, record: int, seconds: float, about: Facts, words: list[str]) -> None:
         self._socket = socket
-        self._path = record
-        self._record = os.open(record, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-        fcntl.flock(self._record, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        if not os.fstat(self._record).st_nlink:
-            raise FileExistsError(record)  # its keeper has just removed it
+        self._path = path
+        self._record = record
         socket.unlink(missing_ok=True)  # of a keeper that was killed
         self._seconds = seconds
         self._about = about
@@ -196,9 +202,10 @@ def _keep() -> int:
         signal.signal(number, lambda *_: None)
     signal.signal(signal.SIGPIPE, signal.SIG_IGN)
     try:
-        keeper = Keeper(Path(socket), Path(record), float(seconds), json.loads(about), words)
+        locked = _locked(Path(record))
     except OSError:
         return TAKEN
+    keeper = Keeper(Path(socket), Path(record), locked, float(seconds), json.loads(about), words)
     try:
         return keeper.keep(signals)
     finally:

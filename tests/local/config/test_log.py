@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ccb.local.config.log import logging_to_file, state_dir
+from ccb.local.config.log import PublicFormatter, logging_to_file, state_dir
 
 log = logging.getLogger("ccb.test")
 
@@ -50,6 +50,11 @@ def test_a_file_that_the_person_names_is_written_and_its_neighbours_stay(tmp_pat
         log.debug("a detail")
     assert path == tmp_path / "mine.log" and "a detail" in path.read_text()
     assert len(list(tmp_path.glob("ccb-*.log"))) == 30
+
+
+def test_a_record_whose_arguments_do_not_fit_is_kept_without_them(tmp_path: Path) -> None:
+    record = logging.makeLogRecord({"name": "a_library", "msg": "%d of %s", "args": ("one",)})
+    assert PublicFormatter(environ(tmp_path)).format(record).endswith("a_library: %d of %s")
 
 
 def test_old_files_go(tmp_path: Path) -> None:

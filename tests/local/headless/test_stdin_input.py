@@ -126,6 +126,10 @@ async def test_messages_of_any_size_are_cut_at_newlines_only() -> None:
     assert await messages(data) == [text, USER]
 
 
+async def test_a_file_may_begin_with_a_byte_order_mark() -> None:
+    assert await messages(b"\xef\xbb\xbf" + json.dumps(USER).encode()) == [USER]
+
+
 async def test_what_the_protocol_ignores_is_dropped() -> None:
     lines = [b"", b"   ", b"[1,2]", b"3", b"{}", b'{"type":"keep_alive"}', b'{"type":"news"}']
     lines.append(json.dumps(USER).encode())

@@ -255,3 +255,22 @@ def test_a_login_ends_with_the_ccb_that_is_killed(runtime: Path) -> None:
         ccb.stdin.close()
         assert ccb.wait(20) == 1
     asyncio.run(until(lambda: not commands_with(str(runtime))))
+
+
+def test_a_keeper_that_cannot_start_ssh_says_why(runtime: Path) -> None:
+    """It does not say that another one keeps the connection."""
+    from ccb.tunnel.openssh import connection_keeper
+
+    failing = (
+        "import runpy, subprocess, sys\n"
+        "def none_left(*_, **__): raise BlockingIOError('no process is left')\n"
+        "subprocess.Popen = none_left\n"
+        "del sys.argv[0]\n"
+        "runpy.run_path(sys.argv[0], run_name='__main__')"
+    )
+    keeper = [sys.executable, "-I", "-S", "-c", failing, connection_keeper.__file__]
+    words = [*keeper, str(runtime / "s"), str(runtime / "s.json"), "60", "{}", "ssh"]
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as ccb:
+        assert ccb.stderr is not None
+        assert "no process is left" in ccb.stderr.read()
+        assert ccb.wait(20) not in (0, connection_keeper.TAKEN)
