@@ -57,11 +57,7 @@ def laptop(tmp_path: Path, fake_model: FakeModel) -> Laptop:
 @asynccontextmanager
 async def instead_of_the_worker(command: str, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[LocalTransport]:
     """A host whose shell does something else with our command line; `{marker}` is the marker of the connection."""
-
-    def instead(marker: str, *_: object, **__: object) -> str:
-        return command.replace("{marker}", marker)
-
-    monkeypatch.setattr(bootstrap, "bootstrap_command", instead)
+    monkeypatch.setattr(bootstrap, "bootstrap_command", lambda marker, *_, **__: command.replace("{marker}", marker))
     transport = LocalTransport()
     try:
         yield transport

@@ -3,21 +3,15 @@
 from __future__ import annotations
 
 import json
-import subprocess
-from pathlib import Path
 
 import pytest
+from tests.remote.subagents.test_worktrees import git
 from tests.support.machine.waiting import until
 from tests.support.model.model_script import uses
 from tests.support.person.laptop import Here
 
 from ccb.local.command_line.parser import parse_arguments
 from ccb.tunnel.errors import UsageError
-
-
-def git(directory: Path, *words: str) -> str:
-    named = ("-c", "user.name=a", "-c", "user.email=a@example.org", *words)
-    return subprocess.run(["git", *named], cwd=directory, check=True, capture_output=True, text=True).stdout.strip()
 
 
 @pytest.mark.programs

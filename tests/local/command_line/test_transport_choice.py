@@ -8,9 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tests.local.command_line.test_parser import DOCKER, parse
 
-from ccb.local.command_line.arguments import Arguments
-from ccb.local.command_line.parser import parse_arguments
 from ccb.local.command_line.transport_choice import (
     TransportKind,
     host_label,
@@ -22,11 +21,6 @@ from ccb.tunnel.secret import SECRET_VARIABLES
 from ccb.tunnel.transports.login_prompts import NobodyToAsk
 
 ID = "3f2a9c1e-0000-4000-8000-000000000000"
-DOCKER = "docker exec -i web"
-
-
-def parse(*argv: str) -> Arguments:
-    return parse_arguments(argv)
 
 
 @pytest.mark.parametrize(

@@ -27,6 +27,7 @@ from tests.support.odd_mcp_server import LAUNCHER, TOOLS, marked_processes
 from ccb.local.mcp import laptop_server as server_module
 from ccb.local.mcp.laptop_server import ClientSide, LaptopServer
 from ccb.local.mcp.mcp_config import HttpServer, StdioServer
+from ccb.tunnel.tasks import cancelled
 from ccb.tunnel.wire.control_protocol import RequestRefused
 from ccb.tunnel.wire.frames import Json
 from ccb.tunnel.wire.mcp_messages import Elicitation
@@ -305,8 +306,7 @@ async def test_a_server_that_answers_no_ping_is_started_again_unless_it_works(mo
         monkeypatch.setattr(server_module, "_PING_S", 0.2)
         await odd.server._running()
         assert odd.processes() == before, "it works on a call"
-        hanging.cancel()
-        await asyncio.gather(hanging, return_exceptions=True)
+        await cancelled(hanging)
         assert await odd.is_ok()
         assert not set(odd.processes()) & set(before)
 
@@ -325,8 +325,7 @@ async def test_a_call_has_a_limit_and_later_answers_are_readable(monkeypatch: py
         waiting = asyncio.ensure_future(odd.calls("hang"))
         done, _ = await asyncio.wait({waiting}, timeout=1.0)
         assert not done, "somebody may be asked by it"
-        waiting.cancel()
-        await asyncio.gather(waiting, return_exceptions=True)
+        await cancelled(waiting)
     async with Odd() as odd:
         assert await odd.is_ok()
         with pytest.raises(RequestRefused, match="gives no answer"):

@@ -14,13 +14,12 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from tests.local.tui.test_file_commands import file_commands
 from tests.support.model.fake_model import FakeModel
 from tests.support.person.laptop import tidy_laptop
 from tests.support.person.terminal import terminal
 from tests.support.repl.scripted_session import MODEL, ScriptedSession, hello, question, session_rule
 
-from ccb.local.files.copying import OpenTransport, Transfers
-from ccb.local.files.fetched_files import FetchedFiles, PrivateFolder
 from ccb.local.plain import line_repl
 from ccb.local.plain.line_repl import FirstLoginPrompts, LineRepl
 from ccb.local.session.session_client import LinkState
@@ -28,8 +27,6 @@ from ccb.local.slash_commands.session_api import NO_LAPTOP, LaptopSide, ReplInfo
 from ccb.local.terminal.terminal_prompts import prompts_for
 from ccb.tunnel.errors import CcbError
 from ccb.tunnel.plain_text import as_line
-from ccb.tunnel.transports.command_transport import LocalTransport
-from ccb.tunnel.transports.pipe import Transport
 from ccb.tunnel.wire.control_protocol import ProjectTrust
 
 EVIL = "\x1b]52;c;ZXZpbA==\x07\x9d2;owned\x9c\x1b[2J\u202e\x1b]8;;http://evil/\x1b\\"
@@ -318,18 +315,9 @@ async def test_files_are_copied_and_ctrl_c_breaks_a_copy_off(tmp_path: Path) -> 
     viewer.chmod(0o755)
     gate = asyncio.Event()
 
-    async def open_transport(again: bool) -> Transport:
-        await gate.wait()
-        return LocalTransport(python=sys.executable)
-
-    @asynccontextmanager
-    async def lend() -> AsyncIterator[OpenTransport]:
-        yield open_transport
-
     async with (
-        Transfers(lend) as transfers,
-        FetchedFiles(transfers, PrivateFolder(tmp_path / "opened"), str(viewer)) as fetched,
-        plain(laptop=LaptopSide(transfers=transfers, fetched=fetched), cwd=str(tmp_path)) as at,
+        file_commands(tmp_path / "opened", gate, str(viewer)) as laptop,
+        plain(laptop=laptop, cwd=str(tmp_path)) as at,
     ):
         at.types(f"/get plot.png {tmp_path}/one")
         await at.reads("ccb: copying ↓ plot.png; Ctrl+C breaks it off")

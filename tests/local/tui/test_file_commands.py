@@ -24,8 +24,8 @@ from ccb.tunnel.transports.pipe import Transport
 
 
 @asynccontextmanager
-async def copying(cwd: Path, gate: asyncio.Event | None = None, viewer: str = "") -> AsyncIterator[Desk]:
-    """A REPL whose session works in `cwd` of this machine. No copy has a connection before `gate` is set."""
+async def file_commands(opened: Path, gate: asyncio.Event | None = None, viewer: str = "") -> AsyncIterator[LaptopSide]:
+    """A laptop beside a session on this machine. No copy has a connection before `gate` is set."""
 
     async def open_transport(again: bool) -> Transport:
         if gate is not None:
@@ -36,13 +36,15 @@ async def copying(cwd: Path, gate: asyncio.Event | None = None, viewer: str = ""
     async def lend() -> AsyncIterator[OpenTransport]:
         yield open_transport
 
-    async with (
-        Transfers(lend) as transfers,
-        FetchedFiles(transfers, PrivateFolder(cwd / "opened"), viewer) as fetched,
-        desk(
-            ScriptedSession(greeting=hello(cwd=str(cwd))), laptop=LaptopSide(transfers=transfers, fetched=fetched)
-        ) as at,
-    ):
+    async with Transfers(lend) as transfers, FetchedFiles(transfers, PrivateFolder(opened), viewer) as fetched:
+        yield LaptopSide(transfers=transfers, fetched=fetched)
+
+
+@asynccontextmanager
+async def copying(cwd: Path, gate: asyncio.Event | None = None, viewer: str = "") -> AsyncIterator[Desk]:
+    """A REPL whose session works in `cwd` of this machine."""
+    session = ScriptedSession(greeting=hello(cwd=str(cwd)))
+    async with file_commands(cwd / "opened", gate, viewer) as laptop, desk(session, laptop=laptop) as at:
         yield at
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
 from typing import Self
 
 from ccb.remote.daemon.model_streams import ModelStreams, StreamLink
@@ -38,8 +39,7 @@ class CutLine:
         self.dead = asyncio.Event()
         self.down = self.up = 0
         self._calls = calls
-        self._cut_down = cut_down
-        self._cut_up = cut_up
+        self._cuts = {"down": cut_down, "up": cut_up}
         self._epoch = epoch
         self._to_laptop: asyncio.Queue[Frame] = asyncio.Queue()
         self._to_worker: asyncio.Queue[Frame] = asyncio.Queue(_MAX_QUEUED)
@@ -85,28 +85,25 @@ class CutLine:
         self._to_laptop.put_nowait(frame)
 
     async def _carry_down(self) -> None:
-        decoder = FrameDecoder()
-        while True:
-            data = b"".join(encode_frame(await self._to_laptop.get()))
-            left = data if self._cut_down is None else data[: max(0, self._cut_down - self.down)]
-            self.down += len(left)
-            for frame in decoder.feed(left):
-                await self._inband.handle(frame)  # type: ignore[arg-type]
-            if len(left) < len(data):
-                await self._die()
+        async for frame in self._arriving(self._to_laptop, "down"):
+            await self._inband.handle(frame)  # type: ignore[arg-type]
 
     async def _carry_up(self) -> None:
+        async for frame in self._arriving(self._to_worker, "up"):
+            self._calls.handle(self._line, frame)  # type: ignore[arg-type]
+
+    async def _arriving(self, queue: asyncio.Queue[Frame], way: str) -> AsyncIterator[Frame]:
         decoder = FrameDecoder()
         while True:
-            data = b"".join(encode_frame(await self._to_worker.get()))
-            left = data if self._cut_up is None else data[: max(0, self._cut_up - self.up)]
-            self.up += len(left)
+            data, cut, before = b"".join(encode_frame(await queue.get())), self._cuts[way], getattr(self, way)
+            left = data if cut is None else data[: max(0, cut - before)]
+            setattr(self, way, before + len(left))
             for frame in decoder.feed(left):
-                self._calls.handle(self._line, frame)  # type: ignore[arg-type]
+                yield frame
             if len(left) < len(data):
                 await self._die()
 
     async def _die(self) -> None:
-        self._cut_down, self._cut_up = self.down, self.up
+        self._cuts = {"down": self.down, "up": self.up}
         self.dead.set()
         await asyncio.Event().wait()

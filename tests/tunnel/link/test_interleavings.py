@@ -21,6 +21,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
+from tests.support.hosts.scripted_host import no_waits
 from tests.support.network.held_wire import InProcessHost, Wire, frames_in, in_process_host
 
 from ccb.local.session.dialing import FIRST_TRIES, AttachOptions, KnownSession, WorkerConnection
@@ -425,11 +426,6 @@ class Links(RuleBasedStateMachine):
                 assert (item.kind, item.body) == (record.kind, record.body)
             last = item.seq
         assert last <= self.journal.durable, "shown before it was durable"
-
-
-def no_waits() -> Iterator[float]:
-    while True:
-        yield 0.0
 
 
 def test_every_interleaving_keeps_the_promises_of_the_link() -> None:
