@@ -318,6 +318,8 @@ async def _choose(arguments: Arguments, dialer: Dialer, bundle: Bundle, choose: 
     if not rows:
         host = host_label(arguments.connection)
         raise NoSuchSession(f"{host}: there are no sessions on this host", do="`ccb ssh HOST:/path` starts one.")
+    if arguments.session.newest:
+        return rows[0].session
     if arguments.command == "attach":
         rows = [row for row in rows if row.alive] or rows
         if len(rows) == 1:
