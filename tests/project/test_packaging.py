@@ -85,7 +85,7 @@ def test_the_installed_wheel_runs_from_another_directory(built: tuple[Path, Path
     assert run(ccb, "--version").startswith("2.")
     assert "ssh" in run(ccb, "--help")
     assert "ssh" in run(str(venv / "bin" / "python"), "-m", "ccb", "--help")
-    assert "# Sandbox" in run(ccb, "help", "sandbox")
+    assert "# The sandbox" in run(ccb, "help", "sandbox")
     installed = run(
         str(venv / "bin" / "python"), "-I", "-c", "from ccb.deploy.bundle import load; print(load().sha256)"
     )

@@ -35,6 +35,12 @@ async def test_an_edit_is_asked_for_approved_and_done(here: Here) -> None:
         _is_left_as_it_was_found(running)
 
 
+async def test_a_page_of_the_guide_is_shown_in_the_pager(here: Here) -> None:
+    async with here.laptop.on_terminal("help", "sandbox", PAGER="tail -n 1") as running:
+        assert await running.ended() == 0
+        assert "shows what the host offers." in running.text and "# The sandbox" not in running.text
+
+
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
 async def test_a_signal_ends_it_and_the_terminal_is_usable(here: Here, number: signal.Signals, code: int) -> None:
     async with here.on_terminal() as running:
