@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
 import resource
@@ -19,7 +20,7 @@ from ccb.tunnel.heavy_imports import collection_paused, take_short_turns
 from .command_line.arguments import Arguments, private_texts
 from .command_line.exit_codes import ExitCode, code_of, error_lines
 from .command_line.parser import parse_arguments
-from .command_line.subcommands import help_text
+from .command_line.subcommands import guide_page, help_text
 from .config.log import logging_to_file, state_dir
 from .first_run import set_up
 from .terminal import console
@@ -97,14 +98,29 @@ def run_named(arguments: Arguments, environ: Mapping[str, str] = os.environ) -> 
     return done if isinstance(done, int) else asyncio.run(ended_by_signals(done))
 
 
+def _help(arguments: Arguments) -> int:
+    """Print the help of a command or topic, with its pages of the guide; what is longer than the screen is paged."""
+    topic = arguments.rest[0] if arguments.command == "help" and arguments.rest else ""
+    width, height = shutil.get_terminal_size((100, 24))
+    text = help_text(min(width, 120), topic or arguments.command)
+    if pages := guide_page(topic):
+        text = f"{text}\n{pages}" if text else pages
+    if pages and text.count("\n") >= height and all(stream.isatty() for stream in (sys.stdin, sys.stdout)):
+        from .terminal.editor import NoEditor, page
+
+        with contextlib.suppress(NoEditor):
+            asyncio.run(page(text, os.environ))
+            return ExitCode.OK
+    console.print_line(*text.splitlines())
+    return ExitCode.OK
+
+
 def _run(arguments: Arguments) -> int:
     if arguments.version:
         console.print_line(ccb.VERSION_ANSWER)
         return ExitCode.OK
     if arguments.help or arguments.command == "help":
-        topic = arguments.rest[0] if arguments.command == "help" and arguments.rest else arguments.command
-        console.print_line(*help_text(min(shutil.get_terminal_size((100, 24)).columns, 120), topic).splitlines())
-        return ExitCode.OK
+        return _help(arguments)
     if arguments.command not in ("", "ssh", "attach"):
         return run_named(arguments)
     if arguments.headless:

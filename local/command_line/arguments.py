@@ -266,7 +266,8 @@ class ConnectionOptions:
 
 @dataclass(frozen=True)
 class SessionChoice:
-    """Which session to open. `resume` "" lets the person choose; `worktree` "" is a new name."""
+    """Which session to open. `resume` "" lets the person choose, or takes the `newest` of the host; `worktree` "" is a
+    new name."""
 
     session_id: str | None = option("--session-id", "Give the new session this ID (a UUID).", "uuid", read=read_uuid)
     continue_latest: bool = option("--continue -c", "Continue the latest session of the directory.")
@@ -290,6 +291,8 @@ class SessionChoice:
     worktree: str | None = option(
         "--worktree -w", "Work in this git worktree below .claude/worktrees, on its own branch; without a name, in a "
         "new one.", "name", kind=OPTIONAL, read=read_worktree_name)
+
+    newest: bool = False
 
     @property
     def continues(self) -> bool:
@@ -446,14 +449,12 @@ class StdioOptions:
 @dataclass(frozen=True)
 class HostCommandOptions:
     view: bool = option("--view", "Only watch the session; another client drives it.", commands="attach")
-    all: bool = option(
-        "--all", "Take all: the sessions of the host, those of this machine (proxy revoke), or the accounts of the "
-        "provider (auth logout).", commands="stop, proxy revoke, auth logout")
+    all: bool = option("--all", "Take all of them instead of one.", commands="stop, proxy revoke, auth logout")
     dry_run: bool = option("--dry-run", "Only list what would be removed.", commands="gc, clean")
     older_than: float | None = option(
         "--older-than", "Remove ended sessions older than this (default: 30).", "days",
         read=read_number("days"), commands="gc")
-    yes: bool = option("--yes", "Remove or trust everything without asking first.", commands="clean, trust")
+    yes: bool = option("--yes", "Do it without asking first.", commands="clean, trust")
     lines: int | None = option("--lines -n", "Show this many lines (else 200).", "n", read=read_count, commands="logs")
     json: bool = option(
         "--json", "Print one JSON object a line.", commands="ps, doctor, models, usage, audit, proxy list, auth status")

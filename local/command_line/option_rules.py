@@ -141,7 +141,7 @@ def _rules_of_going_back(arguments: Arguments) -> tuple[Rule, ...]:
          "Say after which message the session goes on."),
         (session.resume_at and not arguments.headless, UsageError, "--resume-session-at is for headless runs",
          "Add -p, or go back with /rewind in the session."),
-        (session.resume == "" and arguments.headless, UsageError,
+        (session.resume == "" and not session.newest and arguments.headless, UsageError,
          "--resume needs the ID of a session in a headless run", "`ccb ps HOST` lists them."),
     )  # fmt: skip
 

@@ -6,7 +6,7 @@ import argparse
 import os
 import re
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -27,7 +27,7 @@ from .arguments import (
     shortened,
 )
 from .option_rules import refuse_ssh_options, unknown_tools, validate
-from .subcommands import COMMANDS, HOST_COMMANDS, OWN_WORDS, SUBCOMMANDS
+from .subcommands import HOST_COMMANDS, NAMES, OWN_WORDS, SUBCOMMANDS, topics
 from .target import HOME, Target, directory_here, parse_target, remote_path
 from .transport_choice import needs_host
 
@@ -37,7 +37,20 @@ _WITHOUT_HOST = ("ps", "trust", "disconnect", "doctor")
 _ON_HOST = re.compile(r"([^/:@]+@)?(\[[^/\]]+\]|[^/:\[]+):")
 _COMMAND = re.compile(r"/[\w:-]+")
 _COPY = "Write `ccb cp HOST:PATH LOCAL` or `ccb cp LOCAL HOST:PATH`."
-_LIST_THEM = "`ccb ps HOST` lists them."
+_LONE_WORD = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
+_OTHER_NAMES = {
+    **dict.fromkeys(("completion", "completions"), "help"),
+    **dict.fromkeys(("history", "ls"), "sessions"),
+    "continue": "resume",
+    "kill": "stop",
+    "login": "auth login",
+    "logout": "auth logout",
+    "settings": "config show",
+    "status": "doctor",
+    "uninstall": "clean",
+    "version": "--version",
+}
+"""Commands of other programs, and the command of ccb that is next to each."""
 _PRINT = BY_NAME["--print"].names
 _PRINTED = "\0"  # stands in the words where -p was given; no argument of a process can be this
 _COPY_RECURSIVE = ("-r", "-R")
@@ -150,18 +163,21 @@ def parse_arguments(argv: Sequence[str], remote: str = "") -> Arguments:
     UsageError."""
     arguments, marked, variadic, ended_at_start = _read_options(argv)
     words = tuple(word for word in marked if word != _PRINTED)
-    named = words[0] if words and words[0] in COMMANDS else ""
+    named = NAMES.get(words[0], "") if words else ""
     if arguments.help or arguments.version:
         return replace(arguments, command=named)
     command = "" if ended_at_start else named
     if command == "help":
         _check_topic(words[1:])
         return replace(arguments, command=command, rest=words[1:])
+    if command == "resume":
+        arguments, marked = _resumed(arguments, words[1:])
+        command, words = ("ssh" if marked[:1] == ["ssh"] else ""), tuple(word for word in marked if word != _PRINTED)
     if command in _PLACES:
         arguments = _PLACES[command](replace(arguments, command=command), words[1:])
     elif command == "ssh":
         arguments = _place_ssh(replace(arguments, command=command), marked[marked.index("ssh") + 1 :], variadic)
-    elif remote and not arguments.connection.local:
+    elif remote and not arguments.connection.local and not (named == "resume" and words):
         arguments = _place_remote(replace(arguments, command="ssh"), remote, words)
     else:
         arguments = _place_local(arguments, words, may_be_command=not ended_at_start)
@@ -177,14 +193,14 @@ def parse_arguments(argv: Sequence[str], remote: str = "") -> Arguments:
 
 
 def _check_topic(words: Sequence[str]) -> None:
-    if words and words[0] not in COMMANDS:
-        near = nearest(words[0], COMMANDS, 0.5)
+    if words and words[0] not in topics():
+        near = nearest(words[0], topics(), 0.5)
         raise UsageError(
             f"there is no help on {shortened(words[0])!r}",
-            do=f"Did you mean `ccb help {near[0]}`?" if near else "`ccb help` lists the commands.",
+            do=f"Did you mean `ccb help {near[0]}`?" if near else "`ccb help` lists commands and topics.",
         )
     if len(words) > 1:
-        raise UsageError(f"ccb help takes one command, not {len(words)}", do=f"Write `ccb help {words[0]}`.")
+        raise UsageError(f"ccb help takes one topic, not {len(words)}", do=f"Write `ccb help {words[0]}`.")
 
 
 def _place_own_words(arguments: Arguments, words: Sequence[str]) -> Arguments:
@@ -233,6 +249,27 @@ def _place_remote(arguments: Arguments, remote: str, words: Sequence[str]) -> Ar
     directory = str(_current_directory()) if target.path is None else target.path
     arguments = replace(_with_target(arguments, target), directory=directory, prompt=_prompt(words))
     return replace(arguments, directory_is_current=target.path is None)
+
+
+def _resumed(arguments: Arguments, words: Sequence[str]) -> tuple[Arguments, list[str]]:
+    """Interpret `resume [PLACE] [ID]`, with -p also a prompt: return the same as options and words of a session.
+    Without an ID, it is the latest session of the directory, or of all on a host that is named without one."""
+    left = deque(words)
+    places = [left.popleft()] if left and not is_session_id(left[0]) and " " not in left[0] else []
+    session_id = left.popleft().lower() if left and is_session_id(left[0]) else None
+    if left and not arguments.headless:
+        raise UsageError(f"ccb resume does not take {shortened(left[0])!r}", do="See `ccb help resume`.")
+    given, here = arguments.session, not places or _starts_as_path(places[0])
+    if given.continues or given.session_id or given.worktree is not None:
+        raise UsageError(
+            "ccb resume says which session: --continue, --resume, --session-id and --worktree do not go with it",
+            do="Leave them out.",
+        )
+    newest = session_id is None and not here and parse_target(places[0]).path is None
+    resume = "" if newest else session_id
+    session = replace(given, resume=resume, newest=newest, continue_latest=resume is None)
+    start = [] if here and needs_host(arguments.connection) else ["ssh"]
+    return replace(arguments, session=session), [*start, *places, *([_PRINTED] if left else []), *left]
 
 
 def _place_copy(arguments: Arguments, words: Sequence[str]) -> Arguments:
@@ -284,14 +321,10 @@ def _take_host(arguments: Arguments, words: Sequence[str]) -> Arguments:
 
 
 def _take_session(arguments: Arguments, words: Sequence[str]) -> Arguments:
-    command = arguments.command
     if words and not is_session_id(words[0]):
-        raise UsageError(f"{shortened(words[0])!r} is not a session ID", do=_LIST_THEM)
-    if not words and command == "stop" and arguments.host_command.all:
+        raise UsageError(f"{shortened(words[0])!r} is not a session ID", do="`ccb ps HOST` lists them.")
+    if not words and arguments.host_command.all:
         return arguments
-    if not words and command != "attach":
-        also = ", or --all" if command == "stop" else ""
-        raise UsageError(f"ccb {command} needs the ID of a session{also}", do=_LIST_THEM)
     session = words[0].lower() if words else ""
     return replace(arguments, session=replace(arguments.session, resume=session))
 
@@ -304,7 +337,7 @@ def _place_local(arguments: Arguments, words: Sequence[str], *, may_be_command: 
     if named is not None:
         words = words[1:]
     elif words and may_be_command:
-        _check_spelling(words, printed=printed)
+        _check_spelling(words, headless=arguments.headless)
     refuse_ssh_options(arguments.connection, "ccb ssh HOST …")
     directory = Path(named or _current_directory())
     hints = [
@@ -336,19 +369,27 @@ def _current_directory() -> Path:
         ) from None
 
 
-def _check_spelling(words: Sequence[str], *, printed: bool) -> None:
-    """Raise UsageError for a place on a host, and without -p for words that look like a misspelt command."""
+def _check_spelling(words: Sequence[str], *, headless: bool) -> None:
+    """Raise UsageError for a place on a host, and in the REPL for words that look like a command that there is not:
+    a word alone, or one that resembles a command. A prompt in quotes has blanks."""
     if _WRITTEN_AS_HOST.fullmatch(words[0]):
         raise UsageError(
             f"{shortened(words[0])!r} is a path on a host, but without `ssh` the session would run on this machine",
             do=f"Did you mean `ccb ssh {shortened(words[0])}`? If it is a prompt, write it after --.",
         )
-    near = nearest(words[0], (name for name in COMMANDS if name[0] == words[0][:1]), 0.7)
-    if near and not printed and (len(words) < 3 or (len(words) == 3 and is_session_id(words[2]))):
+    near = _OTHER_NAMES.get(words[0]) or "".join(nearest(words[0], _of_the_same_letter(words[0]), 0.7))
+    short = len(words) < 3 or (len(words) == 3 and is_session_id(words[2]))
+    alone = len(words) == 1 and _LONE_WORD.fullmatch(words[0])
+    if not headless and (alone or (near and short)):
         raise UsageError(
             f"{shortened(words[0])!r} is not a command",
-            do=f"Did you mean `ccb {near[0]}`? If it is a prompt, write it after --.",
+            do=f"{f'Did you mean `ccb {near}`?' if near else '`ccb help` lists the commands.'} "
+            "If it is a prompt, write it after --.",
         )
+
+
+def _of_the_same_letter(word: str) -> Iterable[str]:
+    return (name for name in NAMES if name[0] == word[:1])
 
 
 def _with_target(arguments: Arguments, target: Target) -> Arguments:

@@ -2,36 +2,51 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 from collections.abc import Iterable
+from pathlib import Path
 
+import ccb
 from ccb.tunnel.wire.dataclass import dataclass
 
-from .arguments import OPTIONS, Group, Option
+from .arguments import BY_NAME, OPTIONS, Group, Option
 
-_USAGE_WIDTH = 46
+_DOCS = Path(ccb.__file__).with_name("docs")
+_FOLDERS = ("guide", "reference")
 _OPTION_WIDTH = 38
+_OVERVIEW_WIDTH = 30
 _MIN_TEXT = 20
+_SHORT = re.compile(r" ?[;:,.(].*", re.DOTALL)
+_USUAL = (
+    *("--continue", "--resume", "--model", "--permission-mode", "--allowedTools", "--disallowedTools", "--sandbox"),
+    *("--add-dir", "--plain", "--print", "--identity", "--port", "-o", "--container", "--debug", "--help", "--version"),
+)
+"""The options in the overview, each with the start of its sentence."""
 
 _ABOUT = """\
-`ccb help COMMAND` (or `ccb COMMAND --help`) shows one command with its options. The host comes before every \
-other word that is not an option. Without -p the terminal interface starts and PROMPT is its first message; \
-with -p the answer to PROMPT, and to what is piped in, is printed."""
+With -p, the answer to PROMPT and to what is piped in is printed; without it, the terminal interface starts. The \
+host comes before every other word that is not an option; a prompt of one word is written after --."""
+
+_MORE = """\
+`ccb help ssh` has all options of a session, `ccb help COMMAND` (or `ccb COMMAND --help`) those of a command, and \
+`ccb help sdk` those for programs that drive ccb. `ccb help TOPIC` shows a page of the guide: """
 
 PATHS = (
     "Paths: host:/srv/app, host:~/app, host:app (below the home directory), "
     "ssh://user@host:2222/srv/app, '[::1]:/srv/app'."
 )
-HOSTS = "HOST: [user@]host or ssh://[user@]host[:port], with a path for trust only; write --local for this machine."
+HOSTS = "HOST: [user@]host or ssh://[user@]host[:port]; write --local for this machine."
 
 
 @dataclass(frozen=True)
 class Subcommand:
     """One command of `ccb`.
 
-    `usage` are its forms, `summary` is one line for the overview, `description` a paragraph. It takes the options of
-    `groups` except those named in `without`, its own options, and the general ones. Of a command that reads its words
-    itself, each of `words` is an action ("" for a command without actions) with the least and the most words after it.
+    `usage` are its forms, `summary` is a line for the overview, `description` a paragraph; `alias` is another name. It
+    takes the options of `groups` except those named in `without`, its own options, and the general ones. Of a command
+    that reads its words itself, each of `words` is an action ("" for a command without actions) with the least and the
+    most words after it.
     """
 
     name: str
@@ -41,6 +56,7 @@ class Subcommand:
     groups: tuple[Group, ...] = ()
     without: tuple[str, ...] = ()
     words: tuple[tuple[str, int, int], ...] = ()
+    alias: str = ""
 
     def takes(self, option: Option) -> bool:
         if option.commands:
@@ -51,6 +67,9 @@ class Subcommand:
 
 
 _SESSION_GROUPS = (Group.SESSION, Group.AGENT, Group.SCREEN, Group.STREAMS, Group.SDK)
+_NEW_SESSION = ("--session-id", "--worktree", "--init", "--init-only", "--maintenance")
+_GOING_BACK = ("--resume-session-at", "--rewind-files", "--resume-drops-turn")
+_WHICH_SESSION = ("--continue", "--resume", "--fork-session", *_NEW_SESSION)
 
 SUBCOMMANDS = (
     Subcommand("ssh", ("ccb ssh [user@]host[:/path] [DIR] [PROMPT]", "ccb ssh host --local [DIR] [PROMPT]"),
@@ -61,6 +80,10 @@ SUBCOMMANDS = (
         "Run an agent on this machine, in PATH or in the current directory. The first word is PATH if such a directory "
         "exists or if it is written like a path; write `--` before a prompt that could be taken for one.",
         _SESSION_GROUPS),
+    Subcommand("resume", ("ccb resume [PATH] [ID]", "ccb resume HOST[:/PATH] [ID]"),
+        "go on with the last session here, or on a host", "Continue a session: the one with this ID, else the last one "
+        "used in PATH (without it, in the current directory), or the last one of HOST.",
+        (*_SESSION_GROUPS, Group.CONNECTION), tuple(each for each in _WHICH_SESSION if each != "--fork-session")),
     Subcommand("auth",
         ("ccb auth login [PROVIDER] [--api-key-stdin]", "ccb auth status [PROVIDER]", "ccb auth logout [PROVIDER]"),
         "manage the model credentials of this machine", "Keep the credentials of model providers in the keyring of "
@@ -102,17 +125,20 @@ SUBCOMMANDS = (
         "show which sessions call models through this machine, and end that", "Show the sessions that may call models "
         "through this machine now (`list`), or let one call no models any more (`revoke`): calls under way end with "
         "the next byte. In the REPL, /revoke does the same.", words=(("list", 0, 0), ("revoke", 0, 1))),
-    Subcommand("ps", ("ccb ps [HOST] [--json]",), "list the sessions of a host (default: this machine)",
-        "List the sessions of a host, or of this machine: ID, state, age, time since last use, memory, driver, "
-        "directory and last prompt.", (Group.CONNECTION,)),
+    Subcommand("ps", ("ccb ps [HOST] [--json]", "ccb sessions [HOST] [--json]"),
+        "list the sessions of a host (default: this machine)", "List the sessions of a host, or of this machine, those "
+        "that run and those that have ended: ID, state, age, time since last use, memory, driver, directory and last "
+        "prompt.", (Group.CONNECTION,), alias="sessions"),
     Subcommand("attach", ("ccb attach HOST [ID] [--view]",), "take over a running session, or watch it",
         "Continue a session that runs on the host: the one with this ID, the only one, or one chosen from a list. The "
         "terminal that drove the session is notified and can take it back. With --view the session is only watched.",
-        (Group.CONNECTION, *_SESSION_GROUPS), ("--session-id", "--continue", "--resume", "--fork-session")),
-    Subcommand("logs", ("ccb logs HOST ID [-n LINES]",), "show what a session did",
-        "Show the last lines of what a session did and of its worker's log.", (Group.CONNECTION,)),
-    Subcommand("stop", ("ccb stop HOST ID", "ccb stop HOST --all"), "end the worker of a session, or of all sessions",
-        "End the worker of a session and every process it started. The session stays and can be resumed.",
+        (Group.CONNECTION, *_SESSION_GROUPS), (*_WHICH_SESSION, *_GOING_BACK)),
+    Subcommand("logs", ("ccb logs HOST [ID] [-n LINES]",), "show what a session did",
+        "Show the last lines of what a session did and of its worker's log: the session with this ID, the only one "
+        "that runs, or the only one.", (Group.CONNECTION,)),
+    Subcommand("stop", ("ccb stop HOST [ID]", "ccb stop HOST --all"), "end the worker of a session, or of all sessions",
+        "End the worker of a session and every process it started: the session with this ID, or the only one that "
+        "runs. The session stays and can be resumed.",
         (Group.CONNECTION,)),
     Subcommand("gc", ("ccb gc HOST [--dry-run] [--older-than DAYS]",), "remove what is no longer needed on a host",
         "Remove what dead workers left behind, bundles that nothing uses, and old sessions. Each removal is listed.",
@@ -130,15 +156,29 @@ SUBCOMMANDS = (
     Subcommand("doctor", ("ccb doctor [HOST] [--json]",), "find out what stands in the way of a session",
         "Check this machine, the connection and the host, and print each finding with its evidence and a fix. Without "
         "HOST, check this machine only. The exit code is 1 if a finding would stop a session.", (Group.CONNECTION,)),
-    Subcommand("help", ("ccb help [COMMAND]",), "show this help, or that of one command",
-        "Show the commands and options of ccb, or those of one command. `ccb COMMAND --help` does the same."),
+    Subcommand("help", ("ccb help [COMMAND|TOPIC]",), "show this help, that of a command, or a page of the guide",
+        "Show the commands and options of ccb, those of one command, or a page of the guide."),
 )  # fmt: skip
 
 OWN_WORDS = tuple(each.name for each in SUBCOMMANDS if each.words)
 """The commands whose words are no host: actions, names."""
 
-COMMANDS = tuple(each.name for each in SUBCOMMANDS if each.name)
-HOST_COMMANDS = tuple(name for name in COMMANDS if name not in ("ssh", "help", *OWN_WORDS))
+NAMES = {name: each.name for each in SUBCOMMANDS for name in (each.name, each.alias) if name}
+"""The command that each first word means."""
+
+COMMANDS = tuple(dict.fromkeys(NAMES.values()))
+HOST_COMMANDS = tuple(name for name in COMMANDS if name not in ("ssh", "resume", "help", *OWN_WORDS))
+
+
+def topics() -> list[str]:
+    """Return what `ccb help` has more on: commands, and the pages that come with ccb."""
+    return [*NAMES, *dict.fromkeys(each.stem for folder in _FOLDERS for each in sorted((_DOCS / folder).glob("*.md")))]
+
+
+def guide_page(topic: str) -> str:
+    """Return the text of the guide and the reference on a topic."""
+    found = [_DOCS / folder / f"{topic}.md" for folder in _FOLDERS] if topic else []
+    return "\n".join(each.read_text(encoding="utf-8") for each in found if each.is_file())
 
 
 def options_of(command: Subcommand) -> list[Option]:
@@ -146,35 +186,64 @@ def options_of(command: Subcommand) -> list[Option]:
 
 
 def help_text(width: int = 100, command: str = "") -> str:
+    """Return the help of one command, of the options for SDKs (`sdk`), or the overview ("")."""
+    command = NAMES.get(command, command)
     one = next((each for each in SUBCOMMANDS if command and each.name == command), None)
-    if one is not None and one.name != "help":
-        usage = "\n       ".join(one.usage)
-        footer = "" if one.words else f"\n{PATHS if command == 'ssh' else HOSTS}\n"
-        options = _grouped(options_of(one), width, command)
-        return f"Usage: {usage}\n\n{textwrap.fill(one.description, width)}\n\n{options}\n{footer}"
-    lines = []
+    if command == "sdk":
+        title = "Options for programs that drive ccb, beside those of `ccb help ssh`."
+        return f"{title}\n\n{_grouped((each for each in OPTIONS if each.group is Group.SDK), width)}\n"
+    if one is None:
+        return _overview(width) if not command else ""
+    usage = "\n       ".join(one.usage)
+    footers = [PATHS] if command in ("ssh", "resume", "cp") else [HOSTS] if "HOST" in usage and one.groups else []
+    if Group.SDK in one.groups:
+        footers.append("`ccb help sdk` has the options for programs that drive ccb.")
+    own = [each for each in options_of(one) if each.group is not Group.SDK]
+    parts = [f"Usage: {usage}", textwrap.fill(one.description, width), _grouped(own, width, command)]
+    return "\n\n".join([*parts, *(textwrap.fill(each, width) for each in footers)]) + "\n"
+
+
+def _overview(width: int) -> str:
+    """Return the usual options, and all commands; those with one form are shown with it."""
+    lines = ["Usage:"]
     for each in SUBCOMMANDS:
-        *before, last = each.usage
-        lines += [*(f"  {form}" for form in before), f"  {last:<{_USAGE_WIDTH - 2}}  {each.summary}"]
-    usage = "\n".join(lines)
-    return f"Usage:\n{usage}\n\n{textwrap.fill(_ABOUT, width)}\n\n{_grouped(OPTIONS, width)}\n\n{PATHS}\n"
+        whole = each.name in ("", "ssh") or len(each.usage[0]) <= _OVERVIEW_WIDTH - 4
+        lines += _entry(each.usage[0] if whole else f"ccb {each.name} …", each.summary, width, _OVERVIEW_WIDTH)
+    lines += ["", textwrap.fill(_ABOUT, width), "", "Usual options:"]
+    for name in _USUAL:
+        option = BY_NAME[name]
+        lines += _entry(_spelt(option, (name,)), _SHORT.sub(".", option.help), width, _OVERVIEW_WIDTH)
+    pages = ", ".join(each for each in topics() if each not in NAMES)
+    return "\n".join([*lines, "", textwrap.fill(f"{_MORE}{pages}.", width), ""])
+
+
+def _spelt(option: Option, long: Iterable[str]) -> str:
+    """Return names of an option, its letter and those of `long`, and its value."""
+    names = ", ".join(sorted({*(name for name in option.names if len(name) == 2), *long}, key=len))
+    return f"{names} <{option.metavar}>" if option.metavar else names
+
+
+def _entry(left: str, right: str, width: int, column: int) -> list[str]:
+    """Return two columns. A long text on the left has its own line."""
+    left = f"  {left}"
+    wrapped = textwrap.wrap(right, max(_MIN_TEXT, width - column))
+    before = [left] if len(left) > column - 2 else []
+    first = f"{'' if before else left:<{column}}{wrapped[0]}"
+    return [*before, first, *(" " * column + line for line in wrapped[1:])]
 
 
 def _grouped(options: Iterable[Option], width: int, command: str = "") -> str:
     parts: dict[str, list[str]] = {}
     for option in options:
-        parts.setdefault(option.group.title, []).extend(_option_lines(option, width, command))
+        title = "Options" if option.commands else option.group.title
+        parts.setdefault(title, []).extend(_option_lines(option, width, command))
     return "\n\n".join("\n".join([f"{title}:", *lines]) for title, lines in parts.items())
 
 
 def _option_lines(option: Option, width: int, command: str) -> list[str]:
-    left = "  " + ", ".join(sorted(option.names, key=len)) + (f" <{option.metavar}>" if option.metavar else "")
-    names = [each for each in option.commands if not command or each.startswith(f"{command} ")]
+    names = [each for each in option.commands if each.startswith(f"{command} ")]
     text = option.help
     if names:
         owners = " and ".join(each for each in (", ".join(names[:-1]), names[-1]) if each)
         text = f"With {owners}: {text[:1].lower()}{text[1:]}"
-    wrapped = textwrap.wrap(text, max(_MIN_TEXT, width - _OPTION_WIDTH))
-    before = [left] if len(left) > _OPTION_WIDTH - 2 else []
-    first = f"{'' if before else left:<{_OPTION_WIDTH}}{wrapped[0]}"
-    return [*before, first, *(" " * _OPTION_WIDTH + line for line in wrapped[1:])]
+    return _entry(_spelt(option, option.names), text, width, _OPTION_WIDTH)

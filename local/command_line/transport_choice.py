@@ -13,7 +13,7 @@ from ccb.tunnel.plain_text import one_line
 from ccb.tunnel.secret import without_secrets
 from ccb.tunnel.ssh_config.ssh_target import SshTarget
 from ccb.tunnel.transports.command_transport import is_openssh, words_of
-from ccb.tunnel.transports.pipe import NOTHING_SHARED, Sharing, Transport
+from ccb.tunnel.transports.pipe import NOTHING_SHARED, THIS_MACHINE, Sharing, Transport
 
 from .arguments import OPTIONS, Arguments, ConnectionOptions, Group
 from .target import Target
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 
 _MAX_PATH = 1_000
+LOCAL_HOST = "local"
 
 
 def resume_command(arguments: Arguments, session_id: str, *, directory: str | None = None) -> str:
@@ -94,9 +95,18 @@ def transport_kind(connection: ConnectionOptions) -> TransportKind:
     return TransportKind.ASYNCSSH if connection.target is not None and not connection.local else TransportKind.LOCAL
 
 
-def host_label(connection: ConnectionOptions) -> str:
-    """Return the host as the person wrote it: `ann@devbox`, `local`, or `web on devbox` for a container."""
-    host = connection.target.login if connection.target else "local"
+def host_key(connection: ConnectionOptions) -> str:
+    """Return the name under which records and settings know the host: that of `host_label`, `local` for this one."""
+    return host_label(connection, LOCAL_HOST)
+
+
+def shown_host(key: str) -> str:
+    return THIS_MACHINE if key == LOCAL_HOST else key
+
+
+def host_label(connection: ConnectionOptions, this_machine: str = THIS_MACHINE) -> str:
+    """Return the host as the person wrote it: `ann@devbox`, `this machine`, or `web on devbox` for a container."""
+    host = connection.target.login if connection.target else this_machine
     if transport_kind(connection) is TransportKind.COMMAND and connection.target is None:
         host = str(connection.transport).strip()
     return f"{connection.container} on {host}" if connection.container else host

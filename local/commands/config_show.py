@@ -32,7 +32,7 @@ def run_config(arguments: Arguments, environ: Mapping[str, str]) -> int:
     say(*(f"ccb: {warning}" for warning in settings.warnings))
     values = [(f"{name} = {value}", f"  ({where})") for name, value, where in setting_lines(settings)]
     lines = [line + (where if origin else "") for line, where in values] + projects
-    nothing = f"Nothing is set. Settings are in {settings_path(environ)}; docs/reference/settings.md lists them."
+    nothing = f"Nothing is set. Settings are in {settings_path(environ)}; `ccb help settings` lists them."
     print_line(*lines or [nothing])
     return ExitCode.OK
 

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Mapping
 
 from ccb.deploy.bundle import Bundle
-from ccb.tunnel.errors import UsageError
+from ccb.tunnel.errors import NoSuchSession, UsageError
 from ccb.tunnel.openssh.kept_connections import all_kept
 from ccb.tunnel.plain_text import HostText
 from ccb.tunnel.transports.pipe import Transport
@@ -23,7 +23,7 @@ from ..connect.connect_session import connect_host
 from ..connect.session_rows import Count, HostWords, ReportRow, list_sessions, reports, row_of
 from ..terminal.console import print_line, say
 from ..terminal.terminal_prompts import prompts_for, read_line
-from .session_table import age_text, session_table, size_text
+from .session_table import MAX_LISTED, age_text, session_table, size_text
 
 _DAY_S = 86400.0
 _LINES = 200
@@ -107,8 +107,30 @@ async def _ps(arguments: Arguments, transport: Transport, bundle: Bundle) -> Exi
     return ExitCode.OK
 
 
+async def _session(arguments: Arguments, transport: Transport, bundle: Bundle) -> str:
+    """Return the session that is named, the only one that runs, or for `logs` the only one. Raise UsageError, which
+    lists them, if there are several. Return "" for `stop` where none runs."""
+    if arguments.session.resume:
+        return arguments.session.resume
+    rows = await list_sessions(transport, bundle)
+    running = [row for row in rows if row.alive]
+    rows = running if running or arguments.command == "stop" else rows
+    host = host_label(arguments.connection)
+    if not rows and arguments.command == "logs":
+        raise NoSuchSession(f"{host}: there are no sessions on this host", do="`ccb ssh HOST:/path` starts one.")
+    if len(rows) > 1:
+        also = ", or --all" if arguments.command == "stop" else ""
+        raise UsageError(
+            f"there are {len(rows)} sessions on {host}: name the one you mean",
+            evidence="\n".join(session_table(rows[:MAX_LISTED], shutil.get_terminal_size((100, 24)).columns - 2)),
+            do=f"Give its ID{also}.",
+        )
+    return rows[0].session if rows else ""
+
+
 async def _logs(arguments: Arguments, transport: Transport, bundle: Bundle) -> ExitCode:
-    command = {"command": "logs", "session": arguments.session.resume, "lines": arguments.host_command.lines or _LINES}
+    session = await _session(arguments, transport, bundle)
+    command = {"command": "logs", "session": session, "lines": arguments.host_command.lines or _LINES}
     async with contextlib.aclosing(reports(transport, bundle, command)) as answer:
         async for report in answer:
             if report.kind == "log":
@@ -121,7 +143,13 @@ async def _logs(arguments: Arguments, transport: Transport, bundle: Bundle) -> E
 async def _stop(arguments: Arguments, transport: Transport, bundle: Bundle) -> ExitCode:
     """Returns AGENT_FAILED if a session could not be stopped."""
     command: dict[str, object] = {"command": "stop"}
-    command |= {"all": True} if arguments.host_command.all else {"session": arguments.session.resume}
+    if arguments.host_command.all:
+        command["all"] = True
+    elif session := await _session(arguments, transport, bundle):
+        command["session"] = session
+    else:
+        print_line(f"No session runs on {host_label(arguments.connection)}.")
+        return ExitCode.OK
     count = 0
     code = ExitCode.OK
     async with contextlib.aclosing(reports(transport, bundle, command)) as answer:

@@ -15,7 +15,7 @@ from ..connect.session_rows import SessionRow
 from ..terminal.console import say
 from ..terminal.terminal_prompts import read_line
 
-_MAX_LISTED = 20
+MAX_LISTED = 20
 _ESCAPE = "\x1b"
 _STATES = {"running": "running", "requires_action": "asks", "idle": "idle", "ended": "ended"}
 _GAP = "  "
@@ -24,7 +24,7 @@ _MIN_PROMPT = 12
 _MIN_PATH = 14
 _MIN_DRIVER = 8
 _MIN_AWAY = 10
-_NUMBERS = ("AGE", "USED", "RSS")
+_NUMBERS = ("AGE", "IDLE", "RSS")
 
 
 async def choose_session(rows: Sequence[SessionRow]) -> str | None:
@@ -32,7 +32,7 @@ async def choose_session(rows: Sequence[SessionRow]) -> str | None:
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         raise UsageError(
             "this run needs the ID of a session: there is no terminal to choose one on",
-            evidence="\n".join(session_table(rows[:_MAX_LISTED], 100)),
+            evidence="\n".join(session_table(rows[:MAX_LISTED], 100)),
             do="Give its ID.",
         )
     shown = list(rows)
@@ -41,7 +41,7 @@ async def choose_session(rows: Sequence[SessionRow]) -> str | None:
         answer = await read_line("Session (number, ID, or text to search for; Enter or q to leave): ") or ""
         if answer in ("", "q") or answer.startswith(_ESCAPE):
             return None
-        found = matching(rows, shown[:_MAX_LISTED], answer)
+        found = matching(rows, shown[:MAX_LISTED], answer)
         if len(found) == 1:
             return found[0].session
         if found:
@@ -62,11 +62,11 @@ def matching(rows: Sequence[SessionRow], shown: Sequence[SessionRow], answer: st
 
 def _show(rows: Sequence[SessionRow]) -> None:
     width = shutil.get_terminal_size((100, 24)).columns
-    head, *lines = session_table(rows[:_MAX_LISTED], width - 4)
+    head, *lines = session_table(rows[:MAX_LISTED], width - 4)
     say(f"    {head}")
     say(*(f"{number:3} {line}" for number, line in enumerate(lines, 1)))
-    if len(rows) > _MAX_LISTED:
-        say(f"    … and {len(rows) - _MAX_LISTED} more")
+    if len(rows) > MAX_LISTED:
+        say(f"    … and {len(rows) - MAX_LISTED} more")
 
 
 def age_text(seconds: float) -> str:
@@ -126,7 +126,7 @@ def _columns(rows: Sequence[SessionRow], width: int) -> dict[str, list[str]]:
         "ID": [ids[row.session] for row in rows],
         "STATE": [cut(_state(row), 16) for row in rows],
         "AGE": [age_text(row.age_s) for row in rows],
-        "USED": [age_text(row.idle_s) for row in rows],
+        "IDLE": [age_text(row.idle_s) for row in rows],
         "RSS": [size_text(row.rss) or "-" for row in rows],
         "DRIVER": [_driver(row, 24) for row in rows],
         "PATH": [_path(row.cwd.cell, max(_MIN_PATH, width // 3)) for row in rows],
@@ -140,7 +140,7 @@ def _fitted(columns: Mapping[str, Sequence[str]], width: int) -> tuple[dict[str,
         taken = max(0, min(_MIN_PROMPT - left, widths[name] - least))
         widths[name] -= taken
         left += taken
-    for name in ("RSS", "DRIVER", "USED", "PATH"):
+    for name in ("RSS", "DRIVER", "IDLE", "PATH"):
         if left < _MIN_PROMPT:
             left += widths.pop(name) + len(_GAP)
     return widths, left

@@ -15,7 +15,7 @@ from ccb.tunnel.wire.dataclass import dataclass
 
 from ..command_line.arguments import Arguments
 from ..command_line.exit_codes import ExitCode
-from ..command_line.transport_choice import host_label
+from ..command_line.transport_choice import host_key, shown_host
 from ..config.project_records import HostIdentity, Projects
 from ..connect.connect_session import connect_host
 from ..connect.project_trust import host_identity
@@ -114,7 +114,7 @@ async def run_trust(arguments: Arguments, environ: Mapping[str, str]) -> ExitCod
     if arguments.host_command.revoke:
         return await asyncio.to_thread(_revoke, arguments, projects)
     found = await read_host_project(arguments, environ)
-    where = f"{found.host.name}:{found.directory.path}"
+    where = f"{shown_host(found.host.name)}:{found.directory.path}"
     say(*(f"ccb: on the host: {problem}" for problem in found.problems))
     if not found.switches:
         print_line(f"{where} switches nothing on.")
@@ -143,11 +143,13 @@ async def _ask(arguments: Arguments, projects: Projects, found: HostProject, whe
 
 def _revoke(arguments: Arguments, projects: Projects) -> ExitCode:
     """Forget projects of a host by the name that they are listed under: no connection is needed."""
-    name, directory = host_label(arguments.connection), arguments.directory
+    name, directory = host_key(arguments.connection), arguments.directory
     gone = projects.forget(lambda each: each.host.name == name and directory in (None, each.directory))
     for each in gone:
-        print_line(f"{each.host.name}:{HostText(each.directory).path} is not trusted any more; its rules are gone")
+        print_line(
+            f"{shown_host(each.host.name)}:{HostText(each.directory).path} is not trusted any more; its rules are gone"
+        )
     if not gone:
-        where = ":".join(filter(None, (name, directory)))
+        where = ":".join(filter(None, (shown_host(name), directory)))
         say(f"ccb: nothing is kept of {where}; `ccb trust` lists what is")
     return ExitCode.OK if gone else ExitCode.AGENT_FAILED

@@ -16,6 +16,7 @@ from ccb.tunnel.plain_text import HostText, neutralise, one_line
 
 from ..command_line.arguments import Arguments
 from ..command_line.exit_codes import ExitCode
+from ..command_line.transport_choice import shown_host
 from ..config.log import state_dir
 from ..ledger.call_ledger import AuditEntry, UsageSum, dollars, read_ledger
 from ..ledger.proxy_control import ProxyState, ask, running
@@ -67,7 +68,7 @@ def audit_lines(found: Sequence[tuple[str, AuditEntry]], width: int = 100) -> It
     before = ("", "")
     for session, each in found:
         if (session, each.host) != before:  # another host may give its session the same ID
-            yield f"session {session}{f' on {each.host}' if each.host else ''}"
+            yield f"session {session}{f' on {shown_host(each.host)}' if each.host else ''}"
             before = (session, each.host)
         yield from _shown(each, asked, max(width - len(_INDENT) - 1, 20))
     counts = {kind: sum(each.kind == kind for _, each in found) for kind in _TITLES}
@@ -115,7 +116,7 @@ def run_proxy(arguments: Arguments, environ: Mapping[str, str]) -> int:
         revoked = ask(path, "revoke")
         if revoked is None or not revoked.revoked:
             raise NoSuchSession(f"the ccb behind {path} did not answer", do="End it: it is the process in the name.")
-        print_line(f"{revoked.session} on {revoked.host} may call no models any more.")
+        print_line(f"{revoked.session} on {shown_host(revoked.host)} may call no models any more.")
     return ExitCode.OK
 
 
@@ -124,7 +125,7 @@ def _line(state: ProxyState) -> str:
     may = "may call no models any more" if state.revoked else f"{calls} under way"
     if state.expires_s is not None and not state.revoked:
         may += f", may call models for {state.expires_s / 3600:.1f} h"
-    return f"{state.session}  {state.host}:{HostText(state.directory).path}  {may}  (pid {state.pid})"
+    return f"{state.session}  {shown_host(state.host)}:{HostText(state.directory).path}  {may}  (pid {state.pid})"
 
 
 def run_usage(arguments: Arguments, environ: Mapping[str, str]) -> int:
@@ -145,12 +146,12 @@ def usage_table(by: str, sums: Sequence[UsageSum], now: float) -> list[str]:
     added: dict[str, Any] = {name: sum(getattr(each, name) for each in sums) for name in _ADDED}
     total = UsageSum("total", **added, last=max(each.last for each in sums))
     shown = (*sums, *([total] if len(sums) > 1 else []))
-    return aligned([(by.upper(), *_HEADINGS), *(_row(each, now) for each in shown)], len(_HEADINGS))
+    return aligned([(by.upper(), *_HEADINGS), *(_row(each, by, now) for each in shown)], len(_HEADINGS))
 
 
-def _row(each: UsageSum, now: float) -> tuple[str, ...]:
+def _row(each: UsageSum, by: str, now: float) -> tuple[str, ...]:
     return (
-        cut(one_line(each.group) or "-", _MAX_NAME),
+        cut(one_line(shown_host(each.group) if by == "host" else each.group) or "-", _MAX_NAME),
         f"{each.calls:,}",
         f"{each.failed:,}",
         f"{each.input_tokens + each.cache_write_tokens:,}",

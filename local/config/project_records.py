@@ -13,6 +13,7 @@ from ccb.tunnel.errors import ConfigError
 from ccb.tunnel.plain_text import HostText
 from ccb.tunnel.wire.dataclass import dataclass
 
+from ..command_line.transport_choice import shown_host
 from .settings import config_dir
 from .settings_file import locked, read_settings_file, replace_file
 
@@ -41,7 +42,7 @@ class ProjectRecord:
 
     @property
     def lines(self) -> list[str]:
-        where = f"{self.host.name}:{HostText(self.directory).path}"
+        where = f"{shown_host(self.host.name)}:{HostText(self.directory).path}"
         trusted = [f"{where} is trusted"] if self.trusted else []
         rules = [(kind, rule) for kind, rules in self.permissions.items() for rule in rules]
         return trusted + [f"{where} permissions.{kind} = {json.dumps(rule)}" for kind, rule in rules]

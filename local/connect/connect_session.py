@@ -22,7 +22,7 @@ from ccb.tunnel.wire.model_facts import may_be_model
 from ccb.tunnel.wire.session_options import SessionOptions
 
 from ..command_line.arguments import Arguments
-from ..command_line.transport_choice import host_label, resume_command
+from ..command_line.transport_choice import host_key, host_label, resume_command
 from ..config.settings import settings_choice
 from ..session.dialing import AttachOptions
 from . import open_transport as opening
@@ -94,11 +94,11 @@ async def connect_session(
     `kept`. `session_id` is that of a new session; `choose` picks an existing one. Raises CcbError."""
     async with AsyncExitStack() as stack:
         choice = settings_choice(arguments)
-        host = host_label(arguments.connection)
+        host, key = host_label(arguments.connection), host_key(arguments.connection)
         models = (arguments.agent.model, arguments.sdk.fallback_model)
         loader = starting.StartupLoader(
             lambda: starting.load_dialing_startup(environ, choice),
-            lambda basics: starting.load_session_startup(environ, basics, models, prompts, host),
+            lambda basics: starting.load_session_startup(environ, basics, models, prompts, key),
         )
         await stack.enter_async_context(loader)
         if _is_checked_first(models, environ):
@@ -144,9 +144,9 @@ async def connect_session(
         lacks = [*said, *not_found]
         proxy_desk.accounts.check_model(options.model)
         if options.model in chosen:
-            check_allowed(known_models.short_names(environ).get(options.model, options.model), startup.settings, host)
+            check_allowed(known_models.short_names(environ).get(options.model, options.model), startup.settings, key)
         known = str(parameters.get("session") or session_id)
-        proxy_desk.serves(CallPlace(known, host, arguments.directory or ""), new=new)
+        proxy_desk.serves(CallPlace(known, key, arguments.directory or ""), new=new)
         desk = ProjectDesk(arguments, startup.settings, Projects(environ))
         attach = _attach_options(arguments, startup, options, parameters, desk)
         session = await stack.enter_async_context(RemoteSession(partial(dialer.dial, proxy), attach))
@@ -169,7 +169,7 @@ async def connect_session(
         )
         stack.push_async_callback(cancelled, asyncio.create_task(asking, name="lists of models"))
         hello = session.hello
-        proxy_desk.serves(CallPlace(requests.counted_session(parameters, hello.session), host, hello.cwd.raw))
+        proxy_desk.serves(CallPlace(requests.counted_session(parameters, hello.session), key, hello.cwd.raw))
         await stack.enter_async_context(proxy_desk.control(environ))
         log.info("attached to session %s on %s, worker pid %d", hello.session, host, hello.pid)
         notifications = NotificationHooks(hooks, f"ccb {host}")
@@ -318,6 +318,8 @@ async def _choose(arguments: Arguments, dialer: Dialer, bundle: Bundle, choose: 
     if not rows:
         host = host_label(arguments.connection)
         raise NoSuchSession(f"{host}: there are no sessions on this host", do="`ccb ssh HOST:/path` starts one.")
+    if arguments.session.newest:
+        return rows[0].session
     if arguments.command == "attach":
         rows = [row for row in rows if row.alive] or rows
         if len(rows) == 1:

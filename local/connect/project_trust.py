@@ -18,7 +18,7 @@ from ccb.tunnel.wire.session_options import SettingsOption
 from ccb.tunnel.wire.settings_text import lines_in
 
 from ..command_line.arguments import Arguments, ConnectionOptions
-from ..command_line.transport_choice import TransportKind, host_label, ssh_target, transport_kind
+from ..command_line.transport_choice import TransportKind, host_key, host_label, ssh_target, transport_kind
 from ..config.project_records import DIRECTORIES, RULE_KINDS, HostIdentity, ProjectRecord, Projects
 from ..config.settings import KEPT, Settings
 from .session_request import flagged_mode
@@ -54,7 +54,7 @@ async def host_identity(connection: ConnectionOptions) -> HostIdentity:
         command = f"{connection.ssh_command or connection.transport} {target}"
         keys = [f"command {hashlib.sha256(command.encode()).hexdigest()}"]  # it may contain a password
     place = f" container {connection.container}" if connection.container else ""
-    return HostIdentity(host_label(connection), tuple(f"{key}{place}" for key in keys))
+    return HostIdentity(host_key(connection), tuple(f"{key}{place}" for key in keys))
 
 
 async def _ssh_keys(connection: ConnectionOptions) -> list[str]:

@@ -14,7 +14,7 @@ from ccb.tunnel.tasks import cancelled
 from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.model_facts import ALIASES, ModelTable, may_be_model
 
-from ..command_line.transport_choice import host_label
+from ..command_line.transport_choice import host_key
 from ..config.log import state_dir
 from ..terminal.stdio import in_thread
 
@@ -107,7 +107,7 @@ async def open_proxy(
     from ..ledger.proxy_control import ProxyControl, Warnings, call_policy
 
     warnings = Warnings()
-    host = host_label(arguments.connection)
+    host = host_key(arguments.connection)
     spending = budgets(arguments.sdk.max_budget_usd, startup.settings, host)
     accounts = SessionAccounts(state_dir(environ), spending, startup.models, warnings)
     record = arguments.agent.record or startup.settings.recordModelCalls

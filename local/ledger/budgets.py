@@ -24,6 +24,7 @@ from ccb.tunnel.proxy.metering import Accounts, CallReport, Reservation
 from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.model_facts import ALIASES, ModelTable
 
+from ..command_line.transport_choice import shown_host
 from .call_ledger import CallLedger, CallPlace, Spent, dollars, open_ledger
 
 if TYPE_CHECKING:
@@ -235,7 +236,7 @@ class SessionAccounts(Accounts, AbstractAsyncContextManager["SessionAccounts"]):
         for name, usd, tokens, since, session, host in (
             ("the session", budgets.session_usd, budgets.session_tokens, 0.0, here.session, None),
             ("the day", budgets.day_usd, budgets.day_tokens, midnight, None, None),
-            (f"{here.host} for the day", budgets.host_usd, budgets.host_tokens, midnight, None, here.host),
+            (f"{shown_host(here.host)} for the day", budgets.host_usd, budgets.host_tokens, midnight, None, here.host),
         ):
             if usd is None and tokens is None:
                 continue

@@ -88,7 +88,7 @@ class LinePrinter:
         return [f"{_LEVELS[block.level]}{first}", *(f"  {line}" for line in more)]  # no other line begins as one of ccb
 
     def _call(self, block: ToolBlock) -> None:
-        name = block.name
+        name = block.shown_name
         if block.state is not ToolState.WAITING and block not in self._begun and block.tool_input:
             self._begun.add(block)
             self._write(f"{name}: {headline(block.name, block.tool_input, self._cwd)}".rstrip(": "))
@@ -108,7 +108,7 @@ def _result(block: ToolBlock, *, failed: bool) -> list[str]:
     if left > 0:
         half = _MAX_LINES // 2
         lines = [*lines[:half], f"({left} lines are not shown)", *lines[-half:]]
-    head = [f"{block.name} failed:"] if failed else []
+    head = [f"{block.shown_name} failed:"] if failed else []
     return head + [f"  {line}" for line in lines]
 
 

@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING
 
 from ccb.tunnel.errors import CcbError
 from ccb.tunnel.plain_text import one_line
+from ccb.tunnel.transports.pipe import THIS_MACHINE
 from ccb.tunnel.wire.dataclass import dataclass
 
+from ..command_line.transport_choice import shown_host
 from ..commands.config_show import setting_lines
 from ..config.log import state_dir, write_report
 from ..config.settings import settings_path
@@ -95,7 +97,7 @@ class RecentHost:
 
     @property
     def command(self) -> str:
-        if self.host == "local":
+        if self.host == THIS_MACHINE:
             return f"ccb --local {shlex.quote(self.directory)}"
         return f"ccb ssh {shlex.quote(f'{self.host}:{self.directory}')}"
 
@@ -114,7 +116,8 @@ async def recent_hosts(api: SessionApi) -> list[RecentHost]:
     places = await in_thread(lambda: read_ledger(state_dir(api.environ), lambda ledger: ledger.places(), none))
     kept = {each.host for each in await in_thread(lambda: all_kept(api.environ))}
     found = [RecentHost(api.info.host, api.info.path, state=api.client.state.value, here=True)]
-    for host, directory, last in places:
+    for key, directory, last in places:
+        host = shown_host(key)
         if (host, directory) != (api.info.host, api.info.path):
             state = "connection kept" if host in kept else ""
             found.append(RecentHost(host, directory, max(0.0, time.time() - last), state))

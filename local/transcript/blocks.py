@@ -223,6 +223,11 @@ class ToolBlock(PicturedBlock):
         return text if marked is None else marked[1]
 
     @property
+    def shown_name(self) -> str:
+        """The name for people: a model calls the tool that starts an agent Task, too."""
+        return "Agent" if traits_of(self.name).view is View.AGENT else self.name
+
+    @property
     def is_one_line(self) -> bool:
         return self.agent is None and traits_of(self.name).view in _ONE_LINE_VIEWS
 

@@ -58,7 +58,7 @@ def _call(block: ToolBlock) -> Iterator[str]:
     failed = " (failed)" if block.state is ToolState.FAILED else ""
     traits, given = traits_of(block.name), block.tool_input
     subject = agent_label(given) if traits.view is View.AGENT else traits.file_in(given)
-    yield f"**{one_line(block.name)}**{failed}{f' {one_line(subject)}' if subject else ''}"
+    yield f"**{one_line(block.shown_name)}**{failed}{f' {one_line(subject)}' if subject else ''}"
     yield _given(block, traits.view, traits.file_in(given))
     if block.result and traits.view is not View.CHECKLIST:
         yield fenced(block.unmarked(block.result))

@@ -308,7 +308,7 @@ def register_context_commands(session: Session) -> None:
     add("compact", "Replace the conversation by a summary", compact, "[what to keep]")
     add("clear", "Forget the conversation and begin anew", clear)
     add("context", "Show what fills the model's window", context)
-    add("agents", "List the agents that can be started with Task", agents)
+    add("agents", "List the agents that can be started", agents)
     add("memory", "List the instruction files in force", lambda _: _memory(session))
     agent.commands.register(SlashCommand("init", "Write a CLAUDE.md for this project", init, "[what matters]"))
 

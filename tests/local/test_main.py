@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -12,7 +13,7 @@ import pytest
 
 import ccb
 from ccb.local.command_line.arguments import OPTIONS
-from ccb.local.command_line.subcommands import HOST_COMMANDS, help_text
+from ccb.local.command_line.subcommands import COMMANDS, HOST_COMMANDS, help_text, topics
 from ccb.tunnel.wire.session_options import CLAUDE_CODE_VERSION
 
 pytestmark = pytest.mark.programs
@@ -26,6 +27,7 @@ NEVER_START = (
 )
 """Nothing is loaded because a machine is so slow that there would be time for it."""
 
+ROOT = Path(__file__).resolve().parents[2]
 HEAVY = ("asyncssh", "textual", "anthropic", "openai", "aiohttp", "pydantic", "keyring")
 
 
@@ -144,14 +146,20 @@ def test_version(tmp_path: Path) -> None:
     assert ccb.VERSION_ANSWER.split()[0] == CLAUDE_CODE_VERSION and ccb.__version__ in ccb.VERSION_ANSWER
 
 
-def test_help_names_every_option(tmp_path: Path) -> None:
-    done = ccb_run(tmp_path, "help")
-    assert done.returncode == 0
-    for option in OPTIONS:
-        assert all(name in done.stdout for name in option.names)
+@pytest.mark.parametrize("width", [80, 100, 120])
+def test_the_overview_fits_on_60_lines_and_names_every_command(width: int) -> None:
+    lines = help_text(width).splitlines()
+    assert len(lines) <= 60 and max(map(len, lines)) <= width
+    assert all(any(line.startswith(f"  ccb {name}") for line in lines) for name in COMMANDS)
 
 
-@pytest.mark.parametrize("command", ("ssh", *HOST_COMMANDS))
+def test_every_option_is_in_the_help_of_what_takes_it(tmp_path: Path) -> None:
+    shown = "".join(help_text(100, name) for name in ("sdk", *COMMANDS)) + help_text(100)
+    assert not [name for option in OPTIONS for name in option.names if name not in shown]
+    assert "--json-schema" not in help_text(100, "ssh") and "--json-schema" in ccb_run(tmp_path, "help", "sdk").stdout
+
+
+@pytest.mark.parametrize("command", ("ssh", "resume", *HOST_COMMANDS))
 def test_the_help_of_a_command_is_its_own(command: str) -> None:
     one = help_text(100, command)
     assert f"ccb {command}" in one.splitlines()[0]
@@ -159,6 +167,16 @@ def test_the_help_of_a_command_is_its_own(command: str) -> None:
     for option in OPTIONS:
         if option.field in own:
             assert (option.names[0] in one) == (command in own[option.field].split())
+
+
+def test_a_topic_is_a_page_of_the_guide(tmp_path: Path) -> None:
+    done = ccb_run(tmp_path, "help", "sandbox")
+    assert (done.returncode, done.stdout) == (0, (ROOT / "docs" / "guide" / "sandbox.md").read_text())
+    both = ccb_run(tmp_path, "help", "mcp").stdout
+    assert both.startswith("Usage: ccb mcp add") and (ROOT / "docs" / "guide" / "mcp.md").read_text() in both
+    assert "# " not in ccb_run(tmp_path, "mcp", "--help").stdout
+    sources = "".join(path.read_text() for path in (ROOT / "local").rglob("*.py"))
+    assert {"settings", "sdk"} <= {*re.findall(r"`ccb help ([a-z-]+)`", sources)} <= {*topics(), "sdk"}
 
 
 def test_a_broken_settings_file_is_named(tmp_path: Path) -> None:

@@ -51,7 +51,7 @@ def test_the_sdist_holds_every_tracked_file_of_the_rooms(built: tuple[Path, Path
 def test_the_wheel_holds_the_rooms_under_ccb_and_the_worker_bundle(built: tuple[Path, Path]) -> None:
     with zipfile.ZipFile(built[1]) as archive:
         names = {name for name in archive.namelist() if not name.split("/")[0].endswith(".dist-info")}
-    expected = {f"ccb/{name}" for name in _tracked(*ROOMS)}
+    expected = {f"ccb/{name}" for name in _tracked(*ROOMS, "docs/guide", "docs/reference")}
     expected |= {
         "ccb/__init__.py",
         "ccb/__main__.py",
@@ -85,6 +85,7 @@ def test_the_installed_wheel_runs_from_another_directory(built: tuple[Path, Path
     assert run(ccb, "--version").startswith("2.")
     assert "ssh" in run(ccb, "--help")
     assert "ssh" in run(str(venv / "bin" / "python"), "-m", "ccb", "--help")
+    assert "# The sandbox" in run(ccb, "help", "sandbox")
     installed = run(
         str(venv / "bin" / "python"), "-I", "-c", "from ccb.deploy.bundle import load; print(load().sha256)"
     )

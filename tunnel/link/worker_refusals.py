@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Mapping
 
 from .. import errors
 from ..plain_text import HostText
+from ..transports.pipe import THIS_MACHINE
 from ..wire.frames import Refused
 
 _MAX_SIMILAR = 8
@@ -31,7 +33,11 @@ def refusal_error(refused: Refused, host: str) -> errors.CcbError:
         return kind(said, do=do)
     match refused.code:
         case "no_such_path":
-            return errors.NoSuchPath(said, evidence=_similar("There is", refused), do="Check the path.")
+            near, missing, do = _similar("There is", refused), data.get("path"), "Check the path."
+            if "near" in data and isinstance(missing, str) and HostText(missing).cell == missing:
+                make = f"reate it: mkdir -p {shlex.quote(missing)}"
+                do = f"Check the path, or c{make}" if near else f"C{make}"
+            return errors.NoSuchPath(said, evidence=near, do=do)
         case "no_session":
             found = _similar("There are", refused)
             do = "Give more of its ID." if found else f"`ccb ps {listed_host(host)}` lists the sessions there."
@@ -91,7 +97,7 @@ def _no_sandbox(refused: Refused, host: str) -> errors.CcbError:
 
 
 def listed_host(host: str) -> str:
-    return "--local" if host == "local" else host
+    return "--local" if host == THIS_MACHINE else host
 
 
 def too_many_processes(host: str, said: str) -> errors.DeployError:

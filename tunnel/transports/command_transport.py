@@ -18,7 +18,7 @@ from ..errors import CcbError, ConnectionLost, UsageError
 from ..plain_text import neutralise
 from ..tasks import cancelled
 from ..wire.dataclass import dataclass
-from .pipe import Transport
+from .pipe import THIS_MACHINE, Transport
 
 _READ_LIMIT = 1024 * 1024
 _CLOSE_S = 5.0
@@ -297,7 +297,7 @@ class LocalTransport(CommandTransport):
 
     def __init__(self, env: Env | None = None, python: str = "") -> None:
         self.python = python
-        shell = PipeCommand("local", "sh", lambda line: ("/bin/sh", "-c", line), lambda status, said: None)
+        shell = PipeCommand(THIS_MACHINE, "sh", lambda line: ("/bin/sh", "-c", line), lambda status, said: None)
         super().__init__(shell, env=os.environ if env is None else env)
 
 

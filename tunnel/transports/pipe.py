@@ -21,6 +21,7 @@ class Sharing:
 
 DEFAULT_SHARING = Sharing()
 NOTHING_SHARED = Sharing(own_master=False)
+THIS_MACHINE = "this machine"
 
 
 class Pipe(Protocol):
@@ -45,7 +46,7 @@ class Pipe(Protocol):
 class Transport(ABC):
     """Runs commands in a shell on a host. `python` is the interpreter for the worker; "" to search for one."""
 
-    name: str  # of the host in messages, such as `user@devbox` or `local`
+    name: str  # of the host in messages, such as `user@devbox` or THIS_MACHINE
     python = ""
 
     @abstractmethod

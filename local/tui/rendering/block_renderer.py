@@ -247,7 +247,7 @@ class BlockRenderer:
         }[block.state]
         head = Text(no_wrap=not self.details, overflow="fold" if self.details else "ellipsis")
         head.append(f"{mark} ", style=style)
-        head.append(one_line(block.name), style="bold")
+        head.append(one_line(block.shown_name), style="bold")
         subject = headline(block.name, block.tool_input, self.cwd, whole=self.details)
         if subject:
             head.append(f" {subject}")

@@ -16,7 +16,7 @@ async def test_a_command_of_the_laptop_is_the_only_prompt_of_a_run(here: Here) -
     told = await here.run(*resume, "/status", *STREAM)
     (result,) = told.results
     assert (result["subtype"], result["num_turns"], result["session_id"]) == ("success", 0, session)
-    assert f"Host        local:{here.project}" in result["result"] and "claude-" in result["result"]
+    assert f"Host        this machine:{here.project}" in result["result"] and "claude-" in result["result"]
     refused = await here.run(*resume, "/vim")
     assert refused.code == 0 and "belongs to the screen of ccb" in refused.stdout
     assert len(here.model.requests) == 1

@@ -62,7 +62,7 @@ async def test_ps_shows_what_waits_and_what_has_ended_the_last_used_first(host: 
         rows = await host.command("ps", "--json")
         head, first, second = table.stdout.splitlines()
         assert (table.code, table.stderr) == (0, "")
-        assert head.split() == ["ID", "STATE", "AGE", "USED", "RSS", "DRIVER", "PATH", "LAST", "PROMPT"]
+        assert head.split() == ["ID", "STATE", "AGE", "IDLE", "RSS", "DRIVER", "PATH", "LAST", "PROMPT"]
         assert first.split()[:2] == [session[:8], "asks"] and second.split()[:2] == [old[:8], "ended"]
         assert "M  " in first and "shop" in first and "everything" in first and "explain this" in second
         assert is_plain(table.stdout) and is_plain(rows.stdout)
@@ -97,6 +97,28 @@ async def test_stop_ends_the_worker_and_says_so_once(host: Host) -> None:
     assert (again.code, again.stdout) == (0, f"{session} was not running\n")
     every = await host.command("stop", "--all")
     assert (every.code, every.stdout) == (0, f"No session runs on {host.login}.\n")
+
+
+async def test_without_an_id_it_is_the_only_session_else_they_are_listed(host: Host) -> None:
+    assert (await host.command("logs")).code == 1 and (await host.command("stop")).code == 0
+    host.model.add({"text": "An answer.", "when": {"user_contains": "explain"}, "times": 0})
+    old = await ended(host, "explain this")
+    assert "explain this" in (await host.command("logs")).stdout
+    last = await ended(host, "explain that", path=str(host.put("shop")))
+    several = await host.command("logs")
+    assert (several.code, several.stdout) == (2, "")
+    assert "2 sessions" in several.stderr and old[:8] in several.stderr and last[:8] in several.stderr
+    assert (await host.command("resume", "-p", "explain more")).stdout == "An answer.\n"
+    assert [row["prompts"] for row in await listed(host)] == [2, 1]
+    ask_once(host.model)
+    async with asking(host, "go") as (_, session):
+        assert "prompt: go" in (await host.command("logs")).stdout
+        stopped = await host.command("stop")
+        assert (stopped.code, stopped.stdout.partition(" (")[0]) == (0, f"stopped {session}")
+
+
+async def listed(host: Host) -> list[dict[str, object]]:
+    return [json.loads(line) for line in (await host.command("sessions", "--json")).stdout.splitlines()]
 
 
 @pytest.mark.parametrize("words", [("attach",), ("attach", "--view"), ("ssh", "--resume"), ("ssh", "-c")])

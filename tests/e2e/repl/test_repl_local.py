@@ -23,7 +23,7 @@ async def test_an_edit_is_asked_for_approved_and_done(here: Here) -> None:
     here.model.add(uses("Read", file_path=str(file)), edit, {"text": "Corrected-the-greeting."})
     async with here.on_terminal() as running:
         await running.shows("F1 or /help")
-        assert b"\x1b]2;ccb local:" in running.written
+        assert b"\x1b]2;ccb this machine:" in running.written
         running.type("fix the typo\r")
         await running.shows("+ hello world")
         assert file.read_text() == "hello wrold\n"
@@ -33,6 +33,12 @@ async def test_an_edit_is_asked_for_approved_and_done(here: Here) -> None:
         running.type("\x04")
         assert await running.ended() == 0
         _is_left_as_it_was_found(running)
+
+
+async def test_a_page_of_the_guide_is_shown_in_the_pager(here: Here) -> None:
+    async with here.laptop.on_terminal("help", "sandbox", PAGER="tail -n 1") as running:
+        assert await running.ended() == 0
+        assert "shows what the host offers." in running.text and "# The sandbox" not in running.text
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])

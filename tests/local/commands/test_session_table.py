@@ -49,7 +49,7 @@ def test_no_line_is_wider_than_the_terminal_and_the_columns_stand_in_line(width:
         at = lines[0].index(name)
         assert all(set_cell_size(line, at)[-2:] == "  " for line in lines)
     if width >= 80:
-        assert lines[0].split() == ["ID", "STATE", "AGE", "USED", "RSS", "DRIVER", "PATH", "LAST", "PROMPT"]
+        assert lines[0].split() == ["ID", "STATE", "AGE", "IDLE", "RSS", "DRIVER", "PATH", "LAST", "PROMPT"]
 
 
 def test_on_a_very_narrow_terminal_the_prompt_is_worth_more_than_the_path() -> None:

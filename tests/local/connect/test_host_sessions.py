@@ -80,7 +80,7 @@ async def test_half_an_answer_or_no_answer_is_an_error_and_never_a_short_list(
     transport: LocalTransport, answer: str
 ) -> None:
     said, error = BROKEN[answer]
-    with pytest.raises(error, match="local"):
+    with pytest.raises(error, match="this machine"):
         await list_sessions(transport, worker(said))
     assert closed(transport), "the error comes when all is closed"
 

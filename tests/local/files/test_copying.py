@@ -45,10 +45,10 @@ async def test_files_go_both_ways_through_the_program_that_is_sent(tmp_path: Pat
     assert back.read_bytes() == source.read_bytes()
     (tmp_path / "folder/source").mkdir(parents=True)
     for order, error, why in (
-        (ordered(False, tmp_path / "x", nothing), NoSuchPath, "nothing on local: No such file"),
+        (ordered(False, tmp_path / "x", nothing), NoSuchPath, "nothing on this machine: No such file"),
         (ordered(True, nothing, tmp_path / "x"), NoSuchPath, "nothing on this machine: No such file"),
         (ordered(False, tmp_path / "folder", source), CopyFailed, "source on this machine: a folder of this name is"),
-        (ordered(True, source, tmp_path / "folder"), CopyFailed, "source on local: a folder of this name is in the"),
+        (ordered(True, source, tmp_path / "folder"), CopyFailed, "source on this machine: a folder of this name is"),
     ):
         with pytest.raises(error, match=why):
             await done(order)
@@ -96,8 +96,8 @@ async def test_what_was_copied_is_counted_and_what_was_left_out_is_not(tmp_path:
     [
         ('say({"is": "failed", "path": "/x\\x1b[31m", "why": "No space left", "code": 28})', NoStorage, "No space"),
         ('os.write(1, b"welcome to this host, and enjoy your stay")', CopyFailed, "rules of a copy"),
-        ("os.read(0, 1); sys.exit(3)", CopyFailed, r"ended early on local \(exit code 3\)"),
-        ("os.kill(os.getpid(), 9)", ConnectionLost, "given up: the connection to local was lost"),
+        ("os.read(0, 1); sys.exit(3)", CopyFailed, r"ended early on this machine \(exit code 3\)"),
+        ("os.kill(os.getpid(), 9)", ConnectionLost, "given up: the connection to this machine was lost"),
         ("time.sleep(60)", ConnectionLost, "given up: the host has said nothing"),
     ],
 )

@@ -59,6 +59,7 @@ def _reported(act: Callable[[], None]) -> list[str]:
 
 def _refused(code: str, text: str) -> list[str]:
     data = {"near": [text], "do": text, "session": text, "why": text, "errors": [text]}
+    data |= {"path": text} if code == "no_such_path" else {}
     return error_lines(refusal_error(Refused(code, text, data), "devbox"))
 
 

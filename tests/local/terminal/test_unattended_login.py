@@ -43,7 +43,7 @@ async def test_a_login_that_comes_is_taken(words: str) -> None:
         assert await prompts.passphrase("key", 1) is None and prompts.memory is person.memory
         return LocalTransport()
 
-    assert (await log_in_unattended(comes, person, "box")).name == "local"
+    assert (await log_in_unattended(comes, person, "box")).name == "this machine"
     given[0].banner("Words of a command, later.")
     assert person.told == ""
 
@@ -65,7 +65,7 @@ async def test_a_login_that_its_transport_does_not_wait_for_is_waited_for_here()
 
     with pytest.raises(AuthFailed, match="not enough"):
         await log_in_unattended(comes, SshAsks(), "box")
-    assert closed == ["local"]
+    assert closed == ["this machine"]
 
 
 async def test_where_there_is_nobody_the_login_may_take_its_time_and_a_time_out_of_its_own_is_none_of_ours() -> None:
@@ -78,6 +78,6 @@ async def test_where_there_is_nobody_the_login_may_take_its_time_and_a_time_out_
         prompts.banner(URL)
         raise TimeoutError
 
-    assert (await log_in_unattended(slow, NobodyToAsk(), "box", limit_s=0.01)).name == "local"
+    assert (await log_in_unattended(slow, NobodyToAsk(), "box", limit_s=0.01)).name == "this machine"
     with pytest.raises(TimeoutError):
         await log_in_unattended(late, SshAsks(), "box")

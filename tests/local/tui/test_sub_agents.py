@@ -49,7 +49,7 @@ async def test_the_calls_of_an_agent_are_rows_under_its_call_and_one_line_when_i
     for number in range(5):
         done(at.session, agent_id, f"c{number}", "a secret result")
     at.session.progress(told(agent_id, "task_progress", 12_300, 6, 9))
-    await at.sees("Task Explore: Find the parser", "└ 6 tool uses · 12.3k tokens", "… 2 earlier calls (Ctrl+O)")
+    await at.sees("Agent Explore: Find the parser", "└ 6 tool uses · 12.3k tokens", "… 2 earlier calls (Ctrl+O)")
     await at.sees("● Grep word4", "◐ Grep word5")
     assert "secret" not in at.screen and "word1" not in at.screen
     says(at.session, agent_id, {"type": "text", "text": "Its own words."})
@@ -85,7 +85,7 @@ async def test_the_row_of_an_agent_that_goes_on_names_the_agent(at: Desk) -> Non
     note = {**told(earlier, "task_started", 0, 0, 0), "tool_use_id": again, "subagent_type": "Explore"}
     at.session.say(note)
     calls(at.session, earlier, "c1", "Grep", pattern="word")
-    await at.sees("Task Explore: Go on", "◐ Grep word")
+    await at.sees("Agent Explore: Go on", "◐ Grep word")
 
 
 async def test_a_question_of_an_agent_names_it_on_the_card_and_its_row_waits(at: Desk) -> None:

@@ -76,7 +76,7 @@ async def hosts(at: Desk) -> None:
     places = [
         RecentHost("devbox", "/srv/shop", state="connected", here=True),
         RecentHost("alice@gpu-7.example.com", "/data/training/experiments", 7_200.0, "connection kept"),
-        RecentHost("local", "/home/alice/notes", 260_000.0),
+        RecentHost("this machine", "/home/alice/notes", 260_000.0),
     ]
     at.view.reading.open(HostPanel(places, lambda host: None))
     await at.sees("gpu-7")

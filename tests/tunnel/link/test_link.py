@@ -317,6 +317,17 @@ async def test_an_unknown_version_names_both(version: int) -> None:
     ("refused", "kind", "part"),
     [
         (wire.Refused("no_such_path", "/srv/ap does not exist", {"near": ["/srv/app"]}), NoSuchPath, "/srv/app"),
+        (
+            wire.Refused("no_such_path", "gone", {"near": [], "path": "/srv/a b"}),
+            NoSuchPath,
+            "\nCreate it: mkdir -p '/srv/a b'",
+        ),
+        (
+            wire.Refused("no_such_path", "gone", {"near": ["/srv/app"], "path": "/srv/ap"}),
+            NoSuchPath,
+            "\nCheck the path, or create it: mkdir -p /srv/ap",
+        ),
+        (wire.Refused("no_such_path", "gone", {"near": [], "path": "/srv/\nap"}), NoSuchPath, "\nCheck the path."),
         (wire.Refused("not_a_directory", "/etc/passwd is not a directory"), NoSuchPath, "/etc/passwd"),
         (wire.Refused("no_storage", "nothing writable", {"tried": ["/home/u: denied"]}), NoStorage, "denied"),
         (wire.Refused("in_use", "Session ID x is already in use"), UsageError, "in use"),

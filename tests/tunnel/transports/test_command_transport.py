@@ -272,7 +272,7 @@ async def test_a_container_that_is_not_there_and_a_host_without_an_engine_say_so
     host = LocalTransport({"PATH": f"{engine}:{os.environ['PATH']}"})
     with pytest.raises(Unreachable) as missing:
         await launch(ContainerTransport(host, "db"), {"command": "ps"}, load())
-    assert "No such container: db" in missing.value.evidence and "db on local" in missing.value.what
+    assert "No such container: db" in missing.value.evidence and "db on this machine" in missing.value.what
     line = container_command("web", "exec /bin/sh -c 'true'").replace("docker podman", "no-docker no-podman")
     pipe = await host.execute(line)
     error = ContainerTransport(host, "web").failure(await pipe.exit_status(), "")
