@@ -82,10 +82,12 @@ def circumstances(asked: ControlRequest) -> list[tuple[str, str]]:
     reason that only repeats what the card shows is left out."""
     reason, agent = asked.text("decision_reason"), asked.text("agent")
     said = [("Sub-agent: ", _shortened(agent))] if agent else []
-    called = (asked.tool_name, f"`{asked.input.get('command')}`")
-    if reason and reason not in [f"No rule allows {each}." for each in called]:
+    name, traits = asked.tool_name, traits_of(asked.tool_name)
+    path = asked.input.get(traits.path.key) if traits.path is not None else None
+    shown = (f"No rule allows {name}.", f"No rule allows `{asked.input.get('command')}`.", f"{name} changes {path}.")
+    if reason and reason not in shown:
         said.append(("Asked because: ", _shortened(reason)))
-    if traits_of(asked.tool_name).view is View.COMMAND:
+    if traits.view is View.COMMAND:
         said.append(_cage_line(asked.text("sandbox")))
     return said
 

@@ -16,12 +16,12 @@ from tests.support.repl.paper import PALETTE, edit_text
 from tests.support.repl.pilot import Desk, desk
 
 from ccb.local.transcript.blocks import ToolBlock
-from ccb.local.tui.rendering.approval_text import subject_lines
+from ccb.local.tui.rendering.approval_text import circumstances, subject_lines
 from ccb.local.tui.rendering.card_rows import drawn, fold
 from ccb.remote.tools.text_changes import structured_patch
 from ccb.remote.tools.tool_contract import Preview
 from ccb.tunnel.wire.frames import Json
-from ccb.tunnel.wire.messages import ControlRequest
+from ccb.tunnel.wire.messages import ControlRequest, parse_message
 
 NASTY = "\x1b[2K\r\x00\x7f\x9b\u202e\u2066\u200b\u200d\ufeff\u00a0\u3000\u2028\u0301\u20dd\ufe0f\U000e0061\ue000\ud800"
 NASTY += "⟨⟩␣⇥┆│$>+- \t\n"
@@ -199,6 +199,32 @@ def test_what_the_model_says_is_not_mistaken_for_words_of_ccb() -> None:
         "               │ 1 Yes, once",
     ]
     assert read_table(rows[1:]) == {"description": says}
+
+
+@pytest.mark.parametrize(
+    ("tool", "tool_input", "reason", "cage", "said"),
+    [
+        ("Bash", {"command": "make"}, "No rule allows `make`.", "", ["If you allow it, it runs without a sandbox."]),
+        ("Bash", {"command": "make"}, "", "workspace cage", ["If you allow it, it runs in the workspace cage."]),
+        (
+            "Bash",
+            {"command": "a; b"},
+            "No rule allows `b`.",
+            "odd",
+            ["Asked because: No rule allows `b`.", "Sandbox: odd"],
+        ),
+        ("Edit", {"file_path": "/a"}, "Edit changes /a.", "no cage", []),
+        ("Edit", {"file_path": "/a"}, "Edit changes /b.", "no cage", ["Asked because: Edit changes /b."]),
+    ],
+)
+def test_what_the_card_shows_is_not_said_again(
+    tool: str, tool_input: Json, reason: str, cage: str, said: list[str]
+) -> None:
+    asked = {"subtype": "can_use_tool", "tool_name": tool, "input": tool_input}
+    request = {**asked, "decision_reason": reason, "sandbox": cage}
+    line = parse_message({"type": "control_request", "request_id": "q", "request": request})
+    assert isinstance(line, ControlRequest)
+    assert list(map("".join, circumstances(line))) == said
 
 
 def test_a_key_of_the_input_is_not_taken_for_a_label_of_ccb() -> None:
