@@ -44,6 +44,7 @@ class Notices:
         self._warning: NoticeBlock | None = None  # the last notice, if it is one
         self.asked_again: AskedAgain | None = None  # the attempt that waits for its time, or has not been answered yet
         self._compacting: NoticeBlock | None = None
+        self._not_compacted = False  # the last try has failed
 
     def add(self, said: str | list[str], level: Level = Level.INFO) -> NoticeBlock:
         """Show a notice: a text is one line of it, whatever is in it; a list are several."""
@@ -85,8 +86,10 @@ class Notices:
             warns = note.body.get("level") in ("warning", "error")
             self.add(content.split("\n"), Level.WARNING if warns else Level.DIM)
         elif note.subtype == "status" and note.body.get("status") == "compacting":
+            self._not_compacted = False
             self._compacting = self.add("Compacting the conversation: the model writes a summary …", Level.DIM)
         elif self._compacting is not None and note.body.get("compact_result") == "failed":
+            self._not_compacted = True
             self._end_compacting("The conversation was not compacted.")
         elif note.subtype == "api_retry":
             delay_ms = as_number(note.body.get("retry_delay_ms"))
@@ -113,6 +116,8 @@ class Notices:
         text = f"── Compacted: the agent goes on with a summary{f' ({counts} tokens)' if counts else ''}."
         if metadata.get("trigger") == "clear":
             text = "── Cleared: the agent has forgotten the conversation."
+        elif self._not_compacted:
+            text = "── The agent goes on without the conversation: it was too long, and there is no summary of it."
         self._end_compacting(text)
 
     def errors(self, result: ResultMessage) -> None:

@@ -90,7 +90,7 @@ class SessionView(Vertical):
         super().__init__()
         self._shell = shell
         composer, keymap, cwd = shell.composer, shell.composer.keymap, info.path.rstrip("/")
-        self.transcript = Transcript(cwd, keymap.name("details"), shell.keys_first, shelf)
+        self.transcript = Transcript(cwd, keymap, shell.keys_first, shelf)
         self.connection = connection = ConnectionView(client, keymap)
         self.reducer = TranscriptReducer(
             self.transcript, model=info.model, mode=info.mode, sandbox=info.sandbox, own_name=info.client_name
@@ -148,7 +148,8 @@ class SessionView(Vertical):
     def on_mount(self) -> None:
         info, hello, keymap = self.api.info, self.api.client.hello, self._shell.composer.keymap
         shows_keys = f"The agent works on {info.host}. {keymap.name('help')} or /help shows the keys."
-        self.reducer.notice([f"ccb {info.version}  {info.place}", shows_keys], Level.DIM)
+        model = [f"{one_line(info.model)}{f', effort {info.effort}' if info.effort else ''}"] if info.model else []
+        self.reducer.notice([f"ccb {info.version}  {info.place}", *model, shows_keys], Level.DIM)
         self.transcript.add(tips(info.host, keymap))
         level = Level.DIM if hello.storage == "disk" else Level.WARNING  # show at once that the session may not last
         if hello.notes:

@@ -14,6 +14,7 @@ from ccb.tunnel.plain_text import neutralise, one_line
 from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.tool_traits import EDIT, View, traits_of
 
+from ...terminal.keymap import DEFAULT_KEYMAP, Keymap
 from ...transcript.blocks import (
     AgentRun,
     Block,
@@ -35,7 +36,6 @@ from .markdown import render_markdown
 from .themes import Palette
 from .tool_output import (
     MAX_DETAIL_LINES,
-    MORE_KEY,
     ErrorCard,
     SummedUpHeadline,
     both_ends,
@@ -98,6 +98,7 @@ def _below(value: str) -> str:
 
 
 _MAX_PROMPT_LINES = 30
+_LONG_S = 5  # seconds after which a command is worth the key that lets it go on in the background
 _MAX_DIFF_LINES = 24
 _MAX_LIVE_MARKDOWN = 6_000  # characters; a longer block is plain text until it is complete
 _MAX_MARKDOWN = 20_000  # characters; a longer block stays plain text
@@ -111,15 +112,19 @@ _PICTURE = re.compile(r"(?m)^  [▓▒◆▚█·×]{40}$")
 
 @dataclass(frozen=True)
 class BlockRenderer:
-    """`copied_from` is 0, or the width of the screen for a drawing to copy from. `more_key` shows details. `pictures`
-    draws the images of a block; without it they are only named."""
+    """`copied_from` is 0, or the width of the screen for a drawing to copy from. `keymap` names keys. `pictures` draws
+    the images of a block; without it they are only named."""
 
     palette: Palette
     details: bool = False
     cwd: str = ""
     copied_from: int = 0
-    more_key: str = MORE_KEY
+    keymap: Keymap = DEFAULT_KEYMAP
     pictures: Callable[[PicturedBlock], Iterable[RenderableType]] = lambda block: ()
+
+    @property
+    def more_key(self) -> str:
+        return self.keymap.name("details")
 
     def render(self, block: Block) -> Iterator[RenderableType]:
         """Yield the renderables of one block, top to bottom. None of them takes long to draw."""
@@ -158,8 +163,9 @@ class BlockRenderer:
             text.append(line, style="bold" if block.state is PromptState.TAKEN else palette.dim)
         if hidden > 0:
             text.append(f"\n  … {counted(hidden, 'more line')} ({self.more_key})", style=palette.dim)
+        steered = "" if block.text.startswith(("!", "/")) else f", {self.keymap.name('steer')} steers"
         said, style = {
-            PromptState.QUEUED: ("steers", palette.accent) if block.facts.steers else ("queued", palette.dim),
+            PromptState.QUEUED: ("steers", palette.accent) if block.facts.steers else (f"queued{steered}", palette.dim),
             PromptState.UNSENT: ("waiting to be sent", palette.warn),
             PromptState.FAILED: ("not sent", palette.bad),
         }.get(block.state, ("", ""))
@@ -255,6 +261,8 @@ class BlockRenderer:
             head.append("  its result is not known here", style=palette.dim)
         elif block.state is ToolState.RUNNING and block.elapsed_s >= 1:
             head.append(f"  {block.elapsed_s:.0f} s", style=palette.dim)
+            if block.elapsed_s >= _LONG_S and traits_of(block.name).view is View.COMMAND and not self.copied_from:
+                head.append(f"  {self.keymap.name('background')} background", style=palette.dim)
         return head
 
 
