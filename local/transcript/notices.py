@@ -10,7 +10,7 @@ from ccb.tunnel.wire.messages import CompactMessage, ResultMessage, SystemMessag
 from ..session.model_waits import retry_text, silence_text
 from ..session.session_client import shown_name
 from ..terminal.keymap import Keymap
-from .blocks import BlockContainer, Level, NoticeBlock, PromptBlock, PromptState, TipsBlock
+from .blocks import Block, BlockContainer, FoldBlock, Level, NoticeBlock, PromptBlock, PromptState, TipsBlock
 
 _MAX_TEXT = 100
 _MAX_NAMES = 20
@@ -65,9 +65,12 @@ class Notices:
             self._another_drove = not is_me
         self._driver = name or self._driver
 
-    def rewind(self, content: RewindRecord) -> None:
-        if content.to:
-            before = f" before: {content.text[:_MAX_TEXT]}" if content.text else " an earlier message"
+    def rewind(self, content: RewindRecord, gone: list[Block]) -> None:
+        """Say what the person has gone back to. `gone` are the blocks that left the screen with that."""
+        before = f" before: {content.text[:_MAX_TEXT]}" if content.text else " an earlier message"
+        if gone:
+            self._container.add(FoldBlock(text=as_line(f"── Gone back to{before}"), folded=gone))
+        elif content.to:
             after = "What is between that and here is not in the conversation any more."
             self.add([f"── Gone back to{before}", after])
         if content.files:

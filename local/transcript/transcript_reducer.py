@@ -219,7 +219,7 @@ class TranscriptReducer:
             case records.DriverRecord():
                 self.notices.driver(content.by)
             case records.RewindRecord():
-                self.notices.rewind(content)
+                self.notices.rewind(content, self.prompts.gone_back(content.message) if content.to else [])
                 if content.to:
                     self._tools.go_back(content.to)
             case records.RewoundRecord():

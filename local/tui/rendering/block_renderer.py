@@ -19,6 +19,7 @@ from ...transcript.blocks import (
     AgentRun,
     Block,
     FileDiffBlock,
+    FoldBlock,
     Level,
     MarkdownBlock,
     NoticeBlock,
@@ -148,6 +149,11 @@ class BlockRenderer:
             accent, dim = f"bold {self.palette.accent}", self.palette.dim
             tips = [Text.assemble((key, accent), "  ", (use, dim)) for key, use in block.tips]
             yield Padding(Columns(tips, padding=(0, 3)), _INDENT)
+        elif isinstance(block, FoldBlock):
+            more = "" if self.details or self.copied_from else f"  {self.more_key}"
+            yield Text(f"{block.text}{more}", self.palette.dim, no_wrap=True, overflow="ellipsis")
+            for each in block.folded if self.details else ():
+                yield from self.render(each)
         elif isinstance(block, NoticeBlock) and block.level is Level.ERROR:
             yield ErrorCard(block.text, self.palette, bare=bool(self.copied_from))
         elif isinstance(block, NoticeBlock):
@@ -163,13 +169,15 @@ class BlockRenderer:
             text.append(line, style="bold" if block.state is PromptState.TAKEN else palette.dim)
         if hidden > 0:
             text.append(f"\n  … {counted(hidden, 'more line')} ({self.more_key})", style=palette.dim)
-        steered = "" if block.text.startswith(("!", "/")) else f", {self.keymap.name('steer')} steers"
         said, style = {
-            PromptState.QUEUED: ("steers", palette.accent) if block.facts.steers else (f"queued{steered}", palette.dim),
+            PromptState.QUEUED: ("steers", palette.accent) if block.facts.steers else ("queued", palette.dim),
             PromptState.UNSENT: ("waiting to be sent", palette.warn),
             PromptState.FAILED: ("not sent", palette.bad),
         }.get(block.state, ("", ""))
-        return text.append(f"  ({said})", style=style) if said else text
+        text.append(f"  ({said})" if said else "", style=style)
+        if said == "queued" and not block.text.startswith(("!", "/")) and not self.copied_from:
+            text.append(f"  {self.keymap.name('steer')} steers", style=palette.dim)
+        return text
 
     def _thought(self, block: ThoughtBlock) -> Text:
         style = f"italic {self.palette.dim}"

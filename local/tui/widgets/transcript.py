@@ -22,7 +22,7 @@ from textual.strip import Strip
 from textual.timer import Timer
 
 from ...terminal.keymap import DEFAULT_KEYMAP, Keymap
-from ...transcript.blocks import Block, Level, NoticeBlock, PromptBlock, PromptState, TipsBlock, stack
+from ...transcript.blocks import Block, Level, NoticeBlock, PromptBlock, PromptState, TipsBlock, cut_of, stack
 from ..rendering.block_renderer import is_animated
 from ..rendering.markdown import word_at
 from ..rendering.pictures import PictureShelf, is_of_picture
@@ -228,6 +228,12 @@ class Transcript(ScrollView, can_focus=False):
             position = self.block_layout.position(block)
             self._remove(position)
             self._lay_out_soon(position)
+
+    def cut(self, first: Block, before: Block | None) -> list[Block]:
+        gone = cut_of(self.blocks, first, before)
+        for each in gone:
+            self.take_away(each)
+        return gone
 
     def _drop_oldest(self) -> None:
         layout = self.block_layout

@@ -174,7 +174,7 @@ async def test_ctrl_s_steers_and_enter_queues(at: Desk) -> None:
     await at.press(*"look here first", "ctrl+s", then=lambda: at.session.steering == ["look here first"])
     await at.until(lambda: waiting(at) == ["look here first", "second", "third"])
     assert at.composer.text == ""
-    await at.sees("❯ look here first  (steers)", "❯ third  (queued, Ctrl+S steers)", "1 steering, 2 queued")
+    await at.sees("❯ look here first  (steers)", "❯ third  (queued)  Ctrl+S steers", "1 steering, 2 queued")
     await listed(at)
     await at.sees("  steers  look here first")
 
@@ -183,7 +183,7 @@ async def test_ctrl_s_with_nothing_typed_lets_the_next_prompt_steer(at: Desk) ->
     two, three = await queued(at, "second", "third")
     await at.press("ctrl+s", then=lambda: at.session.controls != [])
     assert at.session.controls == [("move_async_message", {"message_uuid": two, "before": [three], "steer": True})]
-    await at.sees("❯ second  (steers)", "❯ third  (queued, Ctrl+S steers)")
+    await at.sees("❯ second  (steers)", "❯ third  (queued)")
     at.session.fact("moved", id=two, before=three, steers=True)
     await at.press("ctrl+s", "ctrl+s", then=lambda: len(at.session.controls) == 2, sees="Ctrl+S sends what is typed")
 
@@ -228,4 +228,4 @@ async def test_a_terminal_that_comes_later_sees_what_steers(at: Desk) -> None:
         {"input": "b", "text": "hurries", "taken": False, "steers": True},
     ]
     at.session.skip(10, prompts=prompts)
-    await at.until(lambda: waiting(at) == ["hurries", "waits"], sees=("❯ hurries  (steers)", "❯ waits  (queued, Ctrl+S steers)"))
+    await at.until(lambda: waiting(at) == ["hurries", "waits"], sees=("❯ hurries  (steers)", "❯ waits  (queued)"))
