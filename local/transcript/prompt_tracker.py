@@ -18,6 +18,7 @@ from .blocks import (
     BlockContainer,
     FoldBlock,
     KeptPictures,
+    NoticeBlock,
     PromptBlock,
     PromptFacts,
     PromptState,
@@ -54,12 +55,14 @@ class PromptTracker:
         self._blocks: WeakValueDictionary[str, PromptBlock] = WeakValueDictionary()  # by each of their ids
         self._waiting: dict[str, PromptBlock] = {}  # below everything else, in order
         self._unconfirmed: dict[str, PromptBlock] = {}  # sent from here; we do not know yet that the journal has them
+        self.unanswered: WaitingPrompt | None = None  # of this client: the agent has it, and has not said anything yet
         self.command_line = ""  # the newest command line of the person that is the agent's turn
         self.dropped: deque[str] = deque(maxlen=_MAX_KNOWN)  # taken out of the queue
         # Prompts of a snapshot: shown before the event that brought them is loaded, which then takes their place.
         self._from_snapshot: Newest[str, tuple[BlockContainer, PromptBlock]] = Newest(_MAX_KNOWN)
 
     def add(self, block: Block, *, before: Block | None = None) -> None:
+        self.unanswered = self.unanswered if isinstance(block, NoticeBlock) else None
         self._container.add(block, before=before or self.first_waiting())
 
     def update_block(self, block: Block) -> None:
@@ -111,7 +114,10 @@ class PromptTracker:
 
     def sent(self, text: str, uuid: str, *, running: bool, connected: bool, facts: PromptFacts = NO_FACTS) -> None:
         state = PromptState.QUEUED if running else PromptState.TAKEN
-        self._unconfirmed[uuid] = self._show(text, state if connected else PromptState.UNSENT, uuid, facts=facts)
+        self._unconfirmed[uuid] = block = self._show(
+            text, state if connected else PromptState.UNSENT, uuid, facts=facts
+        )
+        self._note_unanswered(uuid, block)
 
     def arrived(
         self, text: str, ids: tuple[str, ...], *, running: bool, taken: bool = False, facts: PromptFacts = NO_FACTS
@@ -146,6 +152,7 @@ class PromptTracker:
         if block is not None:
             self._container.take_away(block)
             block.state = PromptState.TAKEN
+            self._note_unanswered(uuid, block)
             self._note_command_line(block)
             block.changed()
             self._container.add(block, before=self.first_waiting())
@@ -268,6 +275,10 @@ class PromptTracker:
     def _note_command_line(self, block: PromptBlock) -> None:
         if block.state is PromptState.TAKEN:
             self.command_line = block.text if block.facts.command_line else ""
+
+    def _note_unanswered(self, uuid: str, block: PromptBlock) -> None:
+        if block.state is PromptState.TAKEN:
+            self.unanswered = WaitingPrompt(uuid, block.text, False, block.facts)
 
     def _set_state(self, block: PromptBlock, state: PromptState) -> None:
         if block.state is not state:
