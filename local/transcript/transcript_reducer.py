@@ -10,19 +10,24 @@ from ccb.tunnel.plain_text import HostText, one_line
 from ccb.tunnel.wire import journal_records as records
 from ccb.tunnel.wire import messages
 from ccb.tunnel.wire.client_requests import SHELL_COMMAND
+from ccb.tunnel.wire.frames import Json
 from ccb.tunnel.wire.prompt_content import is_attached_file
 from ccb.tunnel.wire.session_options import CAGES
 
 from ..session.session_client import SessionEvent, SkippedState, input_ids
 from .blocks import BlockContainer, Level, NoticeBlock, PromptFacts, ToolBlock, ToolState, pictures_of
 from .live_answer import AgentMessages
-from .notices import Notices
+from .notices import Notices, path_in
 from .prompt_tracker import NO_FACTS, PromptTracker
 from .session_facts import FileChanges, RunningTasks, Todos, UsageTotals, turn_text
 from .tool_calls import EarlyData, ToolCalls, in_words
 
 _MAX_CAGE = 300  # characters
 _LEAST_COST = 0.005  # dollars of a turn that are shown
+_NAMED = re.compile(
+    r"<system-reminder>\nThe user names the (file|directory|resource) ([^\n]+?)(?::\n|\. It follows\.)(.*)", re.DOTALL
+)
+_NUMBERED = re.compile(r"^ *\d+\t", re.MULTILINE)
 _PRINTED = re.compile(r"<local-command-stdout>(.*)</local-command-stdout>", re.DOTALL)  # of a worker's command
 
 
@@ -175,6 +180,7 @@ class TranscriptReducer:
                     self.running = True
             case records.PromptRecord():
                 self._take(content.input_ids)
+                self._named(content.context)
             case records.TakenRecord():
                 self._take([content.input_id])
             case records.UnqueuedRecord():
@@ -185,6 +191,16 @@ class TranscriptReducer:
             case records.ForkedRecord():  # a turn that ran in the original has no result here
                 self.prompts.forked()
                 self._turn_over(ToolState.UNKNOWN)
+
+    def _named(self, context: list[Json]) -> None:
+        """Say what the agent was given because a prompt names it with @."""
+        for block in messages.as_blocks(context):
+            if found := _NAMED.match(messages.as_text(block.get("text"))):
+                kind, name, text = found.groups()
+                lines = len(_NUMBERED.findall(text))
+                size = f" ({lines} line{'s' if lines != 1 else ''})" if lines else ""
+                does = "Listed" if kind == "directory" else "Read"
+                self.notice(f"{does} {path_in(self.notices.cwd, name)}{size}", Level.DIM)
 
     def _take(self, input_ids: list[str]) -> None:
         for input_id in input_ids:

@@ -150,8 +150,9 @@ class SessionView(Vertical):
     def on_mount(self) -> None:
         info, hello, keymap = self.api.info, self.api.client.hello, self._shell.composer.keymap
         shows_keys = f"The agent works on {info.host}. {keymap.name('help')} or /help shows the keys."
-        model = [f"{one_line(info.model)}{f', effort {info.effort}' if info.effort else ''}"] if info.model else []
-        self.reducer.notice([f"ccb {info.version}  {info.place}", *model, shows_keys], Level.DIM)
+        effort = f", effort {info.effort}" if info.effort else ""
+        what = f"ccb {info.version}  {info.place}  {one_line(info.model)}{effort}".rstrip()
+        self.reducer.notice([what, shows_keys], Level.DIM)
         self.transcript.add(tips(info.host, keymap))
         level = Level.DIM if hello.storage == "disk" else Level.WARNING  # show at once that the session may not last
         if hello.notes:

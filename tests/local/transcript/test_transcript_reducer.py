@@ -20,8 +20,10 @@ from ccb.local.tui.cards.question_card import Asked
 from ccb.local.tui.rendering.approval_text import place_of_call
 from ccb.local.tui.rendering.themes import palette_of
 from ccb.remote.agent import agent_messages
+from ccb.remote.agent.prompt_opening import _reminder
 from ccb.remote.agent.tool_call import NOT_RUN, STOPPED
 from ccb.remote.tools.bash import _HOW_TO_ANSWER, _HOW_TO_ASK, _HOW_TO_READ, _SET_ASIDE, _TO_KEEP
+from ccb.remote.tools.tool_contract import ToolResult
 from ccb.tunnel.wire.frames import Json
 from ccb.tunnel.wire.messages import ControlRequest, parse_message
 
@@ -233,6 +235,22 @@ def test_what_the_worker_tells_the_model_is_shown_in_words_for_people(for_the_mo
     assert isinstance(block, shown.ToolBlock) and block.result == for_people
 
 
+def test_what_a_prompt_names_is_said_below_it() -> None:
+    told = Told()
+    told.reducer.notices.cwd = "/srv"
+    message = {"role": "user", "content": "see @app.py"}
+    told.record("input", id="i1", body={"type": "user", "uuid": "u1", "message": message})
+    named = [
+        *_reminder("the file /srv/app.py", ToolResult("".join(f"{n}\tx\n" for n in range(1, 41)))),
+        *_reminder("the directory /srv/src", ToolResult("- a.py")),
+        *_reminder("the file /etc/logo.png", ToolResult([{"type": "image"}])),
+    ]
+    told.record("prompt", context=[*named, {"type": "text", "text": "something else"}], items=[{"input": "i1"}])
+    assert [each.text for each in told.blocks] == [
+        "see @app.py", "Read app.py (40 lines)", "Listed src", "Read /etc/logo.png"
+    ]  # fmt: skip
+
+
 def test_going_back_brings_the_todo_list_of_that_place_back() -> None:
     told = Told()
 
@@ -384,9 +402,9 @@ def test_a_turn_ends_with_a_line_of_time_files_cost_and_what_still_runs() -> Non
         told.record("message", type="user", message={"content": []}, tool_use_result=done)
     new = {"type": "create", "filePath": "/srv/b.py", "content": "1\n2\n", "structuredPatch": []}
     told.record("message", type="user", message={"content": []}, tool_use_result=new)
-    task = {"type": "system", "subtype": "task_started", "task_id": "bash_1", "description": "serve"}
+    task: Json = {"type": "system", "subtype": "task_started", "task_id": "bash_1", "description": "serve"}
     told.record("message", **task, is_backgrounded=True)
-    result = {"type": "result", "subtype": "success", "num_turns": 3, "duration_ms": 125_400}
+    result: Json = {"type": "result", "subtype": "success", "num_turns": 3, "duration_ms": 125_400}
     told.record("message", **result, total_cost_usd=0.021)
     took, files, cost, at, runs = told.notices[-1].text.split(" · ")
     assert (took, files, cost) == ("2 min 5 s", "2 files +4 −1", "$0.02")
@@ -397,6 +415,12 @@ def test_a_turn_ends_with_a_line_of_time_files_cost_and_what_still_runs() -> Non
 
 def test_the_line_of_a_past_turn_does_not_guess_its_cost_and_time_of_day() -> None:
     told = Told()
-    result = {"type": "result", "subtype": "success", "num_turns": 3, "duration_ms": 12_000, "total_cost_usd": 9.0}
+    result: Json = {
+        "type": "result",
+        "subtype": "success",
+        "num_turns": 3,
+        "duration_ms": 12_000,
+        "total_cost_usd": 9.0,
+    }
     told.record("message", replayed=True, **result)
     assert told.notices[-1].text == "12 s"
