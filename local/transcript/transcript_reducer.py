@@ -13,6 +13,7 @@ from ccb.tunnel.wire.client_requests import SHELL_COMMAND
 from ccb.tunnel.wire.frames import Json
 from ccb.tunnel.wire.prompt_content import is_attached_file
 from ccb.tunnel.wire.session_options import CAGES
+from ccb.tunnel.wire.tool_traits import READ
 
 from ..session.session_client import SessionEvent, SkippedState, input_ids
 from .blocks import BlockContainer, Level, NoticeBlock, PromptFacts, ToolBlock, ToolState, pictures_of
@@ -199,7 +200,7 @@ class TranscriptReducer:
                 kind, name, text = found.groups()
                 lines = len(_NUMBERED.findall(text))
                 size = f" ({lines} line{'s' if lines != 1 else ''})" if lines else ""
-                does = "Listed" if kind == "directory" else "Read"
+                does = "Listed" if kind == "directory" else READ.name
                 self.notice(f"{does} {path_in(self.notices.cwd, name)}{size}", Level.DIM)
 
     def _take(self, input_ids: list[str]) -> None:
