@@ -361,7 +361,7 @@ class SessionView(Vertical):
         """End the running turn. Pressed twice while nothing runs: clear the input, or go back to an earlier prompt."""
         composer = self._shell.composer
         if self.reducer.running or self.connection.watching:
-            self._interrupted = self.reducer.prompts.unanswered
+            self._interrupted = None if self.connection.watching else self.reducer.prompts.unanswered
             self.run_worker(self.actions.interrupt())
         elif composer.text and self.rewinding.pressed_twice(time.monotonic()):
             composer.clear_to_cut()
