@@ -342,6 +342,6 @@ class BlockList:
             self.blocks.remove(block)
 
     def cut(self, first: Block, before: Block | None) -> list[Block]:
-        gone = cut_of(self.blocks, first, before)
-        self.blocks = [each for each in self.blocks if each not in gone]
+        gone, start = cut_of(self.blocks, first, before), self.blocks.index(first) if first in self.blocks else 0
+        del self.blocks[start : start + len(gone)]
         return gone

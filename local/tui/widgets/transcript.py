@@ -231,7 +231,7 @@ class Transcript(ScrollView, can_focus=False):
 
     def cut(self, first: Block, before: Block | None) -> list[Block]:
         gone = cut_of(self.blocks, first, before)
-        for each in gone:
+        for each in reversed(gone):  # the last one is found first
             self.take_away(each)
         return gone
 

@@ -94,7 +94,10 @@ def api_error(session: ScriptedSession, text: str) -> None:
 
 
 def printed(session: ScriptedSession, text: str) -> None:
-    said = {"role": "user", "content": [{"type": "text", "text": f"<local-command-stdout>{text}</local-command-stdout>"}]}
+    said = {
+        "role": "user",
+        "content": [{"type": "text", "text": f"<local-command-stdout>{text}</local-command-stdout>"}],
+    }
     session.say({"type": "user", "message": said, "isReplay": True})
 
 
