@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections import Counter
 from typing import TYPE_CHECKING
 
 from ccb.tunnel.wire import messages
@@ -11,6 +10,7 @@ from ccb.tunnel.wire.frames import Json
 from ccb.tunnel.wire.session_options import CLAUDE_CODE_VERSION
 
 from ..session.newest import Newest
+from ..transcript.session_facts import FileChanges
 from .turn_results import TurnReports
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ class OwnAnswers:
         self._api_ms = 0
         self._cost = 0.0
         self._usage: dict[str, Json] = {}
-        self._added = self._removed = 0  # lines, by the results of the edits
+        self._changes = FileChanges()
         self._agents: Newest[str, Json] = Newest(_MAX_AGENTS)
 
     def payload(self, line: messages.ControlRequest) -> Json | None:
@@ -92,7 +92,7 @@ class OwnAnswers:
             duration = body.get("duration_api_ms")
             self._api_ms += duration if isinstance(duration, int) else 0
         elif isinstance(public, messages.UserMessage):
-            self._count_lines(body)
+            self._changes.note(body.get("tool_use_result"))
         elif isinstance(public, messages.ControlResponse) and public.request_id in self._initialize and public.payload:
             models = public.payload.get("models")
             if isinstance(models, list):
@@ -109,26 +109,13 @@ class OwnAnswers:
             return {**body, "agent_id": agent, **self._agents.get(agent, {})}
         return body
 
-    def _count_lines(self, body: Json) -> None:
-        told = body.get("tool_use_result")
-        if not isinstance(told, dict):
-            return
-        hunks, content = told.get("structuredPatch"), told.get("content")
-        if told.get("type") == "create" and isinstance(content, str):  # a new file has no patch
-            self._added += len(content.splitlines())
-        for hunk in hunks if isinstance(hunks, list) else ():
-            lines = hunk.get("lines") if isinstance(hunk, dict) else None
-            signs = Counter(str(line)[:1] for line in lines) if isinstance(lines, list) else Counter()
-            self._added += signs["+"]
-            self._removed += signs["-"]
-
     def _used(self) -> Json:
         session = {
             "total_cost_usd": self._cost,
             "total_api_duration_ms": self._api_ms,
             "total_duration_ms": round((time.monotonic() - self._started) * 1000),
-            "total_lines_added": self._added,
-            "total_lines_removed": self._removed,
+            "total_lines_added": self._changes.added,
+            "total_lines_removed": self._changes.removed,
             "model_usage": self._usage,
         }
         return {"session": session, "subscription_type": None, "rate_limits_available": False, "rate_limits": None}

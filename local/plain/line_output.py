@@ -75,6 +75,9 @@ class LinePrinter:
             if isinstance(block, MarkdownBlock):
                 self._write("ccb: the model begins this answer again; the text above does not count.")
 
+    def cut(self, first: Block, before: Block | None) -> list[Block]:
+        return []  # what is printed stays
+
     def _once(self, block: Block, *lines: str) -> None:
         if block not in self._printed:
             self._printed.add(block)

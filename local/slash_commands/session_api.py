@@ -180,6 +180,7 @@ class ReplInfo:
     client_name: str = ""
     first_prompt: str = ""
     sandbox: str = ""
+    effort: str = ""
     revoke: Callable[[], None] = lambda: None
 
     @property
@@ -200,6 +201,7 @@ def info_of(opened: OpenSession, first_prompt: str = "") -> ReplInfo:
         client_name=options.client,
         first_prompt=first_prompt,
         sandbox=hello.sandbox.cell or wanted,
+        effort=options.effort or "",
         revoke=opened.revoke,
     )
 

@@ -277,6 +277,16 @@ class HoleBlock(NoticeBlock):
     before: int = 0
 
 
+@dataclass(eq=False)
+class FoldBlock(NoticeBlock):
+    """One line in place of blocks that are not in the conversation any more. They are drawn with the details."""
+
+    folded: list[Block] = field(default_factory=list)
+
+    def size(self) -> int:
+        return super().size() + sum(each.size() for each in self.folded)
+
+
 class BlockContainer(Protocol):
     """An ordered collection of blocks: the transcript widget, or a list that is inserted into it later."""
 
@@ -285,6 +295,8 @@ class BlockContainer(Protocol):
     def update_block(self, block: Block) -> None: ...
 
     def take_away(self, block: Block) -> None: ...  # nothing if it is not here
+
+    def cut(self, first: Block, before: Block | None) -> list[Block]: ...  # take away from `first` on, up to `before`
 
 
 class KeptPictures:
@@ -313,6 +325,11 @@ def stack(above: Block | None, block: Block) -> None:
         block.tight = True
 
 
+def cut_of(blocks: Sequence[Block], first: Block, before: Block | None) -> list[Block]:
+    start = blocks.index(first) if first in blocks else len(blocks)
+    return list(blocks[start : blocks.index(before) if before in blocks else len(blocks)])
+
+
 class BlockList:
     def __init__(self) -> None:
         self.blocks: list[Block] = []
@@ -328,3 +345,8 @@ class BlockList:
     def take_away(self, block: Block) -> None:
         if block in self.blocks:
             self.blocks.remove(block)
+
+    def cut(self, first: Block, before: Block | None) -> list[Block]:
+        gone, start = cut_of(self.blocks, first, before), self.blocks.index(first) if first in self.blocks else 0
+        del self.blocks[start : start + len(gone)]
+        return gone

@@ -10,7 +10,7 @@ from ccb.tunnel.wire.messages import CompactMessage, ResultMessage, SystemMessag
 from ..session.model_waits import retry_text, silence_text
 from ..session.session_client import shown_name
 from ..terminal.keymap import Keymap
-from .blocks import BlockContainer, Level, NoticeBlock, PromptBlock, PromptState, TipsBlock
+from .blocks import Block, BlockContainer, FoldBlock, Level, NoticeBlock, PromptBlock, PromptState, TipsBlock
 
 _MAX_TEXT = 100
 _MAX_NAMES = 20
@@ -44,6 +44,7 @@ class Notices:
         self._warning: NoticeBlock | None = None  # the last notice, if it is one
         self.asked_again: AskedAgain | None = None  # the attempt that waits for its time, or has not been answered yet
         self._compacting: NoticeBlock | None = None
+        self._not_compacted = False  # the last try has failed
 
     def add(self, said: str | list[str], level: Level = Level.INFO) -> NoticeBlock:
         """Show a notice: a text is one line of it, whatever is in it; a list are several."""
@@ -64,9 +65,12 @@ class Notices:
             self._another_drove = not is_me
         self._driver = name or self._driver
 
-    def rewind(self, content: RewindRecord) -> None:
-        if content.to:
-            before = f" before: {content.text[:_MAX_TEXT]}" if content.text else " an earlier message"
+    def rewind(self, content: RewindRecord, gone: list[Block]) -> None:
+        """Say what the person has gone back to. `gone` are the blocks that left the screen with that."""
+        before = f" before: {content.text[:_MAX_TEXT]}" if content.text else " an earlier message"
+        if gone:
+            self._container.add(FoldBlock(text=as_line(f"── Gone back to{before}"), folded=gone))
+        elif content.to:
             after = "What is between that and here is not in the conversation any more."
             self.add([f"── Gone back to{before}", after])
         if content.files:
@@ -85,8 +89,10 @@ class Notices:
             warns = note.body.get("level") in ("warning", "error")
             self.add(content.split("\n"), Level.WARNING if warns else Level.DIM)
         elif note.subtype == "status" and note.body.get("status") == "compacting":
+            self._not_compacted = False
             self._compacting = self.add("Compacting the conversation: the model writes a summary …", Level.DIM)
         elif self._compacting is not None and note.body.get("compact_result") == "failed":
+            self._not_compacted = True
             self._end_compacting("The conversation was not compacted.")
         elif note.subtype == "api_retry":
             delay_ms = as_number(note.body.get("retry_delay_ms"))
@@ -113,6 +119,8 @@ class Notices:
         text = f"── Compacted: the agent goes on with a summary{f' ({counts} tokens)' if counts else ''}."
         if metadata.get("trigger") == "clear":
             text = "── Cleared: the agent has forgotten the conversation."
+        elif self._not_compacted:
+            text = "── The agent goes on without the conversation: it was too long, and there is no summary of it."
         self._end_compacting(text)
 
     def errors(self, result: ResultMessage) -> None:

@@ -5,13 +5,24 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from weakref import WeakValueDictionary
 
 from ccb.tunnel.plain_text import neutralise
 from ccb.tunnel.wire.dataclass import dataclass
 
 from ..session.newest import Newest
 from ..session.session_client import SnapshotPrompt
-from .blocks import MAX_BLOCK_CHARS, Block, BlockContainer, KeptPictures, PromptBlock, PromptFacts, PromptState
+from .blocks import (
+    MAX_BLOCK_CHARS,
+    Block,
+    BlockContainer,
+    FoldBlock,
+    KeptPictures,
+    NoticeBlock,
+    PromptBlock,
+    PromptFacts,
+    PromptState,
+)
 
 _MAX_KNOWN = 1_000
 _MAX_WAITING = 1_000  # no worker takes more
@@ -41,14 +52,17 @@ class PromptTracker:
         self._container = container
         self._pictures = KeptPictures(container)
         self._known: deque[str] = deque(maxlen=_MAX_KNOWN)  # ids of the shown prompts
+        self._blocks: WeakValueDictionary[str, PromptBlock] = WeakValueDictionary()  # by each of their ids
         self._waiting: dict[str, PromptBlock] = {}  # below everything else, in order
         self._unconfirmed: dict[str, PromptBlock] = {}  # sent from here; we do not know yet that the journal has them
+        self.unanswered: WaitingPrompt | None = None  # of this client: the agent has it, and has not said anything yet
         self.command_line = ""  # the newest command line of the person that is the agent's turn
         self.dropped: deque[str] = deque(maxlen=_MAX_KNOWN)  # taken out of the queue
         # Prompts of a snapshot: shown before the event that brought them is loaded, which then takes their place.
         self._from_snapshot: Newest[str, tuple[BlockContainer, PromptBlock]] = Newest(_MAX_KNOWN)
 
     def add(self, block: Block, *, before: Block | None = None) -> None:
+        self.unanswered = self.unanswered if isinstance(block, NoticeBlock) else None
         self._container.add(block, before=before or self.first_waiting())
 
     def update_block(self, block: Block) -> None:
@@ -56,6 +70,15 @@ class PromptTracker:
 
     def take_away(self, block: Block) -> None:
         self._container.take_away(block)
+
+    def cut(self, first: Block, before: Block | None) -> list[Block]:
+        return self._container.cut(first, before)
+
+    def gone_back(self, uuid: str) -> list[Block]:
+        """Take a prompt and what came of it away, and return that. It is [] if the prompt is not shown here."""
+        block = self._blocks.get(uuid)
+        gone = self.cut(block, self.first_waiting()) if block is not None and block.state is PromptState.TAKEN else []
+        return [inner for each in gone for inner in (each.folded if isinstance(each, FoldBlock) else [each])]
 
     def first_waiting(self) -> Block | None:
         return next(iter(self._waiting.values()), None)
@@ -86,11 +109,15 @@ class PromptTracker:
     def share(self, other: PromptTracker) -> None:
         """Use the same list of shown prompts as `other`, so that neither shows a prompt of the other again."""
         self._known = other._known
+        self._blocks = other._blocks
         self._from_snapshot = other._from_snapshot
 
     def sent(self, text: str, uuid: str, *, running: bool, connected: bool, facts: PromptFacts = NO_FACTS) -> None:
         state = PromptState.QUEUED if running else PromptState.TAKEN
-        self._unconfirmed[uuid] = self._show(text, state if connected else PromptState.UNSENT, uuid, facts=facts)
+        self._unconfirmed[uuid] = block = self._show(
+            text, state if connected else PromptState.UNSENT, uuid, facts=facts
+        )
+        self._note_unanswered(uuid, block)
 
     def arrived(
         self, text: str, ids: tuple[str, ...], *, running: bool, taken: bool = False, facts: PromptFacts = NO_FACTS
@@ -125,6 +152,7 @@ class PromptTracker:
         if block is not None:
             self._container.take_away(block)
             block.state = PromptState.TAKEN
+            self._note_unanswered(uuid, block)
             self._note_command_line(block)
             block.changed()
             self._container.add(block, before=self.first_waiting())
@@ -224,6 +252,7 @@ class PromptTracker:
         self._known.extend(each for each in ids if each)
         known = replace(facts, pictures=())
         block = PromptBlock(text=neutralise(text).rstrip()[:MAX_BLOCK_CHARS], state=state, facts=known)
+        self._blocks.update(dict.fromkeys(filter(None, ids), block))
         self._pictures.keep(block, facts.pictures)
         self._container.add(block, before=self.first_waiting() if state is PromptState.TAKEN else None)
         self._note_command_line(block)
@@ -246,6 +275,10 @@ class PromptTracker:
     def _note_command_line(self, block: PromptBlock) -> None:
         if block.state is PromptState.TAKEN:
             self.command_line = block.text if block.facts.command_line else ""
+
+    def _note_unanswered(self, uuid: str, block: PromptBlock) -> None:
+        if block.state is PromptState.TAKEN:
+            self.unanswered = WaitingPrompt(uuid, block.text, False, block.facts)
 
     def _set_state(self, block: PromptBlock, state: PromptState) -> None:
         if block.state is not state:

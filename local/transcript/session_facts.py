@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Iterable
 
 from ccb.tunnel.plain_text import one_line
 from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.frames import Json
-from ccb.tunnel.wire.messages import ResultMessage, TaskMessage, as_dict
+from ccb.tunnel.wire.messages import ResultMessage, TaskMessage, as_dict, as_number
 from ccb.tunnel.wire.model_facts import ESTIMATED, context_tokens
 
 from ..session.newest import Newest
 
 _MAX_TASKS = 1_000
+_MAX_FILES = 10_000
 _MAX_TEXT = 1_000  # characters
 
 
@@ -166,3 +168,44 @@ def _used(totals: UsageTotals) -> list[str]:
 
 def used_text(totals: UsageTotals) -> str:
     return ", ".join(_used(totals)).replace(" in,", " tokens in,", 1)
+
+
+class FileChanges:
+    """The files that edits have changed, and how many lines came and went in them."""
+
+    def __init__(self) -> None:
+        self.added = self.removed = 0
+        self._paths: Newest[str, None] = Newest(_MAX_FILES)
+
+    def note(self, structured: object) -> None:
+        """Take the public `tool_use_result` of any call."""
+        told = structured if isinstance(structured, dict) else {}
+        patch, content = told.get("structuredPatch"), told.get("content")
+        if not isinstance(patch, list):
+            return
+        self._paths[str(told.get("filePath"))] = None
+        if told.get("type") == "create" and isinstance(content, str):  # a new file has no patch
+            self.added += len(content.splitlines())
+        for hunk in patch:
+            lines = hunk.get("lines") if isinstance(hunk, dict) else None
+            signs = Counter(str(line)[:1] for line in lines) if isinstance(lines, list) else Counter()
+            self.added += signs["+"]
+            self.removed += signs["-"]
+
+    @property
+    def text(self) -> str:
+        count = len(self._paths)
+        return f"{count} file{'s' if count != 1 else ''} +{self.added} −{self.removed}" if count else ""
+
+
+def turn_text(result: ResultMessage, changes: FileChanges | None, cost: str, tasks: int, at: str) -> str:
+    """Return the line about a turn that has ended; "" if the model had no part in it."""
+    if not as_number(result.body.get("num_turns")):
+        return ""
+    seconds = round(min(as_number(result.body.get("duration_ms")) / 1000, _MAX_NUMBER))
+    minutes, hours = seconds // 60, seconds // 3600
+    took = (
+        f"{hours} h {minutes % 60} min" if hours else f"{minutes} min {seconds % 60} s" if minutes else f"{seconds} s"
+    )
+    runs = f"{tasks} task{'s' if tasks != 1 else ''} in the background: /tasks" if tasks else ""
+    return " · ".join(filter(None, (took, changes.text if changes is not None else "", cost, at, runs)))

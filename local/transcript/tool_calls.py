@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -165,6 +166,36 @@ def agent_label(tool_input: Mapping[str, Any]) -> str:
     return one_line(f"{name}: {task}" if task else str(name))
 
 
+_GOES_ON = (
+    r"with ID: (\S+)\. You are told when it ends\. [^.\n]* ends it\.(?: (?:Output is also|All its output is).*)?$"
+)
+_IN_WORDS = tuple(
+    (re.compile(pattern, re.MULTILINE), said)
+    for pattern, said in {
+        r"\A\(Bash completed with no output\)(?=$)": "no output",
+        rf"\ACommand running in background {_GOES_ON}": r"in the background: \1 (/tasks)",
+        rf"\AIt(?: takes longer than .{{1,40}}, so it)? goes on in the background {_GOES_ON}": (
+            r"in the background: \1 (/tasks)"
+        ),
+        r"\AThe agent works in the background\. .* task_id: (\S+)\. .*": r"in the background: \1 (/tasks)",
+        r"\AThe user doesn't want to proceed with this tool use\. It was not run\. .*": "Interrupted; not run.",
+        r"\AThe user doesn't want to proceed .* while it ran: (what .*\.) Wait .*": r"Interrupted; \1",
+        r"\A\[Request interrupted by user(?: for tool use)?\]\Z": "Interrupted.",
+        r"\AThe user denied this; it was not done\.": "Denied; not run.",
+        r"\n(?:To ask the user to run it without|If it is needed, ask the user).*: true\.$": "",
+        r"^(There is no terminal, and nobody can be asked here\.) Give .*": r"\1",
+    }.items()
+)
+"""What the worker tells the model, and what people read in its place: they have no tools, but commands."""
+
+
+def in_words(text: str) -> str:
+    """Return what the worker says, as a person reads it."""
+    for pattern, said in _IN_WORDS:
+        text = pattern.sub(said, text)
+    return text
+
+
 _MAX_KEPT = 64
 _MAX_LISTS = 50  # of todos, to which the person may go back
 _MAX_CHARS = 100_000
@@ -295,7 +326,7 @@ class ToolCalls:
             self.orphans.note_result(result, structured)
             return
         tool.state = blocks.ToolState.FAILED if result.get("is_error") else blocks.ToolState.DONE
-        tool.result = blocks.both_ends(blocks.result_text(result))
+        tool.result = in_words(blocks.both_ends(blocks.result_text(result)))
         tool.output = ""
         self._pictures.keep(tool, blocks.pictures_of(messages.as_blocks(result.get("content"))))
         self.agents.result(tool, structured)

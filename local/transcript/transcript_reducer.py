@@ -3,27 +3,33 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Sequence
 
 from ccb.tunnel.plain_text import HostText, one_line
 from ccb.tunnel.wire import journal_records as records
 from ccb.tunnel.wire import messages
 from ccb.tunnel.wire.client_requests import SHELL_COMMAND
+from ccb.tunnel.wire.frames import Json
 from ccb.tunnel.wire.prompt_content import is_attached_file
 from ccb.tunnel.wire.session_options import CAGES
+from ccb.tunnel.wire.tool_traits import READ
 
 from ..session.session_client import SessionEvent, SkippedState, input_ids
 from .blocks import BlockContainer, Level, NoticeBlock, PromptFacts, ToolBlock, ToolState, pictures_of
 from .live_answer import AgentMessages
-from .notices import Notices
+from .notices import Notices, path_in
 from .prompt_tracker import NO_FACTS, PromptTracker
-from .session_facts import RunningTasks, Todos, UsageTotals
-from .tool_calls import EarlyData, ToolCalls
+from .session_facts import FileChanges, RunningTasks, Todos, UsageTotals, turn_text
+from .tool_calls import EarlyData, ToolCalls, in_words
 
 _MAX_CAGE = 300  # characters
+_LEAST_COST = 0.005  # dollars of a turn that are shown
+_NAMED = re.compile(
+    r"<system-reminder>\nThe user names the (file|directory|resource) ([^\n]+?)(?::\n|\. It follows\.)(.*)", re.DOTALL
+)
+_NUMBERED = re.compile(r"^ *\d+\t", re.MULTILINE)
 _PRINTED = re.compile(r"<local-command-stdout>(.*)</local-command-stdout>", re.DOTALL)  # of a worker's command
-_IN_BACKGROUND = re.compile(r"(goes on in the background with ID: (\S+))\. You are told when it ends\. [^.]* ends it\.")
-_HOW_TO_FOLLOW = r"\1. /tasks \2 shows its output, /tasks stop \2 ends it."  # people have commands, not tools
 
 
 class TranscriptReducer:
@@ -56,6 +62,7 @@ class TranscriptReducer:
         self.running = False
         self.catching_up = False  # the worker still reads its journal, and takes a prompt afterwards
         self._in_turn = False
+        self._changes: FileChanges | None = None  # in this turn, if all of it was seen
 
     @property
     def agent_calls(self) -> list[ToolBlock]:
@@ -114,6 +121,7 @@ class TranscriptReducer:
         if state.result is not None:
             self.totals.set_from_result(state.result)
         self.running = self._in_turn = running
+        self._changes = None
         if state.prompts is not None:
             self.prompts.snapshot(state.prompts)
         if state.tasks is not None:
@@ -149,12 +157,15 @@ class TranscriptReducer:
 
     def apply(self, record: records.Record) -> None:
         """Apply a record. What a sub-agent does is shown under the call that started it."""
+        content = record.content
+        if isinstance(content, records.MessageRecord) and self._changes is not None:
+            self._changes.note(content.body.get("tool_use_result"))
         if record.agent_id != records.MAIN_AGENT:
             self._tools.agents.apply(record)
         else:
-            self._prompt_news(record.content)
-            self._agent_news(record.content)
-            self._noticed(record.content)
+            self._prompt_news(content)
+            self._agent_news(content)
+            self._noticed(content)
             self._tools.note_todos(record.seq)
 
     def apply_progress(self, message: messages.PublicMessage) -> None:
@@ -170,6 +181,7 @@ class TranscriptReducer:
                     self.running = True
             case records.PromptRecord():
                 self._take(content.input_ids)
+                self._named(content.context)
             case records.TakenRecord():
                 self._take([content.input_id])
             case records.UnqueuedRecord():
@@ -180,6 +192,16 @@ class TranscriptReducer:
             case records.ForkedRecord():  # a turn that ran in the original has no result here
                 self.prompts.forked()
                 self._turn_over(ToolState.UNKNOWN)
+
+    def _named(self, context: list[Json]) -> None:
+        """Say what the agent was given because a prompt names it with @."""
+        for block in messages.as_blocks(context):
+            if found := _NAMED.match(messages.as_text(block.get("text"))):
+                kind, name, text = found.groups()
+                lines = len(_NUMBERED.findall(text))
+                size = f" ({lines} line{'s' if lines != 1 else ''})" if lines else ""
+                does = "Listed" if kind == "directory" else READ.name
+                self.notice(f"{does} {path_in(self.notices.cwd, name)}{size}", Level.DIM)
 
     def _take(self, input_ids: list[str]) -> None:
         for input_id in input_ids:
@@ -192,6 +214,7 @@ class TranscriptReducer:
                 self._message(content.public)
             case records.TurnStartRecord():
                 self.running = self._in_turn = True
+                self._changes = FileChanges()
                 self._tools.line_begins()
                 self.turns += 1
             case records.ToolStartRecord():
@@ -213,7 +236,7 @@ class TranscriptReducer:
             case records.DriverRecord():
                 self.notices.driver(content.by)
             case records.RewindRecord():
-                self.notices.rewind(content)
+                self.notices.rewind(content, self.prompts.gone_back(content.message) if content.to else [])
                 if content.to:
                     self._tools.go_back(content.to)
             case records.RewoundRecord():
@@ -238,8 +261,7 @@ class TranscriptReducer:
                 self._tools.progress(message, self.prompts.command_line)
             case messages.ResultMessage():
                 self._turn_over(ToolState.FAILED)
-                self.totals.add(message)
-                self.notices.errors(message)
+                self._result(message)
             case messages.SystemMessage(subtype="init"):
                 self._init(message)
             case messages.SystemMessage():
@@ -254,6 +276,16 @@ class TranscriptReducer:
                     self.notice(message.summary, Level.DIM)
             case _:  # questions and answers are the event router's
                 pass
+
+    def _result(self, message: messages.ResultMessage) -> None:
+        before, past = self.totals.cost_usd, self.notices.only_past
+        self.totals.add(message)
+        self.notices.errors(message)
+        dollars = 0.0 if past else self.totals.cost_usd - before  # of the past, only the sum is known
+        cost = f"{'~' if self.totals.estimated else ''}${dollars:.2f}" if dollars >= _LEAST_COST else ""
+        at, tasks = ("", 0) if past else (time.strftime("%H:%M"), len(self.tasks.running))
+        if told := turn_text(message, self._changes, cost, tasks, at):
+            self.notice(told, Level.DIM)
 
     def _init(self, message: messages.SystemMessage) -> None:
         tools = message.body.get("tools")
@@ -272,7 +304,7 @@ class TranscriptReducer:
         content = messages.as_dict(message.body.get("message")).get("content")
         if isinstance(content, str):
             if is_note:
-                self.notice(content.split("\n"), Level.DIM)
+                self.notice(in_words(content).split("\n"), Level.DIM)
             return
         for block in message.blocks:
             kind, text = block.get("type"), messages.as_text(block.get("text"))
@@ -282,9 +314,9 @@ class TranscriptReducer:
                 continue
             elif printed := _PRINTED.fullmatch(text):
                 self._tools.line_over()
-                self.notice(_IN_BACKGROUND.sub(_HOW_TO_FOLLOW, printed[1]).split("\n"))
+                self.notice(in_words(printed[1]).split("\n"))
             elif is_note:
-                self.notice(text.split("\n"), Level.DIM)
+                self.notice(in_words(text).split("\n"), Level.DIM)
 
     def _turn_over(self, tools: ToolState) -> None:
         self.notices.model_call_over()

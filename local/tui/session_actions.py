@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import field
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from ccb.tunnel.errors import CcbError, UsageError
 from ccb.tunnel.plain_text import HostText
-from ccb.tunnel.wire.client_requests import BACKGROUND_TASKS, REMEMBER, SHELL_COMMAND
+from ccb.tunnel.wire.client_requests import (
+    BACKGROUND_TASKS,
+    REMEMBER,
+    REWIND_CONVERSATION,
+    SHELL_COMMAND,
+    ConversationRewind,
+)
 from ccb.tunnel.wire.control_protocol import SET_PERMISSION_MODE, A, P, Request, RequestFailed
 from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.frames import Json
 
 from ..session.session_client import AS_PROMPT, LinkState, PromptDelivery, SessionClient
 from ..transcript.blocks import Level, PromptFacts, pictures_of
+from ..transcript.prompt_tracker import WaitingPrompt
 from ..transcript.transcript_reducer import TranscriptReducer
 from .approvals import Approvals
 from .cards.question_card import CardAnswer
@@ -29,6 +38,7 @@ if TYPE_CHECKING:
     from ..connect.project_trust import ProjectDesk
 
 
+_UNTIL_IDLE_S = (0.0, 0.1, 0.3)  # pauses in which a worker comes to rest after the result of a turn
 _MODES = ("default", "acceptEdits", "plan")
 
 
@@ -121,6 +131,17 @@ class SessionActions:
             taken = await self._attempt(self.client.interrupt())
             self._interrupting = False
             self.status.interrupting(taken)  # until the turn has ended
+
+    async def take_back(self, prompt: WaitingPrompt) -> None:
+        """Let the conversation forget a prompt that the agent has not answered."""
+        rewind = Request(REWIND_CONVERSATION, ConversationRewind(prompt.id))
+        for pause_s in _UNTIL_IDLE_S:
+            await asyncio.sleep(pause_s)
+            if self.reducer.prompts.unanswered is not prompt:
+                return  # the person has sent another one
+            with suppress(CcbError, RequestFailed):
+                await self.client.request(rewind)
+                return
 
     async def next_mode(self) -> None:
         """Change to the mode after the one that the person chose last, also while the host has not confirmed that."""

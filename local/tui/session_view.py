@@ -29,6 +29,7 @@ from ..slash_commands.command_table import COMMANDS, OWN_NAMES, ArgumentChoices
 from ..slash_commands.session_api import NO_LAPTOP, LaptopSide, LeftSession, Place, ReplInfo, SessionApi, farewell
 from ..transcript.blocks import BlockList, Level, NoticeBlock
 from ..transcript.notices import tips
+from ..transcript.prompt_tracker import WaitingPrompt
 from ..transcript.questions import ASKED
 from ..transcript.transcript_reducer import TranscriptReducer
 from .approvals import Approvals
@@ -90,7 +91,7 @@ class SessionView(Vertical):
         super().__init__()
         self._shell = shell
         composer, keymap, cwd = shell.composer, shell.composer.keymap, info.path.rstrip("/")
-        self.transcript = Transcript(cwd, keymap.name("details"), shell.keys_first, shelf)
+        self.transcript = Transcript(cwd, keymap, shell.keys_first, shelf)
         self.connection = connection = ConnectionView(client, keymap)
         self.reducer = TranscriptReducer(
             self.transcript, model=info.model, mode=info.mode, sandbox=info.sandbox, own_name=info.client_name
@@ -99,6 +100,7 @@ class SessionView(Vertical):
         self.approvals = Approvals(client, connection, self.transcript, composer, info.place)
         self._banner = Banner()
         self._was_connected = True
+        self._interrupted: WaitingPrompt | None = None  # with Esc, and without an answer then
         self._history = HistoryLoader(client, self.transcript, self.reducer)
         self.status = StatusPresenter(
             info, self.reducer, connection, self.approvals, self.transcript, composer, shell.attention.state_is
@@ -148,7 +150,9 @@ class SessionView(Vertical):
     def on_mount(self) -> None:
         info, hello, keymap = self.api.info, self.api.client.hello, self._shell.composer.keymap
         shows_keys = f"The agent works on {info.host}. {keymap.name('help')} or /help shows the keys."
-        self.reducer.notice([f"ccb {info.version}  {info.place}", shows_keys], Level.DIM)
+        effort = f", effort {info.effort}" if info.effort else ""
+        what = f"ccb {info.version}  {info.place}  {one_line(info.model)}{effort}".rstrip()
+        self.reducer.notice([what, shows_keys], Level.DIM)
         self.transcript.add(tips(info.host, keymap))
         level = Level.DIM if hello.storage == "disk" else Level.WARNING  # show at once that the session may not last
         if hello.notes:
@@ -228,6 +232,18 @@ class SessionView(Vertical):
             self.approvals.questions.closed(public.request_id)
         elif isinstance(public, ResultMessage) and not item.replayed:
             self._shell.ring("idle_prompt")
+            if public.body.get("terminal_reason") == "aborted_streaming":
+                self.run_worker(self._give_back())
+
+    async def _give_back(self) -> None:
+        """Give the prompt back to the input whose turn was interrupted before the agent had said or done anything."""
+        prompts, composer = self.reducer.prompts, self._shell.composer
+        prompt, self._interrupted = self._interrupted, None
+        if prompt is None or prompt is not prompts.unanswered or prompts.queued or composer.text:
+            return
+        if prompt.facts.files <= len(composer.attachments.named_in(prompt.text)):
+            await self.actions.take_back(prompt)
+            composer.give_back(prompt.editable_text)
 
     def _answered(self, answer: ControlResponse) -> None:
         """The journal has the answer to a question, which counts for every client."""
@@ -345,6 +361,7 @@ class SessionView(Vertical):
         """End the running turn. Pressed twice while nothing runs: clear the input, or go back to an earlier prompt."""
         composer = self._shell.composer
         if self.reducer.running or self.connection.watching:
+            self._interrupted = None if self.connection.watching else self.reducer.prompts.unanswered
             self.run_worker(self.actions.interrupt())
         elif composer.text and self.rewinding.pressed_twice(time.monotonic()):
             composer.clear_to_cut()

@@ -178,8 +178,6 @@ class RetryPolicy:
             return "doubtful", _MAX_DOUBTFUL
         if failure.retry is Retry.YES or failure.status is None:
             return "", _NEVER
-        if failure.status == 401:
-            return "unauthorized", 2  # the proxy may have refreshed the credential
         return ("", _NEVER) if failure.status in _RETRIED or failure.status >= 500 else ("final", 1)
 
 

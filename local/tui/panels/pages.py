@@ -27,7 +27,7 @@ from ccb.tunnel.wire.control_protocol import Request, RequestFailed
 from ...session.session_client import EventGap, SessionClient, SessionEvent, parse_snapshot
 from ...slash_commands.about_session import ChangedFile, RewindPreview
 from ...terminal.keymap import DEFAULT_KEYMAP
-from ...transcript.blocks import Block, FileDiffBlock, Level, NoticeBlock, ToolBlock
+from ...transcript.blocks import Block, FileDiffBlock, FoldBlock, Level, NoticeBlock, ToolBlock
 from ...transcript.markdown_export import markdown_of, text_of
 from ...transcript.transcript_reducer import TranscriptReducer
 from ..rendering.diffs import is_patch
@@ -324,6 +324,8 @@ def _texts(block: Block) -> list[str]:
         return [block.name, block.result, block.output, *_leaves(block.tool_input), *_leaves(block.patch)]
     if isinstance(block, FileDiffBlock):
         return [block.path, block.note, *_leaves(block.patch)]
+    if isinstance(block, FoldBlock):
+        return [block.text, *(text for each in block.folded for text in _texts(each))]
     return [block.text]
 
 

@@ -14,10 +14,12 @@ from ccb.tunnel.plain_text import neutralise, one_line
 from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.tool_traits import EDIT, View, traits_of
 
+from ...terminal.keymap import DEFAULT_KEYMAP, Keymap
 from ...transcript.blocks import (
     AgentRun,
     Block,
     FileDiffBlock,
+    FoldBlock,
     Level,
     MarkdownBlock,
     NoticeBlock,
@@ -35,7 +37,6 @@ from .markdown import render_markdown
 from .themes import Palette
 from .tool_output import (
     MAX_DETAIL_LINES,
-    MORE_KEY,
     ErrorCard,
     SummedUpHeadline,
     both_ends,
@@ -98,6 +99,7 @@ def _below(value: str) -> str:
 
 
 _MAX_PROMPT_LINES = 30
+_LONG_S = 5  # seconds after which a command is worth the key that lets it go on in the background
 _MAX_DIFF_LINES = 24
 _MAX_LIVE_MARKDOWN = 6_000  # characters; a longer block is plain text until it is complete
 _MAX_MARKDOWN = 20_000  # characters; a longer block stays plain text
@@ -111,15 +113,19 @@ _PICTURE = re.compile(r"(?m)^  [▓▒◆▚█·×]{40}$")
 
 @dataclass(frozen=True)
 class BlockRenderer:
-    """`copied_from` is 0, or the width of the screen for a drawing to copy from. `more_key` shows details. `pictures`
-    draws the images of a block; without it they are only named."""
+    """`copied_from` is 0, or the width of the screen for a drawing to copy from. `keymap` names keys. `pictures` draws
+    the images of a block; without it they are only named."""
 
     palette: Palette
     details: bool = False
     cwd: str = ""
     copied_from: int = 0
-    more_key: str = MORE_KEY
+    keymap: Keymap = DEFAULT_KEYMAP
     pictures: Callable[[PicturedBlock], Iterable[RenderableType]] = lambda block: ()
+
+    @property
+    def more_key(self) -> str:
+        return self.keymap.name("details")
 
     def render(self, block: Block) -> Iterator[RenderableType]:
         """Yield the renderables of one block, top to bottom. None of them takes long to draw."""
@@ -143,6 +149,11 @@ class BlockRenderer:
             accent, dim = f"bold {self.palette.accent}", self.palette.dim
             tips = [Text.assemble((key, accent), "  ", (use, dim)) for key, use in block.tips]
             yield Padding(Columns(tips, padding=(0, 3)), _INDENT)
+        elif isinstance(block, FoldBlock):
+            more = "" if self.details or self.copied_from else f"  {self.more_key}"
+            yield Text(f"{block.text}{more}", self.palette.dim, no_wrap=True, overflow="ellipsis")
+            for each in block.folded if self.details else ():
+                yield from self.render(each)
         elif isinstance(block, NoticeBlock) and block.level is Level.ERROR:
             yield ErrorCard(block.text, self.palette, bare=bool(self.copied_from))
         elif isinstance(block, NoticeBlock):
@@ -163,7 +174,10 @@ class BlockRenderer:
             PromptState.UNSENT: ("waiting to be sent", palette.warn),
             PromptState.FAILED: ("not sent", palette.bad),
         }.get(block.state, ("", ""))
-        return text.append(f"  ({said})", style=style) if said else text
+        text.append(f"  ({said})" if said else "", style=style)
+        if said == "queued" and not block.text.startswith(("!", "/")) and not self.copied_from:
+            text.append(f"  {self.keymap.name('steer')} steers", style=palette.dim)
+        return text
 
     def _thought(self, block: ThoughtBlock) -> Text:
         style = f"italic {self.palette.dim}"
@@ -255,6 +269,8 @@ class BlockRenderer:
             head.append("  its result is not known here", style=palette.dim)
         elif block.state is ToolState.RUNNING and block.elapsed_s >= 1:
             head.append(f"  {block.elapsed_s:.0f} s", style=palette.dim)
+            if block.elapsed_s >= _LONG_S and traits_of(block.name).view is View.COMMAND and not self.copied_from:
+                head.append(f"  {self.keymap.name('background')} background", style=palette.dim)
         return head
 
 

@@ -15,8 +15,9 @@ from markdown_it import MarkdownIt
 from markdown_it.token import Token
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.constrain import Constrain
-from rich.markdown import CodeBlock, Heading, HorizontalRule, Markdown, MarkdownElement, TableElement
+from rich.markdown import CodeBlock, Heading, HorizontalRule, ListItem, Markdown, MarkdownElement, TableElement
 from rich.padding import Padding
+from rich.rule import Rule
 from rich.segment import Segment
 from rich.style import Style
 from rich.syntax import Syntax
@@ -72,6 +73,27 @@ class _Heading(Heading):
         text = self.text.copy()
         text.justify = "left"
         yield text
+
+
+class _ListItem(ListItem):
+    """An item with the dot behind its number."""
+
+    def render_number(self, console: Console, options: ConsoleOptions, number: int, last_number: int) -> RenderResult:
+        style = console.get_style("markdown.item.number", default="none")
+        sign = f"{number}. ".rjust(len(str(last_number)) + 3)
+        lines = console.render_lines(
+            self.elements, options.update(width=max(1, options.max_width - len(sign))), style=self.style
+        )
+        for count, line in enumerate(lines):
+            yield Segment(" " * len(sign) if count else sign, style)
+            yield from line
+            yield Segment.line()
+
+
+class _Rule(HorizontalRule):
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        yield Rule(style=console.get_style("markdown.hr", default="none"))
+        yield Text()
 
 
 class _Code(CodeBlock):
@@ -189,6 +211,8 @@ class TranscriptMarkdown(Markdown):
         "fence": _Code,
         "code_block": _Code,
         "table_open": _Table,
+        "list_item_open": _ListItem,
+        "hr": _Rule,
     }
 
     def __init__(self, text: str, code_theme: str, opening: OpenBlock = NOTHING_OPEN, copied_from: int = 0) -> None:
@@ -285,7 +309,7 @@ def _seen(lines: Sequence[str]) -> list[tuple[int, int, str]]:
     return [
         (row, column, char)
         for row, line in enumerate(lines)
-        if line.strip(" -")  # no rule, which is as long as the drawing is wide
+        if line.strip(" -─")  # no rule, which is as long as the drawing is wide
         for column, char in enumerate(line)
         if not char.isspace() and char not in _LAYOUT
     ]

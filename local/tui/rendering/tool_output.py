@@ -24,6 +24,7 @@ from .themes import Palette
 
 FIX = "→ "  # what the line begins with that says what to do
 BAR = "▌ "
+_TOO_LONG = re.compile(r"(API Error: the (?:conversation|prompt) is too long for .*\)\.) (.*)", re.DOTALL)
 _API_FIX = " · "  # between what the worker says of a model call, and what helps
 _FIXES = (
     (re.compile(r"API Error: 429\b"), "The provider limits how much you may ask: wait a little, then send it again."),
@@ -53,7 +54,10 @@ def error_lines(text: str) -> list[str]:
         return lines
     if lines[0].startswith("API Error: ") and _API_FIX in lines[0]:
         lines[0], _, fix = lines[0].partition(_API_FIX)
-        return [*lines, f"{FIX}{fix[:1].upper()}{fix[1:]}."]
+        what = ["The API refused the key (401)."] if lines[0].startswith("API Error: 401") else []
+        return [*what, *lines, f"{FIX}{fix[:1].upper()}{fix[1:]}."]
+    if says := _TOO_LONG.fullmatch(text):
+        return [says[1], FIX + says[2]]
     fix = next((fix for pattern, fix in _FIXES if pattern.search(text)), "")
     return [*lines, FIX + fix] if fix else lines
 

@@ -21,6 +21,7 @@ from textual.strip import Strip
 
 from ccb.tunnel.wire.dataclass import dataclass
 
+from ...terminal.keymap import Keymap
 from ...transcript.blocks import Block, MarkdownBlock, PicturedBlock, ToolBlock
 from ..rendering.block_renderer import SPINNER, BlockRenderer
 from ..rendering.markdown import copied_text
@@ -195,7 +196,7 @@ class TranscriptDrawing:
     canvas: Callable[[], tuple[Console, Palette]]
     changed: Callable[[Block], None]
     cwd: str
-    more_key: str
+    keymap: Keymap
     shelf: PictureShelf | None
     max_lines: int = _MAX_CACHED_LINES
     details: bool = False
@@ -296,7 +297,7 @@ class TranscriptDrawing:
 
     def _parts(self, block: Block, width: int) -> Iterator[list[Line]]:
         console, palette = self.canvas()
-        renderer = BlockRenderer(palette, self.details, self.cwd, 0, self.more_key, self._pictures)
+        renderer = BlockRenderer(palette, self.details, self.cwd, 0, self.keymap, self._pictures)
         before: list[Line] = [] if self.is_tight(block) else [[]]
         for part in draw_parts(console, renderer, block, width):
             yield [*before, *part]

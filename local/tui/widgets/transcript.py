@@ -21,7 +21,8 @@ from textual.selection import Selection
 from textual.strip import Strip
 from textual.timer import Timer
 
-from ...transcript.blocks import Block, Level, NoticeBlock, PromptBlock, PromptState, TipsBlock, stack
+from ...terminal.keymap import DEFAULT_KEYMAP, Keymap
+from ...transcript.blocks import Block, Level, NoticeBlock, PromptBlock, PromptState, TipsBlock, cut_of, stack
 from ..rendering.block_renderer import is_animated
 from ..rendering.markdown import word_at
 from ..rendering.pictures import PictureShelf, is_of_picture
@@ -106,14 +107,18 @@ class Transcript(ScrollView, can_focus=False):
         """The person turned the wheel up."""
 
     def __init__(
-        self, cwd: str, more_key: str = "", keys: KeyPriority | None = None, shelf: PictureShelf | None = None
+        self,
+        cwd: str,
+        keymap: Keymap = DEFAULT_KEYMAP,
+        keys: KeyPriority | None = None,
+        shelf: PictureShelf | None = None,
     ) -> None:
         super().__init__()
         self.shelf = shelf
         self._keys = keys or KeyPriority()
         self.block_layout = BlockLayout()
         self._drawing = TranscriptDrawing(
-            lambda: (self.app.console, self.palette()), self.update_block, cwd, more_key, shelf
+            lambda: (self.app.console, self.palette()), self.update_block, cwd, keymap, shelf
         )
         self._draws_on = False
         self._look: _RowLook | None = None
@@ -214,6 +219,12 @@ class Transcript(ScrollView, can_focus=False):
             position = self.block_layout.position(block)
             self._remove(position)
             self._lay_out_soon(position)
+
+    def cut(self, first: Block, before: Block | None) -> list[Block]:
+        gone = cut_of(self.blocks, first, before)
+        for each in reversed(gone):  # the last one is found first
+            self.take_away(each)
+        return gone
 
     def _drop_oldest(self) -> None:
         layout = self.block_layout

@@ -49,3 +49,20 @@ async def test_a_signal_ends_it_and_the_terminal_is_usable(here: Here, number: s
         assert await running.ended() == code
         await running.until(lambda: b"\x1b[?1049l" in running.written)
         _is_left_as_it_was_found(running)
+
+
+async def test_esc_before_any_output_gives_the_prompt_back_and_the_model_never_sees_it_twice(here: Here) -> None:
+    here.model.add({"text": "never", "stall_after": 0}, {"text": "Understood-it."})
+    async with here.on_terminal() as running:
+        await running.shows("F1 or /help")
+        running.type("with a mistak\r")
+        await running.until(lambda: here.model.requests)
+        running.type("\x1b")
+        await running.shows("Gone back to before: with a mistak")
+        await running.until(lambda: running.text.rpartition("❯ with a mistak")[2].count("with a mistak") == 2)
+        running.type("e\r")
+        await running.shows("Understood-it.")
+        last = here.model.requests[-1]
+        assert last.last_user_text.endswith("with a mistake") and str(last.messages).count("with a mistak") == 1
+        running.type("\x04")
+        assert await running.ended() == 0

@@ -162,3 +162,10 @@ def test_html_is_shown_as_text(text: str) -> None:
 def test_a_link_shows_where_it_leads_once(text: str, shown: str) -> None:
     assert shown in printed(text)
     assert printed(text).count("example") == shown.count("example")
+
+
+def test_an_ordered_list_keeps_its_dots_and_a_rule_is_a_line() -> None:
+    lines = stacked("1. one\n2. two\n   1. inside\n\n---\n\n8. eight\n9. nine\n", 20)
+    assert [line for line in lines if line] == [
+        " 1. one", " 2. two", "     1. inside", "─" * 20, "  8. eight", "  9. nine",
+    ]  # fmt: skip

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import re
 from typing import Any
 
 import pytest
@@ -18,7 +19,11 @@ from ccb.local.tui.approvals import card_for
 from ccb.local.tui.cards.question_card import Asked
 from ccb.local.tui.rendering.approval_text import place_of_call
 from ccb.local.tui.rendering.themes import palette_of
-from ccb.remote.tools.bash import _HOW_TO_READ
+from ccb.remote.agent import agent_messages
+from ccb.remote.agent.prompt_opening import _reminder
+from ccb.remote.agent.tool_call import NOT_RUN, STOPPED
+from ccb.remote.tools.bash import _HOW_TO_ANSWER, _HOW_TO_ASK, _HOW_TO_READ, _SET_ASIDE, _TO_KEEP
+from ccb.remote.tools.tool_contract import ToolResult
 from ccb.tunnel.wire.frames import Json
 from ccb.tunnel.wire.messages import ControlRequest, parse_message
 
@@ -188,14 +193,62 @@ def test_a_compaction_and_the_output_of_a_command_are_notices() -> None:
         "── Compacted: the agent goes on with a summary (167,000 became 9,000 tokens).",
         "The conversation was not compacted.",
     ]
+    system("compact_boundary", compact_metadata={"trigger": "auto", "pre_tokens": 167000, "post_tokens": 9000})
+    assert told.notices.pop().text.startswith("── The agent goes on without the conversation"), "there is no summary"
     assert texts[2].startswith("40 % of\nthe window") and "\x1b" not in texts[2] and len(texts) == 3
-    moved = f"It goes on in the background with ID: bash_1. You are told when it ends. {_HOW_TO_READ} See /x"
+    moved = f"It goes on in the background with ID: bash_1. You are told when it ends. {_HOW_TO_READ}"
     line = {"type": "text", "text": f"<local-command-stdout>{moved}</local-command-stdout>"}
     told.record("message", type="user", isReplay=True, message={"role": "user", "content": [line]})
-    assert told.notices[-1].text == (  # the model has tools for it, the person has commands
-        "It goes on in the background with ID: bash_1. /tasks bash_1 shows its output, /tasks stop bash_1 ends it."
-        " See /x"
-    )
+    assert told.notices[-1].text == "in the background: bash_1 (/tasks)"
+
+
+@pytest.mark.parametrize(
+    ("for_the_model", "for_people"),
+    [
+        ("(Bash completed with no output)", "no output"),
+        ("(Bash completed with no output)\nShell cwd was reset to /srv", "no output\nShell cwd was reset to /srv"),
+        ("echo (Bash completed with no output)", "echo (Bash completed with no output)"),
+        (
+            f"Command running in background with ID: bash_1. You are told when it ends. {_HOW_TO_READ} Output is also "
+            "written to: /tmp/x",
+            "in the background: bash_1 (/tasks)",
+        ),
+        (
+            f"It takes longer than 15 s, so it goes on in the background with ID: bash_2. You are told when it ends. "
+            f"{_HOW_TO_READ}\nOutput so far:\n1",
+            "in the background: bash_2 (/tasks)\nOutput so far:\n1",
+        ),
+        (NOT_RUN, "Interrupted; not run."),
+        (f"{STOPPED}\nIt had printed:\n1", "Interrupted; what it had done until then stays done.\nIt had printed:\n1"),
+        (agent_messages.INTERRUPTED_FOR_TOOL, "Interrupted."),
+        (f"stopped by the sandbox: x\n{_HOW_TO_ASK}", "stopped by the sandbox: x"),
+        (f"{_SET_ASIDE}: a\n{_TO_KEEP}", f"{_SET_ASIDE}: a"),
+        (f"sudo: no tty\n{_HOW_TO_ANSWER}", "sudo: no tty\nThere is no terminal, and nobody can be asked here."),
+        ("The user denied this; it was not done. The user says: no", "Denied; not run. The user says: no"),
+    ],
+)
+def test_what_the_worker_tells_the_model_is_shown_in_words_for_people(for_the_model: str, for_people: str) -> None:
+    told = Told()
+    told.assistant(CALL)
+    told.result_of("t1", for_the_model)
+    (block,) = told.blocks
+    assert isinstance(block, shown.ToolBlock) and block.result == for_people
+
+
+def test_what_a_prompt_names_is_said_below_it() -> None:
+    told = Told()
+    told.reducer.notices.cwd = "/srv"
+    message = {"role": "user", "content": "see @app.py"}
+    told.record("input", id="i1", body={"type": "user", "uuid": "u1", "message": message})
+    named = [
+        *_reminder("the file /srv/app.py", ToolResult("".join(f"{n}\tx\n" for n in range(1, 41)))),
+        *_reminder("the directory /srv/src", ToolResult("- a.py")),
+        *_reminder("the file /etc/logo.png", ToolResult([{"type": "image"}])),
+    ]
+    told.record("prompt", context=[*named, {"type": "text", "text": "something else"}], items=[{"input": "i1"}])
+    assert [each.text for each in told.blocks] == [
+        "see @app.py", "Read app.py (40 lines)", "Listed src", "Read /etc/logo.png"
+    ]  # fmt: skip
 
 
 def test_going_back_brings_the_todo_list_of_that_place_back() -> None:
@@ -339,3 +392,35 @@ def test_an_image_in_a_result_is_named_as_far_as_it_is_one(blocks: list[Json], w
 def test_a_snapshot_whose_lists_are_no_lists_has_none() -> None:
     state = parse_snapshot({"todos": "a", "asks": "b", "prompts": "c", "tasks": "d"})
     assert (state.todos, state.questions, state.prompts, state.tasks) == ((), (), None, None)
+
+
+def test_a_turn_ends_with_a_line_of_time_files_cost_and_what_still_runs() -> None:
+    told = Told()
+    told.record("turn_start")
+    for path, lines in (("/srv/a.py", ["-old", "+new", " same"]), ("/srv/a.py", ["+one more"])):
+        done = {"filePath": path, "structuredPatch": [{"lines": lines}, "broken"]}
+        told.record("message", type="user", message={"content": []}, tool_use_result=done)
+    new = {"type": "create", "filePath": "/srv/b.py", "content": "1\n2\n", "structuredPatch": []}
+    told.record("message", type="user", message={"content": []}, tool_use_result=new)
+    task: Json = {"type": "system", "subtype": "task_started", "task_id": "bash_1", "description": "serve"}
+    told.record("message", **task, is_backgrounded=True)
+    result: Json = {"type": "result", "subtype": "success", "num_turns": 3, "duration_ms": 125_400}
+    told.record("message", **result, total_cost_usd=0.021)
+    took, files, cost, at, runs = told.notices[-1].text.split(" · ")
+    assert (took, files, cost) == ("2 min 5 s", "2 files +4 −1", "$0.02")
+    assert re.fullmatch(r"\d\d:\d\d", at) and runs == "1 task in the background: /tasks"
+    told.record("message", **result | {"num_turns": 0}, total_cost_usd=0.021)
+    assert len(told.notices) == 1, "a command of the person needs no such line"
+
+
+def test_the_line_of_a_past_turn_does_not_guess_its_cost_and_time_of_day() -> None:
+    told = Told()
+    result: Json = {
+        "type": "result",
+        "subtype": "success",
+        "num_turns": 3,
+        "duration_ms": 12_000,
+        "total_cost_usd": 9.0,
+    }
+    told.record("message", replayed=True, **result)
+    assert told.notices[-1].text == "12 s"

@@ -174,7 +174,7 @@ async def test_ctrl_s_steers_and_enter_queues(at: Desk) -> None:
     await at.press(*"look here first", "ctrl+s", then=lambda: at.session.steering == ["look here first"])
     await at.until(lambda: waiting(at) == ["look here first", "second", "third"])
     assert at.composer.text == ""
-    await at.sees("❯ look here first  (steers)", "❯ third  (queued)", "1 steering, 2 queued")
+    await at.sees("❯ look here first  (steers)", "❯ third  (queued)  Ctrl+S steers", "1 steering, 2 queued")
     await listed(at)
     await at.sees("  steers  look here first")
 

@@ -76,3 +76,21 @@ async def test_there_is_no_going_back_while_the_agent_works(at: Desk) -> None:
     await at.turn(then=lambda: "working" in at.status)
     await at.enter("/rewind", then=lambda: "the agent is working" in at.status)
     assert not at.view.rewinding.display
+
+
+async def test_what_was_rewound_folds_to_one_line_that_the_details_open(at: Desk) -> None:
+    await at.turn("the first thing", then=lambda: "working" in at.status)
+    await at.says("A first answer.", sees="A first answer.")
+    at.session.finish()
+    await at.enter("the second thing", sees="the second thing")
+    at.session.begin()
+    await at.says("A wrong answer.", sees="A wrong answer.")
+    at.session.finish()
+    at.session.fact("rewind", message=at.session.identities[1], to=9, text="the second thing", files=[])
+    await at.sees("A first answer.", "── Gone back to before: the second thing  Ctrl+O", loses="A wrong answer.")
+    assert "❯ the second thing" not in at.screen
+    at.view.transcript.toggle_details()
+    await at.sees("❯ the second thing", "A wrong answer.")
+    at.session.fact("rewind", message=at.session.identities[0], to=3, text="the first thing", files=[])
+    await at.sees("── Gone back to before: the first thing", "A first answer.", "A wrong answer.")
+    assert "before: the second" not in at.screen, "a fold in a fold is part of it"

@@ -15,7 +15,8 @@ from ccb.tunnel.errors import ConnectionLost
 async def test_the_first_screen_names_the_host_and_what_one_can_do_there() -> None:
     for size in ((120, 30), (40, 16)):
         async with desk(size=size) as at:
-            await at.sees("devbox:/srv/shop", "The agent works on devbox", "@  a file of devbox", "permission mode")
+            await at.sees("devbox:/srv/shop", "claude-sonnet-4-5, effort", "high")
+            await at.sees("The agent works on devbox", "@  a file of devbox", "permission mode")
             await at.prompt("go", loses="a file of devbox")
 
 

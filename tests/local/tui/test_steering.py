@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from tests.support.repl.pilot import Desk, desk
 
+from ccb.remote.agent.agent_messages import INTERRUPTED
+
 
 def starts(at: Desk, task_id: str, description: str) -> None:
     at.session.say(
@@ -112,3 +114,33 @@ async def test_the_last_lines_of_a_command_line_are_shown_while_it_runs_and_esc_
     await at.sees("of the next one")
     at.session.finish(is_error=True, terminal_reason="aborted_tools", errors=["aborted"])
     await at.until(lambda: not at.view.reducer.running, sees=("✗ Bash make test", "of the next one"))
+
+
+async def test_esc_before_any_output_gives_the_prompt_back(at: Desk) -> None:
+    await at.turn("with a mistak", sees="❯ with a mistak")
+    await at.press("escape", then=lambda: at.session.interrupts == 1)
+    at.session.say({"type": "user", "message": {"content": [{"type": "text", "text": INTERRUPTED}]}})
+    at.session.finish(terminal_reason="aborted_streaming", subtype="error_during_execution", is_error=True)
+    await at.until(lambda: at.composer.text == "with a mistak")
+    rewind = {"user_message_id": at.session.identities[0], "after": "", "files": False, "drops": ""}
+    assert at.session.controls == [("rewind_conversation", rewind)], "the conversation does not keep it"
+
+
+async def test_esc_after_some_output_keeps_the_prompt_in_the_conversation(at: Desk) -> None:
+    await at.turn("go", then=lambda: at.view.reducer.running)
+    at.session.streams("Wor")
+    await at.sees("Wor")
+    await at.press("escape", then=lambda: at.session.interrupts == 1)
+    at.session.finish(terminal_reason="aborted_streaming", subtype="error_during_execution", is_error=True)
+    await at.until(lambda: not at.view.reducer.running)
+    assert (at.composer.text, at.session.controls) == ("", [])
+
+
+async def test_a_command_that_runs_for_long_and_a_prompt_that_waits_name_their_keys(at: Desk) -> None:
+    await at.turn("go")
+    call = at.session.call("Bash", command="make")
+    at.session.run(call, "1", elapsed_s=4)
+    await at.sees("Bash make  4 s", lacks="Ctrl+B background")
+    at.session.run(call, "1", elapsed_s=5)
+    await at.prompt("next", sees=("Bash make  5 s  Ctrl+B background", "❯ next  (queued)  Ctrl+S steers"))
+    await at.prompt("! ls", sees="❯ ! ls  (queued)", lacks="ls  (queued)  Ctrl+S")

@@ -117,7 +117,7 @@ async def test_the_person_compacts_with_a_hint_and_goes_on() -> None:
 
 async def test_a_compaction_by_hand_that_fails_changes_nothing() -> None:
     wordless = kit.calls(("t9", "Look", {"key": "a"}))
-    world = kit.make_world(kit.says("hello"), *[kit.error_reply(401)] * 2, wordless, kit.says("on", "msg_2"))
+    world = kit.make_world(kit.says("hello"), kit.error_reply(401), wordless, kit.says("on", "msg_2"))
     await world.turn("first")
     before = world.history()
     result = await world.turn("/compact")

@@ -38,7 +38,7 @@ _NAMES = {
     "server_error": (500, 502, 503),
     "overloaded": (529,),
 }
-_RETRIED = {None: 10, 401: 1, 408: 10, 409: 10, 429: 10, 500: 10, 502: 10, 503: 10, 529: 10}
+_RETRIED = {None: 10, 408: 10, 409: 10, 429: 10, 500: 10, 502: 10, 503: 10, 529: 10}
 _FAILURES = [(ModelError("x", status=each), kind) for kind, statuses in _NAMES.items() for each in statuses]
 
 

@@ -325,7 +325,7 @@ async def desk(
     session = session or ScriptedSession()
     app = repl_on(
         session,
-        ReplInfo("devbox", "/srv/shop", MODEL, "default", "0.1.0", RESUME, WHO, prompt),
+        ReplInfo("devbox", "/srv/shop", MODEL, "default", "0.1.0", RESUME, WHO, prompt, effort="high"),
         environ,
         screen=screen,
         laptop=laptop,

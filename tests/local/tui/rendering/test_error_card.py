@@ -8,6 +8,7 @@ from tests.support.repl.pilot import desk
 
 from ccb.local.transcript.blocks import Level
 from ccb.local.tui.rendering.tool_output import error_lines
+from ccb.remote.model.retry import ModelError
 from ccb.tunnel.errors import ConnectionLost
 from ccb.tunnel.proxy.policy import CallGrant
 
@@ -27,7 +28,8 @@ def _said(grant: CallGrant) -> str:
 @pytest.mark.parametrize(
     ("error", "fix"),
     [
-        ("API Error: 401 no · check the credential on your laptop", "→ Check the credential on your laptop."),
+        (ModelError("prompt is too long: 5 > 4", status=400).prose("m"), "→ Send /compact."),
+        (ModelError("prompt is too long", status=400).prose("m", answered=False), "→ Take it back with /rewind"),
         (
             "API Error: 429 no · send it again in 9 min, after Sat 09:30 UTC",
             "→ Send it again in 9 min, after Sat 09:30",
@@ -46,6 +48,12 @@ def test_an_error_of_a_model_call_says_what_helps(error: str, fix: str) -> None:
     what, said = error_lines(error)
     assert error.startswith(what)
     assert said.startswith(fix)
+
+
+def test_a_refused_key_is_said_in_plain_words_above_what_the_api_said() -> None:
+    what, evidence, fix = error_lines(ModelError("invalid x-api-key", status=401).prose("m"))
+    assert what == "The API refused the key (401)."
+    assert (evidence, fix[:23]) == ("API Error: 401 invalid x-api-key", "→ Check the credential ")
 
 
 @pytest.mark.parametrize("error", ["something else", "what\nevidence\n→ the one thing"])

@@ -7,12 +7,13 @@ from rich.console import Console
 from tests.support.repl.paper import PALETTE
 from tests.support.repl.pilot import desk
 
+from ccb.local.terminal.keymap import DEFAULT_KEYMAP
 from ccb.local.transcript.blocks import Block, NoticeBlock
 from ccb.local.tui.widgets.drawing import TranscriptDrawing
 
 
 def drawing(max_lines: int = 100) -> TranscriptDrawing:
-    return TranscriptDrawing(lambda: (Console(), PALETTE), lambda block: None, "", "", None, max_lines)
+    return TranscriptDrawing(lambda: (Console(), PALETTE), lambda block: None, "", DEFAULT_KEYMAP, None, max_lines)
 
 
 def block(lines: int) -> NoticeBlock:
