@@ -99,7 +99,7 @@ async def test_the_approved_plan_stays_in_the_transcript(at: Desk) -> None:
     at.session.begin(mode="plan")
     call = at.session.call("ExitPlanMode")
     at.session.done(call, "The user has approved the plan. Start.", structured={"plan": f"{PLAN}\x1b[2J"})
-    await at.sees("● ExitPlanMode", "1 Write it", "2 Test it", lacks="Start.")
+    await at.sees("● ExitPlanMode", "1. Write it", "2. Test it", lacks="Start.")
 
 
 async def test_the_mode_before_plan_mode_is_offered_if_it_was_another(at: Desk) -> None:
