@@ -254,9 +254,7 @@ def _place_remote(arguments: Arguments, remote: str, words: Sequence[str]) -> Ar
 def _resumed(arguments: Arguments, words: Sequence[str]) -> tuple[Arguments, list[str]]:
     """Interpret `resume [PLACE] [ID]`, with -p also a prompt: return the same as options and words of a session.
     Without an ID, it is the latest session of the directory, or of all on a host that is named without one."""
-    left = deque(words)
-    places = [left.popleft()] if left and not is_session_id(left[0]) and " " not in left[0] else []
-    session_id = left.popleft().lower() if left and is_session_id(left[0]) else None
+    places, session_id, left = _place_and_id(words)
     if left and not arguments.headless:
         raise UsageError(f"ccb resume does not take {shortened(left[0])!r}", do="See `ccb help resume`.")
     given, here = arguments.session, not places or _starts_as_path(places[0])
@@ -270,6 +268,12 @@ def _resumed(arguments: Arguments, words: Sequence[str]) -> tuple[Arguments, lis
     session = replace(given, resume=resume, newest=newest, continue_latest=resume is None)
     start = [] if here and needs_host(arguments.connection) else ["ssh"]
     return replace(arguments, session=session), [*start, *places, *([_PRINTED] if left else []), *left]
+
+
+def _place_and_id(words: Sequence[str]) -> tuple[list[str], str | None, list[str]]:
+    left = list(words)
+    places = [left.pop(0)] if left and not is_session_id(left[0]) and " " not in left[0] else []
+    return places, left.pop(0).lower() if left and is_session_id(left[0]) else None, left
 
 
 def _place_copy(arguments: Arguments, words: Sequence[str]) -> Arguments:

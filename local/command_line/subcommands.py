@@ -195,12 +195,17 @@ def help_text(width: int = 100, command: str = "") -> str:
     if one is None:
         return _overview(width) if not command else ""
     usage = "\n       ".join(one.usage)
-    footers = [PATHS] if command in ("ssh", "resume", "cp") else [HOSTS] if "HOST" in usage and one.groups else []
-    if Group.SDK in one.groups:
-        footers.append("`ccb help sdk` has the options for programs that drive ccb.")
     own = [each for each in options_of(one) if each.group is not Group.SDK]
     parts = [f"Usage: {usage}", textwrap.fill(one.description, width), _grouped(own, width, command)]
-    return "\n\n".join([*parts, *(textwrap.fill(each, width) for each in footers)]) + "\n"
+    return "\n\n".join([*parts, *(textwrap.fill(each, width) for each in _footers(one))]) + "\n"
+
+
+def _footers(command: Subcommand) -> list[str]:
+    takes_host = any("HOST" in each for each in command.usage) and command.groups
+    footers = [PATHS] if command.name in ("ssh", "resume", "cp") else [HOSTS] if takes_host else []
+    if Group.SDK in command.groups:
+        footers.append("`ccb help sdk` has the options for programs that drive ccb.")
+    return footers
 
 
 def _overview(width: int) -> str:

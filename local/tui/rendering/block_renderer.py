@@ -150,14 +150,17 @@ class BlockRenderer:
             tips = [Text.assemble((key, accent), "  ", (use, dim)) for key, use in block.tips]
             yield Padding(Columns(tips, padding=(0, 3)), _INDENT)
         elif isinstance(block, FoldBlock):
-            more = "" if self.details or self.copied_from else f"  {self.more_key}"
-            yield Text(f"{block.text}{more}", self.palette.dim, no_wrap=True, overflow="ellipsis")
-            for each in block.folded if self.details else ():
-                yield from self.render(each)
+            yield from self._fold(block)
         elif isinstance(block, NoticeBlock) and block.level is Level.ERROR:
             yield ErrorCard(block.text, self.palette, bare=bool(self.copied_from))
         elif isinstance(block, NoticeBlock):
             yield from _in_parts(self._notice(block))
+
+    def _fold(self, block: FoldBlock) -> Iterator[RenderableType]:
+        more = "" if self.details or self.copied_from else f"  {self.more_key}"
+        yield Text(f"{block.text}{more}", self.palette.dim, no_wrap=True, overflow="ellipsis")
+        for each in block.folded if self.details else ():
+            yield from self.render(each)
 
     def _prompt(self, block: PromptBlock) -> Text:
         palette, text = self.palette, Text()
