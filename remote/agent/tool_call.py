@@ -73,14 +73,16 @@ class ToolCall:
 
 @dataclass(frozen=True)
 class ParsedCall:
-    """A call of a known tool. `permission` sets `cage` and `pinned`, the real path that was decided on; `approved` is
-    the version of a file that the person was shown; `hooked` what PreToolUse hooks decided."""
+    """A call of a known tool. `permission` sets `cage`, `pinned`, the real path that was decided on, and `changes`, the
+    real paths that a command may change; `approved` is the version of a file that the person was shown; `hooked` what
+    PreToolUse hooks decided."""
 
     id: str
     tool: Tool
     input: Json
     cage: CageRules | None = None
     pinned: str = ""
+    changes: tuple[str, ...] = ()
     approved: FileVersion | None = None
     hooked: HookOutcome = NOTHING
     allowed_by: DecidedBy = DecidedBy.CONFIG
