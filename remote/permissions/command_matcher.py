@@ -30,6 +30,7 @@ from .shell.shell_words import Command, NotUnderstood, Word, canonical, is_harml
 from .shell.wrappers import effective, runs_its_input, started_by
 from .shell_deny_rules import forbidding_rule, shortened, swept_rule, why_unseen
 
+_LOGS = ("/var/log", "/run/log")  # the read-only cage opens them
 _MAX_KEPT = 30 << 20  # bytes of the files that one line may change in a cage
 _MAX_PLACES = 200  # paths of a line that are looked up, each some milliseconds
 
@@ -99,6 +100,7 @@ def _decide_caged(command: str, state: RuleState) -> Decision | None:
     if sandbox.mode == OFF:
         return None
     readable = state.rules.only(Behavior.ALLOW, READ.name)
+    readable.add("", Behavior.ALLOW, [Rule(READ.name, f"/{place}/**") for place in _LOGS])
     if decide_line(command, replace(state, rules=readable), edits=False).behavior is Behavior.ALLOW:
         patterns = [PathPattern(rule.content or "") for rule in readable.contents(Behavior.ALLOW, READ.name)]
         opened = [path for pattern in patterns for path, _ in pattern.anchored(places) if path != "/"]
