@@ -94,6 +94,12 @@ class PermissionEngine:
         check_mode(mode, self._allow_bypass, self._is_root)
         self._switch(mode)
 
+    def set_sandbox(self, mode: str) -> None:
+        """Raise SandboxError if the mode does not exist, or the host cannot make its cage for these directories."""
+        sandbox = replace(self._sandbox, mode=mode)
+        sandbox.check(self.directories)
+        self._sandbox = sandbox
+
     def _work_in(self, add_dirs: Sequence[str]) -> None:
         self._add_dirs = list(add_dirs)
         self._places = PathScope.of(self._cwd, self._home, [*add_dirs, *self._set_dirs])

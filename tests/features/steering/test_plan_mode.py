@@ -131,3 +131,25 @@ async def test_a_mode_that_covers_a_waiting_call_answers_it(host: WorkerHost, se
     assert (await answer(laptop, behavior="deny", message="No."))["tool_name"] == "Bash", "edits alone are covered"
     await model(laptop)
     assert [(host.project / name).exists() for name in ("a", "b", "c.txt")] == [True, True, False]
+
+
+async def test_a_cage_that_covers_a_waiting_command_answers_it_and_outlives_the_worker(
+    host: WorkerHost, session: str
+) -> None:
+    laptop = await host.drive(session, person("default"))
+    assert "set_sandbox" in laptop.hello.capabilities
+    wrong = await laptop.request("set_sandbox", sandbox="none")
+    assert wrong["subtype"] == "error" and "read-only, workspace, off" in wrong["error"]
+    await laptop.say("go")
+    await model(laptop, ("b1", "Bash", {"command": "python3 -c \"open('made', 'w')\""}))
+    asked = await laptop.message("control_request")
+    chosen = await laptop.request("set_sandbox", sandbox="workspace")
+    assert chosen["response"]["sandbox"] == "workspace cage"
+    assert (await laptop.message("control_cancel_request"))["request_id"] == asked["request_id"]
+    await model(laptop)
+    assert (host.project / "made").exists()
+    await host.kill_worker(laptop.hello.pid)
+    laptop = await host.drive(session)
+    assert laptop.hello.sandbox == "workspace cage"
+    back = await laptop.request("set_sandbox", sandbox="read-only")
+    assert back["response"]["sandbox"] == "read-only cage"
