@@ -70,7 +70,7 @@ KEYS = (
     ),
     ("{view-fold}, {view-unfold-all}, {view-fold-all}", "on the page of /diff: fold a file, unfold all, fold all"),
     ("Space, Up, Down, PgUp, PgDn, Home, End", "on an approval: scroll"),
-    ("{mode}", "next permission mode: default, acceptEdits, plan"),
+    ("{mode}", "next mode: ask, accept edits, plan, caged"),
     ("{todos}", "show all todos of the agent, or only the one in progress"),
     ("{details}, {details}", "the whole conversation on a page, as /transcript: / searches, n and N go on, Esc closes"),
     ("{details}", "show or hide all of tool output and thinking; on an approval: take the whole screen for it"),

@@ -147,9 +147,13 @@ async def test_a_cage_that_covers_a_waiting_command_answers_it_and_outlives_the_
     assert chosen["response"]["sandbox"] == "workspace cage"
     assert (await laptop.message("control_cancel_request"))["request_id"] == asked["request_id"]
     await model(laptop)
+    await laptop.message("result")
     assert (host.project / "made").exists()
     await host.kill_worker(laptop.hello.pid)
     laptop = await host.drive(session)
-    assert laptop.hello.sandbox == "workspace cage"
+    await laptop.say("go")
+    await model(laptop, ("b2", "Bash", {"command": "make > again"}))
+    await model(laptop)
+    assert (host.project / "again").exists(), "nobody was asked"
     back = await laptop.request("set_sandbox", sandbox="read-only")
     assert back["response"]["sandbox"] == "read-only cage"
