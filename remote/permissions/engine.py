@@ -54,6 +54,8 @@ class LaunchRules:
 class PermissionEngine:
     """Owns the rules, the mode and the directories of a session. Only `plan_file` may be written in plan mode."""
 
+    _sandbox: Sandbox
+
     def __init__(
         self, launch: LaunchRules, *, cwd: str, home: str = "", is_root: bool | None = None, plan_file: str = ""
     ) -> None:

@@ -52,7 +52,7 @@ def line(facts: StatusFacts, width: int) -> str:
     ("sandbox", "at_40", "at_80"),
     [
         ("read-only cage", "● devbox:…/app  ask  read-only cage", "● devbox:/srv/deep/app  ask  read-only cage"),
-        ("workspace cage", "● devbox:…/app  ask  workspace cage", "● devbox:/srv/deep/app  ask  workspace cage"),
+        ("workspace cage", "● devbox:/srv/deep/app  caged", "● devbox:/srv/deep/app  caged"),
         ("no cage: no Landlock", "● devbox:…/deep/app  ask  no cage", "● devbox:/srv/deep/app  ask  no cage"),
     ],
 )
