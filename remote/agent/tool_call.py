@@ -134,12 +134,14 @@ class ModeSwitch:
             self._permissions.lend(rules, for_turn=True)
 
     def apply(self, updates: Sequence[Json]) -> bool:
-        """Apply permission updates. Return whether they have changed the mode."""
-        permissions, mode = self._permissions, self.mode
+        """Apply permission updates. Return whether they have changed the mode or the cage."""
+        permissions = self._permissions
+        before = permissions.mode, permissions.cage_in_force
         permissions.apply(updates)
-        if permissions.mode != mode:
+        changed = (permissions.mode, permissions.cage_in_force) != before
+        if changed:
             self._log.message(agent_messages.mode_message(permissions))
-        return permissions.mode != mode
+        return changed
 
 
 async def validate(context: TurnContext, call: ParsedCall) -> ParsedCall:

@@ -10,7 +10,15 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Callable
 
-from ccb.tunnel.wire.control_protocol import CAN_USE_TOOL, Request, RequestFailed, RequestMoot, Success, ToolPermission
+from ccb.tunnel.wire.control_protocol import (
+    CAN_USE_TOOL,
+    SET_SANDBOX,
+    Request,
+    RequestFailed,
+    RequestMoot,
+    Success,
+    ToolPermission,
+)
 from ccb.tunnel.wire.frames import Json
 from ccb.tunnel.wire.journal_records import FileChangeRecord, ToolStartRecord
 from ccb.tunnel.wire.ndjson import dump, to_bytes
@@ -316,6 +324,10 @@ async def _answered(
         by = DecidedBy.HOOK if call.allowed_by is DecidedBy.HOOK else DecidedBy.PERSON_REFUSED
         raise CallRefused(replace(calls.denied(context, call, text, by), ends_turn=answer.interrupt))
     context.agent.denied_in_a_row = 0
+    if any(update.get("type") == SET_SANDBOX for update in answer.updates):
+        if calls.ModeSwitch(context.config.permissions, context.log).apply(answer.updates):
+            context.deps.broker.reconsider()
+        return await permission(context, call)  # in the cage that it has now
     call = replace(call, cage=decision.cage)
     try:
         if answer.updated_input is None or answer.updated_input == call.input:
