@@ -154,7 +154,7 @@ async def test_c_puts_commands_into_the_cage_from_now_on_where_the_host_can_make
     await at.turn()
     at.session.ask("ask", "Bash", COMMAND, can_be_caged=True)
     await at.card_focused(sees="c Yes, and from now on in the cage, without asking")
-    await at.answer("c")
+    await at.answer("c", "enter")
     in_cage = {"type": "setSandbox", "sandbox": "workspace", "destination": "session"}
     assert await answered(at) == {**ALLOWED, "updatedPermissions": [in_cage]}
 
