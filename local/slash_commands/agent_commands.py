@@ -79,9 +79,7 @@ async def _use_model(api: SessionApi, given: str) -> Text:
 
 # Not in headless runs: the text of a prompt must not loosen the permissions of the run.
 @command(
-    "mode [MODE]",
-    f"show or change the mode: {', '.join(MODES.values())}",
-    choices=dict.fromkeys(MODES.values(), ""),
+    "mode [MODE]", f"show or change the mode: {', '.join(MODES.values())}", choices=dict.fromkeys(MODES.values(), "")
 )
 async def mode(api: SessionApi, wanted: str) -> Reply:
     if wanted:

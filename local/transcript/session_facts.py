@@ -16,13 +16,7 @@ from ..session.newest import Newest
 CAGED = "caged"
 """The mode in which commands run in the workspace cage without a question: on the wire, "default" and that sandbox."""
 
-MODES = {
-    "default": "ask",
-    "acceptEdits": "accept edits",
-    "plan": "plan",
-    CAGED: CAGED,
-    "bypassPermissions": "BYPASS",
-}
+MODES = {"default": "ask", "acceptEdits": "accept edits", "plan": "plan", CAGED: CAGED, "bypassPermissions": "BYPASS"}
 """The modes that a person can change to, by their names on the wire, each with the name that is shown."""
 
 
