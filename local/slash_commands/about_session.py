@@ -24,7 +24,7 @@ from ..session.session_client import Json, SessionEvent
 from ..terminal.stdio import in_thread
 from ..transcript.blocks import BlockList, Level
 from ..transcript.markdown_export import markdown_of
-from ..transcript.session_facts import tokens
+from ..transcript.session_facts import mode_name, tokens
 from ..transcript.tool_calls import agent_label
 from ..transcript.transcript_reducer import TranscriptReducer
 from .registry import NOTHING, Choices, Reply, ReplyRow, Rows, Text, command, everywhere
@@ -45,7 +45,7 @@ async def status(api: SessionApi, _: str) -> Reply:
     waiting = f", but no answer for {api.client.unanswered_s:.0f} s" if api.client.unanswered_s else ""
     size, sent = api.client.request_bytes
     uploads = [f"Requests    {size_of(size)} to the model, of which the host sent {size_of(sent)}"] if size else []
-    mode = f"permission mode {HostText(transcript.mode).cell}"
+    mode = f"permission mode {mode_name(transcript.mode, transcript.sandbox)}"
     lines = [
         f"Session     {hello.session}",
         f"Host        {api.info.place}",

@@ -7,15 +7,19 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from ccb.tunnel.errors import CcbError
+from ccb.tunnel.errors import CcbError, UsageError
 from ccb.tunnel.plain_text import HostText, one_line
 from ccb.tunnel.wire import client_requests as requests
 from ccb.tunnel.wire.control_protocol import SET_MODEL, SET_PERMISSION_MODE, Request, RequestFailed
 from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.model_facts import ALIASES, may_be_model
+from ccb.tunnel.wire.session_options import CAGES
 
 from ..command_line.arguments import nearest
+from ..session.session_client import SessionClient
 from ..transcript.blocks import Level
+from ..transcript.session_facts import CAGED, MODES, is_caged, mode_name, mode_named
+from ..transcript.transcript_reducer import TranscriptReducer
 from .registry import Choices, Reply, ReplyRow, Rows, Text, command, everywhere
 from .session_api import Place, SessionApi
 
@@ -75,16 +79,49 @@ async def _use_model(api: SessionApi, given: str) -> Text:
 
 # Not in headless runs: the text of a prompt must not loosen the permissions of the run.
 @command(
-    "mode [MODE]",
-    "show or change the mode: default, acceptEdits, plan, bypassPermissions",
-    choices=dict.fromkeys(("default", "acceptEdits", "plan", "bypassPermissions"), ""),
+    "mode [MODE]", f"show or change the mode: {', '.join(MODES.values())}", choices=dict.fromkeys(MODES.values(), "")
 )
 async def mode(api: SessionApi, wanted: str) -> Reply:
-    if not wanted:
-        return Text(f"Permission mode: {api.transcript.mode}")
-    await api.request(Request(SET_PERMISSION_MODE, wanted))
-    api.transcript.mode = wanted
-    return Text(f"Permission mode: {wanted}", brief=True)
+    if wanted:
+        await change_mode(api.client, api.transcript, mode_named(wanted))
+    return Text(f"Permission mode: {mode_name(api.transcript.mode, api.transcript.sandbox)}", brief=bool(wanted))
+
+
+async def change_mode(client: SessionClient, transcript: TranscriptReducer, wanted: str) -> None:
+    """Raise CcbError, or RequestFailed where the host cannot make the cage of the mode; then nothing has changed."""
+    if wanted == CAGED:
+        await change_sandbox(client, transcript, "workspace")
+    elif wanted in ("default", "acceptEdits") and is_caged(transcript.sandbox) and can_change_sandbox(client):
+        await change_sandbox(client, transcript, "read-only")
+    on_wire = "default" if wanted == CAGED else wanted
+    await client.request(Request(SET_PERMISSION_MODE, on_wire))
+    transcript.mode = on_wire
+
+
+def can_change_sandbox(client: SessionClient) -> bool:
+    return requests.SET_SANDBOX.name in client.hello.capabilities
+
+
+async def change_sandbox(client: SessionClient, transcript: TranscriptReducer, wanted: str) -> None:
+    if not can_change_sandbox(client):
+        what = "the worker of this session is too old to change the cage"
+        raise UsageError(what, do="/stop, then start again.")
+    answer = await client.request(Request(requests.SET_SANDBOX, wanted))
+    transcript.sandbox = one_line(str(answer.get("sandbox") or CAGES[wanted]))
+
+
+@command(
+    "sandbox [MODE]",
+    f"show or change the cage of commands that run without a question: {', '.join(CAGES)}",
+    choices=dict.fromkeys(CAGES, ""),
+)
+async def sandbox(api: SessionApi, wanted: str) -> Reply:
+    if wanted and wanted not in CAGES:
+        return Text(f"{wanted} is no cage: it stays. /sandbox takes {', '.join(CAGES)}.", Level.WARNING)
+    if wanted:
+        await change_sandbox(api.client, api.transcript, wanted)
+    in_force = HostText(api.transcript.sandbox).cell or "no cage: the worker is of an older version"
+    return Text(f"Sandbox: {in_force}", brief=bool(wanted))
 
 
 @command(

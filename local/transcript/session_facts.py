@@ -1,4 +1,4 @@
-"""Tasks, todos, totals."""
+"""The mode, tasks, todos, totals."""
 
 from __future__ import annotations
 
@@ -13,6 +13,33 @@ from ccb.tunnel.wire.messages import ResultMessage, TaskMessage, as_dict, as_num
 from ccb.tunnel.wire.model_facts import ESTIMATED, context_tokens
 
 from ..session.newest import Newest
+
+CAGED = "caged"
+"""The mode in which commands run in the workspace cage without a question: on the wire, "default" and that sandbox."""
+
+MODES = {"default": "ask", "acceptEdits": "accept edits", "plan": "plan", CAGED: CAGED, "bypassPermissions": "BYPASS"}
+"""The modes that a person can change to, by their names on the wire, each with the name that is shown."""
+
+
+def is_caged(sandbox: str) -> bool:
+    return sandbox.startswith("workspace cage")
+
+
+def mode_in_force(mode: str, sandbox: str) -> str:
+    return CAGED if mode == "default" and is_caged(sandbox) else mode
+
+
+def mode_name(mode: str, sandbox: str = "") -> str:
+    """Return the name of a mode as every place shows it."""
+    return MODES.get(mode_in_force(mode, sandbox)) or one_line(mode)
+
+
+def mode_named(text: str) -> str:
+    """Return the mode with this name, as it is shown or on the wire."""
+    wanted = text.casefold()
+    found = (mode for mode, name in MODES.items() if wanted in (mode.casefold(), name.casefold()))
+    return next(found, text)
+
 
 _MAX_TASKS = 1_000
 _MAX_FILES = 10_000

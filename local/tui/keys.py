@@ -40,6 +40,7 @@ KEYS = (
         "{answer-once}; {answer-session}; {answer-always}; {answer-deny}",
         "on an approval, or while nothing is typed: mark yes once, in this session, always here; no. Arrows mark, too",
     ),
+    ("{answer-caged}", "on an approval: yes, and from now on commands run in the cage without asking"),
     ("{answer-rule}", "on an approval, before Enter: edit the rule before you grant it"),
     ("{next-question}, {previous-question}", "on an approval: the next of the questions that wait, the one before"),
     (
@@ -58,7 +59,7 @@ KEYS = (
     ),
     ("{view-fold}, {view-unfold-all}, {view-fold-all}", "on the page of /diff: fold a file, unfold all, fold all"),
     ("Space, Up, Down, PgUp, PgDn, Home, End", "on an approval: scroll"),
-    ("{mode}", "next permission mode: default, acceptEdits, plan"),
+    ("{mode}", "next mode: ask, accept edits, plan, caged"),
     ("{todos}", "show all todos of the agent, or only the one in progress"),
     ("{details}, {details}", "the whole conversation on a page, as /transcript: / searches, n and N go on, Esc closes"),
     ("{details}", "show or hide all of tool output and thinking; on an approval: take the whole screen for it"),

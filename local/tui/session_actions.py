@@ -18,13 +18,15 @@ from ccb.tunnel.wire.client_requests import (
     SHELL_COMMAND,
     ConversationRewind,
 )
-from ccb.tunnel.wire.control_protocol import SET_PERMISSION_MODE, A, P, Request, RequestFailed
+from ccb.tunnel.wire.control_protocol import A, P, Request, RequestFailed
 from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.frames import Json
 
 from ..session.session_client import AS_PROMPT, LinkState, PromptDelivery, SessionClient
+from ..slash_commands.agent_commands import can_change_sandbox, change_mode
 from ..transcript.blocks import Level, PromptFacts, pictures_of
 from ..transcript.prompt_tracker import WaitingPrompt
+from ..transcript.session_facts import CAGED, mode_in_force
 from ..transcript.transcript_reducer import TranscriptReducer
 from .approvals import Approvals
 from .cards.question_card import CardAnswer
@@ -39,7 +41,7 @@ if TYPE_CHECKING:
 
 
 _UNTIL_IDLE_S = (0.0, 0.1, 0.3)  # pauses in which a worker comes to rest after the result of a turn
-_MODES = ("default", "acceptEdits", "plan")
+_CYCLE = ("default", "acceptEdits", "plan", CAGED)
 
 
 @dataclass(eq=False)
@@ -53,6 +55,7 @@ class SessionActions:
     status: StatusPresenter
     leaving: LeaveState
     _interrupting: bool = False
+    _no_cage: bool = False  # the host cannot make the cage of a mode
     _modes_asked: list[str] = field(default_factory=list)  # the host has not confirmed them yet
 
     @property
@@ -145,14 +148,25 @@ class SessionActions:
 
     async def next_mode(self) -> None:
         """Change to the mode after the one that the person chose last, also while the host has not confirmed that."""
-        chosen = self._modes_asked[-1] if self._modes_asked else self.reducer.mode
-        mode = _MODES[(_MODES.index(chosen) + 1 if chosen in _MODES else 0) % len(_MODES)]
+        current = mode_in_force(self.reducer.mode, self.reducer.sandbox)
+        chosen = self._modes_asked[-1] if self._modes_asked else current
+        cycle = _CYCLE if can_change_sandbox(self.client) and not self._no_cage else _CYCLE[:-1]
+        mode = cycle[(cycle.index(chosen) + 1 if chosen in cycle else 0) % len(cycle)]
         self._modes_asked.append(mode)
         try:
-            if await self._attempt(self.client.request(Request(SET_PERMISSION_MODE, mode))):
-                self.reducer.mode = mode
+            await self._attempt(self._change_mode(mode))
         finally:
             self._modes_asked.remove(mode)
+
+    async def _change_mode(self, mode: str) -> None:
+        try:
+            await change_mode(self.client, self.reducer, mode)
+        except RequestFailed as error:
+            if mode != CAGED:
+                raise
+            self._no_cage = True  # from now on the key leaves this mode out
+            await change_mode(self.client, self.reducer, "default")
+            self.hint(f"no cage: {HostText(str(error)).cell}")
 
     async def move_to_background(self) -> None:
         """Let the commands that the agent waits for go on in the background."""

@@ -195,6 +195,7 @@ def tool_approval(
         blocked_path=decision.blocked_path or None,
         sandbox=None if traits.asks else cage_text(decision.cage),
         file_change=file_change,
+        can_be_caged=decision.can_be_caged or None,
         requires_user_interaction=True if traits.asks else None,
         mcp_server={"name": parts[1], "source": _SOURCES[traits.runs_on]} if of_server else None,
     )

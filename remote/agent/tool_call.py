@@ -73,14 +73,16 @@ class ToolCall:
 
 @dataclass(frozen=True)
 class ParsedCall:
-    """A call of a known tool. `permission` sets `cage` and `pinned`, the real path that was decided on; `approved` is
-    the version of a file that the person was shown; `hooked` what PreToolUse hooks decided."""
+    """A call of a known tool. `permission` sets `cage`, `pinned`, the real path that was decided on, and `changes`, the
+    real paths that a command may change; `approved` is the version of a file that the person was shown; `hooked` what
+    PreToolUse hooks decided."""
 
     id: str
     tool: Tool
     input: Json
     cage: CageRules | None = None
     pinned: str = ""
+    changes: tuple[str, ...] = ()
     approved: FileVersion | None = None
     hooked: HookOutcome = NOTHING
     allowed_by: DecidedBy = DecidedBy.CONFIG
@@ -132,12 +134,14 @@ class ModeSwitch:
             self._permissions.lend(rules, for_turn=True)
 
     def apply(self, updates: Sequence[Json]) -> bool:
-        """Apply permission updates. Return whether they have changed the mode."""
-        permissions, mode = self._permissions, self.mode
+        """Apply permission updates. Return whether they have changed the mode or the cage."""
+        permissions = self._permissions
+        before = permissions.mode, permissions.cage_in_force
         permissions.apply(updates)
-        if permissions.mode != mode:
+        changed = (permissions.mode, permissions.cage_in_force) != before
+        if changed:
             self._log.message(agent_messages.mode_message(permissions))
-        return permissions.mode != mode
+        return changed
 
 
 async def validate(context: TurnContext, call: ParsedCall) -> ParsedCall:

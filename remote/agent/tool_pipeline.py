@@ -10,7 +10,15 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Callable
 
-from ccb.tunnel.wire.control_protocol import CAN_USE_TOOL, Request, RequestFailed, RequestMoot, Success, ToolPermission
+from ccb.tunnel.wire.control_protocol import (
+    CAN_USE_TOOL,
+    SET_SANDBOX,
+    Request,
+    RequestFailed,
+    RequestMoot,
+    Success,
+    ToolPermission,
+)
 from ccb.tunnel.wire.frames import Json
 from ccb.tunnel.wire.journal_records import FileChangeRecord, ToolStartRecord
 from ccb.tunnel.wire.ndjson import dump, to_bytes
@@ -26,6 +34,8 @@ from ..model.retry import RetryPolicy
 from ..permissions.rules import Behavior, Decision, headless_denial
 from ..session_store.journal import NotKept
 from ..system.deadline import in_thread
+from ..system.regular_files import ABSENT, NotAFile, digest_of
+from ..tools.file_access import MAX_BYTES
 from ..tools.input_schema import issues
 from ..tools.output import limited
 from ..tools.todo import TodoWrite
@@ -211,6 +221,10 @@ async def run_tool(context: TurnContext, call: ParsedCall) -> CallOutcome:
         web_access=WebAccess(lambda question: _ask_beside(context, question), fetch_on_laptop),
     )
     heartbeat = asyncio.ensure_future(beat())
+    before = [await _version(context, path) for path in call.changes]
+    for version in filter(None, before):
+        if version.data is not None:
+            await _keep_version(context, call.id, version)
     try:
         result = await call.tool.call(call.input, context.config.context.for_call(mine))
         path = call.tool.traits.file_in(call.input)
@@ -222,6 +236,23 @@ async def run_tool(context: TurnContext, call: ParsedCall) -> CallOutcome:
         return CallOutcome(calls.error_result(f"{call.name} failed: {type(error).__name__}: {error}"))
     finally:
         heartbeat.cancel()
+        for version in filter(None, before):  # now it is known what the command has made of them
+            now = await _version(context, version.path)
+            if now is not None and (now.before or version.before):
+                await _keep_version(context, call.id, replace(version, after=now.before))
+
+
+async def _version(context: TurnContext, path: str) -> UpcomingChange | None:
+    """Return the file at the real path `path` as a change that removes it; None if something else is there."""
+    host = context.config.context.host
+    try:
+        info = await host.stat(path)
+        if info is None:
+            return UpcomingChange(path, None, 0, ABSENT, ABSENT)
+        data = await host.read(path, 0, MAX_BYTES)
+    except (OSError, NotAFile):
+        return None
+    return UpcomingChange(path, data, info.mode, digest_of(data), ABSENT)
 
 
 async def _ask_beside(context: TurnContext, question: ModelQuestion) -> ReplyListener:
@@ -260,7 +291,7 @@ async def permission(context: TurnContext, call: ParsedCall) -> ParsedCall:
     if decision.behavior is Behavior.ALLOW:
         context.agent.denied_in_a_row = 0
         by = DecidedBy.HOOK if call.hooked.decision == "allow" else DecidedBy.CONFIG
-        return replace(call, cage=decision.cage, pinned=decision.pinned, allowed_by=by)
+        return replace(call, cage=decision.cage, pinned=decision.pinned, changes=decision.changes, allowed_by=by)
     if decision.behavior is Behavior.DENY:
         raise CallRefused(await _deny_unasked(context, call, decision))
     answer = await agent_hooks.before_question(context, call, decision)
@@ -293,6 +324,10 @@ async def _answered(
         by = DecidedBy.HOOK if call.allowed_by is DecidedBy.HOOK else DecidedBy.PERSON_REFUSED
         raise CallRefused(replace(calls.denied(context, call, text, by), ends_turn=answer.interrupt))
     context.agent.denied_in_a_row = 0
+    if any(update.get("type") == SET_SANDBOX for update in answer.updates):
+        if calls.ModeSwitch(context.config.permissions, context.log).apply(answer.updates):
+            context.deps.broker.reconsider()
+        return await permission(context, call)  # in the cage that it has now
     call = replace(call, cage=decision.cage)
     try:
         if answer.updated_input is None or answer.updated_input == call.input:

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import itertools
+import os
 import re
+import stat
 from collections.abc import Sequence
-from dataclasses import replace
+from contextlib import suppress
+from dataclasses import field, replace
 
 from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.frames import Json
 from ccb.tunnel.wire.tool_traits import BASH, EDIT, GREP, READ, ToolTraits
 
 from ..sandbox.cage_rules import CageRules
-from . import read_targets, rule_suggestions
+from . import file_commands, read_targets, rule_suggestions
 from .git_repositories import why_unsafe
 from .matchers import LEAVE_SANDBOX, Askable, RuleMatcher, RuleState
 from .modes import BYPASS, OFF, PLAN, Trust
-from .paths import EVERYWHERE, PathPattern, may_name_one, protection, sensitive_patterns
+from .paths import EVERYWHERE, PathPattern, PathScope, is_sensitive, may_name_one, protection, sensitive_patterns
 from .read_targets import is_pathless, operands_read, resolve, shell_directories
 from .rules import Behavior, CommandPattern, Decision, Rule, RuleSet
 from .shell import risky_options
@@ -26,8 +30,9 @@ from .shell.shell_words import Command, NotUnderstood, Word, canonical, is_harml
 from .shell.wrappers import effective, runs_its_input, started_by
 from .shell_deny_rules import forbidding_rule, shortened, swept_rule, why_unseen
 
+_LOGS = ("/var/log", "/run/log")  # the read-only cage opens them
+_MAX_KEPT = 30 << 20  # bytes of the files that one line may change in a cage
 _MAX_PLACES = 200  # paths of a line that are looked up, each some milliseconds
-_CREATION_OPTIONS = ("-p", "--parents", "-v", "-c", "-a", "--")  # of mkdir and touch: those without a value
 
 
 class CommandMatcher(RuleMatcher):
@@ -95,6 +100,7 @@ def _decide_caged(command: str, state: RuleState) -> Decision | None:
     if sandbox.mode == OFF:
         return None
     readable = state.rules.only(Behavior.ALLOW, READ.name)
+    readable.add("", Behavior.ALLOW, [Rule(READ.name, f"/{place}/**") for place in _LOGS])
     if decide_line(command, replace(state, rules=readable), edits=False).behavior is Behavior.ALLOW:
         patterns = [PathPattern(rule.content or "") for rule in readable.contents(Behavior.ALLOW, READ.name)]
         opened = [path for pattern in patterns for path, _ in pattern.anchored(places) if path != "/"]
@@ -102,11 +108,13 @@ def _decide_caged(command: str, state: RuleState) -> Decision | None:
         cage = sandbox.cages.read_only(places.roots, opened)
         return Decision(Behavior.ALLOW, "It only reads, in the read-only cage.", cage=cage) if cage else None
     editable = replace(state, rules=state.rules.only(Behavior.ALLOW, READ.name, EDIT.name))
-    accepted = decide_line(command, editable, state.accepts_edits) if state.mode != PLAN else None
+    changes = AcceptedChanges.of(state)
+    accepted = decide_line(command, editable, state.accepts_edits, changes=changes) if state.mode != PLAN else None
     if accepted is not None and accepted.behavior is Behavior.ALLOW:
         cage = sandbox.cages.workspace(places.roots, network=False)
         if cage is not None:
-            return Decision(Behavior.ALLOW, "It only makes accepted edits, in the workspace cage.", "mode", cage=cage)
+            reason, changed = "It only makes accepted edits, in the workspace cage.", tuple(changes.paths)
+            return Decision(Behavior.ALLOW, reason, "mode", cage=cage, changes=changed)
     return None
 
 
@@ -143,8 +151,40 @@ class _Problem:
     is_write_inside: bool = False
 
 
-def decide_line(text: str, state: RuleState, edits: bool, trust: Trust = Trust.ANY) -> Decision:
-    """Return ALLOW if every command of the line is allowed by the rules, or writes where `edits` says so, else ASK."""
+@dataclass(eq=False)
+class AcceptedChanges:
+    """The `paths` that the commands of a line may change in a cage: none that a pattern in `forbidden` is about, and
+    nothing that the file history cannot bring back."""
+
+    forbidden: list[PathPattern]
+    home: str
+    paths: dict[str, int] = field(default_factory=dict)  # with their sizes
+
+    @staticmethod
+    def of(state: RuleState) -> AcceptedChanges:
+        about = itertools.product((Behavior.DENY, Behavior.ASK), (READ.name, EDIT.name))
+        rules = [rule for behavior, name in about for rule in state.rules.about(behavior, name)]
+        return AcceptedChanges([PathPattern(rule.content or EVERYWHERE) for rule in rules], state.places.home)
+
+    def problem(self, real: str, places: PathScope) -> str:
+        with suppress(OSError):
+            info = os.lstat(real)
+            if not stat.S_ISDIR(info.st_mode):
+                self.paths[real] = info.st_size
+                if not stat.S_ISREG(info.st_mode) or sum(self.paths.values()) > _MAX_KEPT:
+                    return f"{real} could not be brought back: it is a link or device, or too much is changed."
+        self.paths.setdefault(real, 0)
+        if is_sensitive(real, self.home):
+            return f"{real} usually holds secrets."
+        is_forbidden = any(pattern.forbids(real, places) for pattern in self.forbidden)
+        return f"A rule is about {real}." if is_forbidden else ""
+
+
+def decide_line(
+    text: str, state: RuleState, edits: bool, trust: Trust = Trust.ANY, changes: AcceptedChanges | None = None
+) -> Decision:
+    """Return ALLOW if every command of the line is allowed by the rules, or writes where `edits` says so, else ASK.
+    With `changes`, which notes them, a cage will hold the line, and its edits may remove and overwrite files."""
     if _allows_exactly(state.rules, text):
         return Decision(Behavior.ALLOW, "A rule allows this very command.", "rule")
     whole = rule_suggestions.exact_rule(text)
@@ -154,7 +194,8 @@ def decide_line(text: str, state: RuleState, edits: bool, trust: Trust = Trust.A
         return _ask(f"The command could not be checked: {reason}.", whole)
     if not commands:
         return _ask("The command is empty.")
-    policy = _LinePolicy(commands, state, edits, trust, trust is not Trust.LITERAL_LINES or is_plain(text))
+    is_trusted = trust is not Trust.LITERAL_LINES or is_plain(text)
+    policy = _LinePolicy(commands, state, edits, trust, is_trusted, changes)
     problems = [problem for command in commands for problem in policy.problems(command)]
     if not problems:
         return Decision(Behavior.ALLOW, "Every command in it is allowed.", "rule")
@@ -168,13 +209,20 @@ class _LinePolicy:
     """Says why the commands of one line are not allowed."""
 
     def __init__(
-        self, commands: Sequence[Command], state: RuleState, edits: bool, trust: Trust, is_trusted: bool
+        self,
+        commands: Sequence[Command],
+        state: RuleState,
+        edits: bool,
+        trust: Trust,
+        is_trusted: bool,
+        changes: AcceptedChanges | None,
     ) -> None:
         rules, self._places, self._start = state.rules, state.places, state.start
         self._commands = commands
         self._accepts_edits = edits
         self._trust = trust
         self._is_trusted = is_trusted
+        self._changes = changes
         self._allow = [CommandPattern(rule.content or "") for rule in rules.contents(Behavior.ALLOW, BASH.name)]
         self._edit = [PathPattern(rule.content or EVERYWHERE) for rule in rules.about(Behavior.ALLOW, EDIT.name)]
         self._read = [PathPattern(rule.content or EVERYWHERE) for rule in rules.about(Behavior.ALLOW, READ.name)]
@@ -195,8 +243,8 @@ class _LinePolicy:
             return next(filter(None, map(self._run_problem, started)), None)
         if self._may_read(command) and reads_only(command) and (self._together or not runs_git(command)):
             return self._git_problem(command) or self._read_problem(command, inner)
-        if inner and self._accepts_edits and inner.name in ("mkdir", "touch") and not inner.assignments:
-            return self._creation_problem(inner)
+        if inner and self._may_change_files(inner):
+            return self._change_problem(inner)
         return self._uncovered_problem(command, inner, uncovered)
 
     def _uncovered_problem(self, command: Command, inner: Command | None, uncovered: str) -> _Problem:
@@ -305,6 +353,9 @@ class _LinePolicy:
         why = protection(real, self._places.home)
         if why:
             return _Problem(f"{real} is protected: {why}.", None, real)
+        ruled = self._changes.problem(real, self._places) if self._changes else ""
+        if ruled:
+            return _Problem(ruled, None, real)
         if any(pattern.allows(real, self._places) for pattern in self._edit):
             return None
         outside = self._outside_problem(EDIT.name, real)
@@ -313,15 +364,23 @@ class _LinePolicy:
         rule = rule_suggestions.file_rule(EDIT.name, real)
         return _Problem(f"The command writes {real}.", rule, real, is_write_inside=True)
 
-    def _creation_problem(self, command: Command) -> _Problem | None:
-        for word in command.words[1:]:
-            if not word.text.startswith("-"):
-                problem = self._file_problem(word, writes=True)
-                if problem:
-                    return problem
-            elif not word.is_literal or word.text not in _CREATION_OPTIONS:
-                return _Problem(_no_rule(command), _command_rule(command))
-        return None
+    def _may_change_files(self, command: Command) -> bool:
+        """Return whether accepted edits let this program through; what removes and overwrites, only in a cage."""
+        if not self._accepts_edits or command.assignments:
+            return False
+        return command.name in file_commands.CREATING or bool(self._changes and file_commands.changes_files(command))
+
+    def _change_problem(self, command: Command) -> _Problem | None:
+        try:
+            words = file_commands.operands(command)
+            if self._bases is None:
+                raise NotUnderstood("it is not clear in which directory it runs")
+            changed = file_commands.changed_paths(command, words, self._places, self._bases)
+        except NotUnderstood as reason:
+            return _Problem(f"{_no_rule(command)} It is not clear what it changes: {reason}.", _command_rule(command))
+        read = words[:-1] if command.name == "cp" else []
+        read_problem = next(filter(None, (self._file_problem(word, writes=False) for word in read)), None)
+        return read_problem or next(filter(None, map(self._edit_problem, changed)), None)
 
 
 def _texts_for_rules(command: Command, inner: Command | None) -> dict[str, tuple[Word, ...]]:

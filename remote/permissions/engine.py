@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Callable
 
+from ccb.tunnel.wire.control_protocol import SET_SANDBOX
 from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.frames import Json
 from ccb.tunnel.wire.tool_traits import Effect, RuleKind, View, traits_of
@@ -17,7 +18,20 @@ from ccb.tunnel.wire.tool_traits import Effect, RuleKind, View, traits_of
 from ..settings.worker_settings import MANAGED, OF_PROJECT, SOURCES, Sourced, WorkerSettings
 from . import rules as permission_rules
 from .matchers import AgentMatcher, Askable, DomainMatcher, PathMatcher, RuleMatcher, RuleState
-from .modes import ACCEPT_EDITS, BYPASS, DEFAULT, DONT_ASK, NO_CAGE, PLAN, Cages, Sandbox, check_mode, stricter
+from .modes import (
+    ACCEPT_EDITS,
+    BYPASS,
+    DEFAULT,
+    DONT_ASK,
+    NO_CAGE,
+    PLAN,
+    READ_ONLY,
+    WORKSPACE,
+    Cages,
+    Sandbox,
+    check_mode,
+    stricter,
+)
 from .paths import ROOT_MARK, PathPattern, PathScope, sensitive_patterns
 from .rule_suggestions import add_rules, exact_rule
 from .rules import Behavior, Decision, Rule, RuleSet, parse_rule, parse_rules
@@ -53,6 +67,8 @@ class LaunchRules:
 
 class PermissionEngine:
     """Owns the rules, the mode and the directories of a session. Only `plan_file` may be written in plan mode."""
+
+    _sandbox: Sandbox
 
     def __init__(
         self, launch: LaunchRules, *, cwd: str, home: str = "", is_root: bool | None = None, plan_file: str = ""
@@ -93,6 +109,12 @@ class PermissionEngine:
         """Raise ModeError if the mode cannot be chosen."""
         check_mode(mode, self._allow_bypass, self._is_root)
         self._switch(mode)
+
+    def set_sandbox(self, mode: str) -> None:
+        """Raise SandboxError if the mode does not exist, or the host cannot make its cage for these directories."""
+        sandbox = replace(self._sandbox, mode=mode)
+        sandbox.check(self.directories)
+        self._sandbox = sandbox
 
     def _work_in(self, add_dirs: Sequence[str]) -> None:
         self._add_dirs = list(add_dirs)
@@ -213,6 +235,8 @@ class PermissionEngine:
             raise ValueError("a permission update has no type")
         if kind == "setMode":
             self.set_mode(str(update.get("mode", "")))
+        elif kind == SET_SANDBOX and update.get("sandbox") == WORKSPACE:  # no update opens a cage
+            self.set_sandbox(WORKSPACE)
         elif kind in changes:
             behavior, rules = permission_rules.updated_rules(update)
             changes[kind](destination, behavior, rules)
@@ -253,11 +277,20 @@ class PermissionEngine:
                 return decision
             if self._mode == DONT_ASK:
                 return _denied_without_question(decision)
-            return replace(decision, cage=matcher.cage_if_granted(tool_input, state))
+            can_be_caged = self._can_be_caged(matcher, tool, tool_input, state)
+            return replace(decision, cage=matcher.cage_if_granted(tool_input, state), can_be_caged=can_be_caged)
         except Exception as error:  # any failure of a check leads to a question
             log.exception("permission check of %s failed", tool.traits.name)
             failed = Decision(Behavior.ASK, f"The permission check failed ({type(error).__name__}: {error}).")
             return _denied_without_question(failed) if self._mode == DONT_ASK else failed
+
+    def _can_be_caged(self, matcher: RuleMatcher, tool: Askable, tool_input: Json, state: RuleState) -> bool:
+        sandbox = replace(state.sandbox, mode=WORKSPACE)
+        if tool.traits.rules is not RuleKind.COMMAND or self._mode in (PLAN, BYPASS) or state.sandbox.mode != READ_ONLY:
+            return False
+        if not sandbox.opens_workspace(self.directories):
+            return False
+        return self._decide(matcher, tool, tool_input, True, replace(state, sandbox=sandbox)).behavior is Behavior.ALLOW
 
     def only_reads(self, tool: Askable, tool_input: Json) -> bool:
         try:

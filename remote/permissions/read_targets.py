@@ -21,7 +21,8 @@ _MAX_DEPTH = 3  # directories with wildcards in one word: each multiplies the ti
 
 # These commands print their arguments or query the system. None of their arguments opens a file.
 _PATHLESS = names("""echo true false : basename dirname seq which type exit whoami id uname arch nproc groups logname
-    uptime free tr sleep ps pwd env hostname printenv whereis test [ printf command set realpath readlink""")
+    uptime journalctl last ss free tr sleep ps pwd env hostname printenv whereis test [ printf command set realpath
+    readlink""")
 _PATTERN_FIRST = frozenset(("grep", "egrep", "fgrep", "rg", "sed"))
 _PATTERN_OPTIONS = ("--regexp", "--file", "--files", "--expression")
 _FILE_OPTIONS = ("--exclude-from", "--ignore-file")  # their value stands before the pattern

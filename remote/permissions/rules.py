@@ -29,7 +29,9 @@ class Behavior(Enum):
 class Decision:
     """`reason_type` is `rule`, `mode`, `workingDir`, `hook`, `subcommandResults` or `other`. "Allow for this session"
     adds the first of `suggestions`, in the public shape. `cage` holds the call if it is allowed or granted. `pinned` is
-    the real path that was decided on, if something may change where a path leads before the call uses it."""
+    the real path that was decided on, if something may change where a path leads before the call uses it. `changes` are
+    the real paths that an accepted command may change. `can_be_caged`: the workspace cage would make this question
+    needless."""
 
     behavior: Behavior
     reason: str
@@ -38,6 +40,8 @@ class Decision:
     suggestions: list[dict[str, Any]] = field(default_factory=list)
     cage: CageRules | None = None
     pinned: str = ""
+    changes: tuple[str, ...] = ()
+    can_be_caged: bool = False
 
 
 def headless_denial(decision: Decision, tool: str) -> str:

@@ -20,6 +20,7 @@ from ..context.system_prompt import instruction_sources, style_name
 from ..hooks.hook_table import POST_MODEL_SWITCH, PRE_MODEL_SWITCH
 from ..mcp.mcp_servers import McpServers
 from ..model.model_request import SMALL, can_think, effort_of
+from ..permissions.modes import SandboxError
 from ..session_store.journal import NotKept
 from ..slash_commands.command_registry import CommandCall, CommandRefused, Expanded, SlashCommand
 from ..system.deadline import in_thread
@@ -57,6 +58,7 @@ def register_client_requests(session: Session) -> None:
     broker.register(requests.REMEMBER, lambda note: _remember(session, note))
     broker.register(protocol.INTERRUPT, lambda with_queue: _interrupt(session, with_queue or False))
     broker.register(protocol.SET_PERMISSION_MODE, lambda mode: _set_permission_mode(session, mode))
+    broker.register(requests.SET_SANDBOX, lambda mode: _set_sandbox(session, mode))
     broker.register(requests.LIST_COMMANDS, lambda _: {"commands": announced.commands()})
     broker.register(MCP_STATUS, lambda _: {"mcpServers": session.clients.servers.status()})
     broker.register(MCP_RECONNECT, lambda name: _server(session, name, lambda servers: servers.reconnect(name)))
@@ -153,6 +155,15 @@ def _set_permission_mode(session: Session, mode: str) -> RequestOutcome:
         session.broker.reconsider()
 
     return RequestOutcome({"mode": mode}, then)
+
+
+def _set_sandbox(session: Session, mode: str) -> RequestOutcome:
+    try:
+        session.use_sandbox(mode)
+    except SandboxError as error:
+        raise protocol.RequestRefused(": ".join(filter(None, (str(error), error.why))), "no_sandbox") from error
+    in_force = session.agent.config.permissions.cage_in_force
+    return RequestOutcome({"sandbox": in_force}, session.broker.reconsider)
 
 
 async def _set_model(session: Session, name: str | None) -> Json:

@@ -198,6 +198,13 @@ class Session:
         self._record(replace(old, model_facts=facts, thinking_models=levels))
         return {}
 
+    def use_sandbox(self, mode: str) -> None:
+        """Raise SandboxError, and change nothing, if the host cannot make the cage."""
+        permissions = self.agent.config.permissions
+        permissions.set_sandbox(mode)
+        self._record(replace(self.options, sandbox=mode, permission_mode=permissions.mode))
+        self.log.emit(records.MessageRecord(mode_message(permissions)))
+
     def _record(self, options: SessionOptions, given: Collection[str] = ()) -> None:
         self.log.emit(records.OptionsRecord(options.to_json()))
         self._use(options, given)

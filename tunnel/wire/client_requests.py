@@ -8,6 +8,7 @@ from .control_protocol import RequestKind, RequestRefused, client_kind, public_f
 from .dataclass import dataclass
 from .frames import Json
 from .messages import as_text
+from .session_options import CAGES
 
 
 def _text_kind(name: str, key: str) -> RequestKind[str, Json]:
@@ -44,6 +45,12 @@ SHELL_CALL = "shell_"  # starts the id of the call that runs a command line of t
 SHELL_COMMAND = "shell_command"
 """The field of a user message that is a command line of the person, `! make`, and the capability of a worker that runs
 it. A text that begins with `!` is none: it may come from anybody."""
+
+SET_SANDBOX: RequestKind[str, Json] = value_kind(
+    "set_sandbox", "sandbox", lambda mode: mode in CAGES, f"the sandbox must be one of {', '.join(CAGES)}"
+)
+"""Choose the cage of commands that run without a question. The answer holds the `sandbox` in force, in words. The name
+is also the capability of a worker that does so."""
 
 EFFORTS = ("low", "medium", "high", "xhigh", "max")
 DEFAULT_THINKING_TOKENS = 10_000  # the budget of thinking that is switched on without a number

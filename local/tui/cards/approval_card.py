@@ -8,6 +8,8 @@ from rich.text import Text
 from textual.widget import Widget
 from textual.widgets import Static
 
+from ccb.tunnel.wire.control_protocol import SET_SANDBOX
+
 from ..rendering.approval_text import IF_ALLOWED, bounded, circumstances, subject_lines
 from ..rendering.card_rows import GOES_ON, CardLine, FoldedRows, RowStyle
 from ..rendering.permission_updates import (
@@ -28,6 +30,7 @@ from .question_card import BUTTON, MARKED, STEPS, Asked, QuestionCard
 MAX_BESIDE = 60  # characters of a rule that is shown beside its answer
 
 
+_IN_CAGE = {"type": SET_SANDBOX, "sandbox": "workspace", "destination": "session"}
 _OUTSIDE = "workingDir"  # the kind of reason for asking
 _DENIED = "The user denied this; it was not done."
 _IDS = {
@@ -35,11 +38,13 @@ _IDS = {
     "session": "answer-session",
     "always": "answer-always",
     "deny": "answer-deny",
+    "caged": "answer-caged",
     "edit": "answer-rule",
 }
 """The answers, and the ids of their keys."""
-_WORDS = {"once": "Yes, once", "deny": "No, and say why", "edit": "edit the rule"}
-_SHORT_WORDS = {"once": "Yes, once", "deny": "No", "edit": "edit"}  # on a screen of few lines
+_CAGED = "Yes, and from now on in the cage, without asking"
+_WORDS = {"once": "Yes, once", "deny": "No, and say why", "edit": "edit the rule", "caged": _CAGED}
+_SHORT_WORDS = {"once": "Yes, once", "deny": "No", "edit": "edit", "caged": "Yes, caged"}  # on a screen of few lines
 _OTHER_RULE = "The rule to grant instead. Enter takes it, Esc goes back."
 _OTHER_RULES = "Rule {} of {} to grant instead; without a text it is left out. Enter takes it, Esc goes back."
 _WHY_NOT = "Why not? The agent reads it. Enter denies, Esc goes back."
@@ -166,10 +171,11 @@ class ApprovalCard(ChoiceCard):
         return len(self._rules) > 1 or any(len(each) > MAX_BESIDE for each in self._rules)
 
     def answers(self) -> list[str]:
+        caged = ["caged"] * (self.asked.request.request.get("can_be_caged") is True)
         if not self._rules:
-            return ["once", "deny"]
+            return ["once", *caged, "deny"]
         always = ["always"] * can_be_kept(self._updates)
-        return ["once", "session", *always, "deny", *["edit"] * self._editable]
+        return ["once", "session", *always, *caged, "deny", *["edit"] * self._editable]
 
     def words(self, answer: str) -> str:
         rules = f"the {len(self._rules)} rules above" if len(self._rules) > 1 else "the rule above"
@@ -215,7 +221,8 @@ class ApprovalCard(ChoiceCard):
             self._edit_rule(0)
         else:
             destination = KEPT if answer == "always" else "session"
-            updates = [] if answer == "once" else [{**each, "destination": destination} for each in self._updates]
+            updates = [{**each, "destination": destination} for each in self._updates]
+            updates = {"once": [], "caged": [_IN_CAGE]}.get(answer, updates)
             granted = {"updatedPermissions": updates} if updates else {}
             self.respond({"behavior": "allow", "updatedInput": self.asked.request.input, **granted})
 

@@ -16,6 +16,7 @@ from ccb.tunnel.wire.frames import Json
 from ccb.tunnel.wire.messages import ControlRequest
 from ccb.tunnel.wire.tool_traits import BASH
 
+from ...transcript.session_facts import mode_name
 from ..rendering.approval_text import bounded, commands_of_plan, subject_lines, trust_lines
 from ..rendering.card_rows import CardLine, own_words
 from ..rendering.permission_updates import suggestions
@@ -129,7 +130,7 @@ class PlanCard(AgreementCard):
             if update.get("type") == "addRules" and shown and update.get("rules") == shown:
                 self._rules = [{**update, "behavior": "allow", "destination": "session"}]
             if update.get("type") == "setMode" and mode in (*_MODES, "bypassPermissions"):
-                name, words = _MODES.get(str(mode), ("before", f"Yes, and {mode} as before"))
+                name, words = _MODES.get(str(mode), ("before", f"Yes, and {mode_name(str(mode))} as before"))
                 self._updates[name], ways[name] = {**update, "destination": "session"}, words
         if self._rules and "ask" in ways:
             self._updates["plain"], ways["plain"] = self._updates["ask"], "Yes, and ask before those commands too"

@@ -14,6 +14,7 @@ from ccb.tunnel.wire.tool_traits import BUILT_IN, Effect, RuleKind, View, traits
 from ccb.tunnel.wire.web_fetch import WebRefused, read_url
 
 from ...config.project_records import projects_path
+from ...transcript.session_facts import mode_name
 from .untrusted_text import escaped_name
 
 _MAX_RULE = 1_000
@@ -31,7 +32,7 @@ def describe_update(update: Json) -> list[str]:
         return [f"{behavior} {escaped_name(_in_words(each))}" for each in _listed(update.get("rules"), dict)]
     if kind == "setMode":
         mode = str(update.get("mode"))
-        return ["accept edits" if mode == "acceptEdits" else f"permission mode {escaped_name(mode)}"]
+        return [mode_name(mode) if mode == "acceptEdits" else f"permission mode {escaped_name(mode_name(mode))}"]
     if kind == "addDirectories":
         return [f"work in {escaped_name(str(each))}" for each in _listed(update.get("directories"), object)]
     return [escaped_name(str(kind))]

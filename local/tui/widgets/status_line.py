@@ -15,7 +15,7 @@ from ccb.tunnel.wire.dataclass import dataclass
 
 from ...session.session_client import LinkState
 from ...terminal.keymap import DEFAULT_KEYMAP, Keymap
-from ...transcript.session_facts import Todos, UsageTotals, _used
+from ...transcript.session_facts import CAGED, Todos, UsageTotals, _used, mode_in_force, mode_name
 from ..rendering.themes import Palette
 from ..rendering.tool_output import TODO_MARKS, todo_row
 
@@ -26,13 +26,7 @@ _MAX_BRANCH = 30
 _SLOW_S = 0.5  # a round trip from which the connection is called slow
 _MIN_PLACE_BESIDE_HINT = 16
 _MAX_PATH_PARTS = 16  # of a shortened path, at its end
-_MODES = {
-    "default": ("ask", "ask"),
-    "acceptEdits": ("accept edits", "edits"),
-    "plan": ("plan", "plan"),
-    "bypassPermissions": ("BYPASS", "BYPASS"),
-}
-
+_SHORT_MODES = {"acceptEdits": "edits"}
 _CAGES = {"read-only cage": "ro cage", "workspace cage": "ws cage"}
 
 
@@ -124,7 +118,8 @@ def status_text(facts: StatusFacts, palette: Palette, width: int, keymap: Keymap
 def _shared_out(
     facts: StatusFacts, palette: Palette, current: list[_StatusEntry], room: int, shortest_place: int
 ) -> tuple[list[tuple[str, str]], int]:
-    mode = _mode_entry(facts.mode, palette)
+    in_force = mode_in_force(facts.mode, facts.sandbox)
+    mode = _mode_entry(in_force, palette)
     first = _cells(current[0].short) if current else 0
     # A hint answers a key and disappears after seconds: until then it may take the room of the mode.
     beside = _MIN_PLACE_BESIDE_HINT if facts.hint else max(_MIN_PLACE, room - _cells(mode.short) - first)
@@ -134,7 +129,7 @@ def _shared_out(
     if _cells(mode.short) <= left - (first if facts.hint else 0):
         shown.append((mode.text if _cells(mode.text) <= left - first else mode.short, mode.style))
         left -= _cells(shown[-1][0])
-    if not facts.sandbox:
+    if not facts.sandbox or (in_force == CAGED and facts.sandbox in _CAGES):  # the mode says it
         return shown + _fitting(current, left), least
     # The cage is the first to be left out, but stands beside the mode, also when other entries come and go.
     text = one_line(facts.sandbox).partition(":")[0]
@@ -232,7 +227,8 @@ def _busy_entries(facts: StatusFacts, palette: Palette, keymap: Keymap) -> list[
 
 
 def _mode_entry(mode: str, palette: Palette) -> _StatusEntry:
-    text, short = _MODES.get(mode, (one_line(mode), _cut(one_line(mode), _MIN_PLACE)))
+    text = mode_name(mode)
+    short = _SHORT_MODES.get(mode, _cut(text, _MIN_PLACE))
     style = {"bypassPermissions": palette.bad, "default": palette.dim}.get(mode, palette.warn)
     return _StatusEntry(text, short, style)
 

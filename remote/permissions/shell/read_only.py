@@ -180,6 +180,17 @@ def _options(short: str = "", long: str = "", valued: str = "", max_operands: in
     return check
 
 
+def _only(pattern: str) -> Callable[[Words], bool]:
+    """Return a check that allows only words with a dash, values too, that match as a whole."""
+    allowed = re.compile(pattern, re.DOTALL)
+
+    def check(words: Words) -> bool:
+        texts = (word.text for word in words)
+        return _settled(words) and all(allowed.fullmatch(text) for text in texts if text.startswith("-"))
+
+    return check
+
+
 def _find(words: Words) -> bool:
     before, inside = "", False
     for text in [word.text for word in words]:
@@ -420,6 +431,14 @@ _CHECKS: dict[str, Callable[[Words], bool]] = {
         "brief recursive unified context color side-by-side ignore-all-space ignore-space-change ignore-blank-lines"
         " ignore-case exclude new-file text minimal suppress-common-lines width label strip-trailing-cr stat",
         "UCxWIF",
+    ),
+    "journalctl": _only(  # -n and -b take the next word as their value only if it is a number
+        r"-[abekmqrx]*(?:[gnoptuSU].*)?|--(?:all|boot|catalog|dmesg|grep|identifier|lines|list-boots|merge|no-hostname"
+        r"|no-pager|no-tail|output|pager-end|priority|quiet|reverse|since|unit|until|user-unit|utc)(?:=.*)?"
+    ),
+    "last": _only(r"-[adFiRwx0-9]+|-[npst].*|--(?:dns|fullnames|fulltimes|ip|limit|nohostname|system)(?:=.*)?"),
+    "ss": _only(  # not -K, which closes sockets, nor -p: the cage hides the programs
+        r"-[46aeilmnorstuwxH]+|--(?:all|extended|info|ipv[46]|listening|memory|numeric|options|summary|tcp|udp)"
     ),
     "file": _options("bihLkN0", "brief mime mime-type mime-encoding dereference no-dereference"),
     "tree": _options("adfilpsughDFrtcnCJSvx", "noreport gitignore dirsfirst prune du ignore-case", "LIP"),

@@ -138,6 +138,27 @@ async def test_files_go_back_to_how_they_were_before_a_prompt(host: WorkerHost, 
     assert refused["subtype"] == "error" and refused["error_code"] == "unknown_message"
 
 
+async def test_what_accepted_commands_changed_and_removed_comes_back(host: WorkerHost, session: str) -> None:
+    project = host.project
+    for name in ("a.txt", "b.txt", "c.txt", "sub/d.txt"):
+        (project / name).parent.mkdir(exist_ok=True)
+        (project / name).write_text(f"{name}\n")
+    (project / "b.txt").chmod(0o751)
+    laptop = await host.drive(session, SessionOptions(permission_mode="acceptEdits"))
+    line = "rm -r sub b.txt && mv a.txt moved.txt && cp c.txt copied.txt && sed -i s/c/C/ c.txt"
+    await turn(laptop, "u1", ("Bash", {"command": line}))
+    assert texts(host) == {"c.txt": "C.txt\n", "copied.txt": "c.txt\n", "moved.txt": "a.txt\n"}
+    await host.kill_worker(laptop.hello.pid)
+    laptop = await host.drive(session)
+    tried = (await laptop.request("rewind_files", user_message_id="u1", dry_run=True))["response"]["files"]
+    assert len(tried) == 6 and not any("changedElsewhere" in each or "why" in each for each in tried)
+    assert not (await laptop.request("rewind_files", user_message_id="u1"))["response"]["failed"]
+    assert (project / "sub/d.txt").read_text() == "sub/d.txt\n" and (project / "b.txt").stat().st_mode & 0o777 == 0o751
+    (project / "sub/d.txt").unlink()
+    (project / "sub").rmdir()
+    assert texts(host) == {name: f"{name}\n" for name in ("a.txt", "b.txt", "c.txt")}
+
+
 async def test_a_conversation_goes_on_from_before_a_prompt_also_after_a_restart(host: WorkerHost, session: str) -> None:
     laptop = await worked(host, session)
     first = await turn(laptop, "u3")

@@ -131,3 +131,45 @@ async def test_a_mode_that_covers_a_waiting_call_answers_it(host: WorkerHost, se
     assert (await answer(laptop, behavior="deny", message="No."))["tool_name"] == "Bash", "edits alone are covered"
     await model(laptop)
     assert [(host.project / name).exists() for name in ("a", "b", "c.txt")] == [True, True, False]
+
+
+async def test_a_cage_that_covers_a_waiting_command_answers_it_and_outlives_the_worker(
+    host: WorkerHost, session: str
+) -> None:
+    laptop = await host.drive(session, person("default"))
+    assert "set_sandbox" in laptop.hello.capabilities
+    wrong = await laptop.request("set_sandbox", sandbox="none")
+    assert wrong["subtype"] == "error" and "read-only, workspace, off" in wrong["error"]
+    await laptop.say("go")
+    await model(laptop, ("b1", "Bash", {"command": "python3 -c \"open('made', 'w')\""}))
+    asked = await laptop.message("control_request")
+    assert asked["request"]["can_be_caged"] is True
+    chosen = await laptop.request("set_sandbox", sandbox="workspace")
+    assert chosen["response"]["sandbox"] == "workspace cage"
+    assert (await laptop.message("control_cancel_request"))["request_id"] == asked["request_id"]
+    await model(laptop)
+    await laptop.message("result")
+    assert (host.project / "made").exists()
+    await host.kill_worker(laptop.hello.pid)
+    laptop = await host.drive(session)
+    await laptop.say("go")
+    await model(laptop, ("b2", "Bash", {"command": "make > again"}))
+    await model(laptop)
+    assert (host.project / "again").exists(), "nobody was asked"
+    back = await laptop.request("set_sandbox", sandbox="read-only")
+    assert back["response"]["sandbox"] == "read-only cage"
+
+
+async def test_an_answer_puts_the_call_and_later_ones_into_the_cage(host: WorkerHost, session: str) -> None:
+    laptop = await host.drive(session, person("default"))
+    await laptop.say("go")
+    await model(laptop, ("b1", "Bash", {"command": "make > made; touch ../outside"}))
+    in_cage = {"type": "setSandbox", "sandbox": "workspace", "destination": "session"}
+    off = {**in_cage, "sandbox": "off"}
+    await answer(laptop, behavior="allow", updatedPermissions=[off])
+    assert (await answer(laptop, behavior="allow", updatedPermissions=[in_cage]))["can_be_caged"] is True
+    assert (await laptop.message("system", "status"))["sandbox"] == "workspace cage"
+    await model(laptop, ("b2", "Bash", {"command": "make > again"}))
+    await model(laptop)
+    assert (host.project / "made").exists() and (host.project / "again").exists()
+    assert not (host.project.parent / "outside").exists()

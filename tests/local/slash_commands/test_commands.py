@@ -141,10 +141,12 @@ def change(kind: str, behavior: str, destination: str, tool: str, content: str =
 ASKS = change("addRules", "ask", "session", "WebFetch")
 DIFF = {"rewind_points": POINTS, "rewind_files": {"files": CHANGED}}
 BACK = {**DIFF, "rewind_conversation": {"prompt": "Repair the total."}}
+EDITS = ("set_permission_mode", {"mode": "acceptEdits"})
+CAGED = ("set_sandbox", {"sandbox": "workspace"})
 CASES = [
     Case("/status", ["Session     5e55", "Host        devbox:/srv/shop", "pid 4242, Python 3.11.2 on Linux x86_64"]),
     Case("/status", ["connected; journal on disk", "27.4 MB to the model, of which the host sent 430 KB"]),
-    Case("/status", [f"Model       {MODEL}, permission mode default", "Used        1.2k tokens in, 345 out, $0.0123"]),
+    Case("/status", [f"Model       {MODEL}, permission mode ask", "Used        1.2k tokens in, 345 out, $0.0123"]),
     Case("/cost", ["1.2k tokens in, 345 out, $0.0123"], asked=[]),
     Case("/tools", ["Bash", "runs commands, on the host", "mcp__notes__add", "of an MCP server: /mcp says"]),
     Case("/permissions", answers={"list_permission_rules": RULES},
@@ -180,7 +182,11 @@ CASES = [
     Case("/model", [f"Model: {MODEL}"]),
     Case("/model nonsense", ["nonsense is no model: the model stays.", "/model takes"], asked=[]),
     Case("/model opus", ["Model: opus, from the next model call on"], asked=[("set_model", {"model": "opus"})]),
-    Case("/mode", ["Permission mode: default"], asked=[]),
+    Case("/mode", ["Permission mode: ask"], asked=[]),
+    Case("/mode accept edits", ["Permission mode: accept edits"], asked=[EDITS]),
+    Case("/mode caged", ["Permission mode: caged"], asked=[CAGED, ("set_permission_mode", {"mode": "default"})]),
+    Case("/sandbox workspace", ["Sandbox: workspace cage"], asked=[CAGED]),
+    Case("/sandbox x", ["x is no cage: it stays. /sandbox takes read-only, workspace, off."], asked=[]),
     Case("/mode plan", ["Permission mode: plan"], asked=[("set_permission_mode", {"mode": "plan"})]),
     Case("/effort max", [f"Effort: max; {MODEL} knows high at most"], {"set_effort": {"applied": "high"}}),
     Case("/effort high", ["Effort: high, from the next turn on"], {"set_effort": {"applied": "high"}}),

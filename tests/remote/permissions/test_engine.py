@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from tests.remote.permissions.corpus.rows import cases, pairs
 from tests.remote.tools_kit import plant
-from tests.support.worker.cages import sandbox
+from tests.support.worker.cages import ONLY_READING, sandbox
 from tests.support.worker.permission_desk import Desk, Named, bash, differing, on_file
 
 from ccb.remote.permissions.engine import ChildPermissions, LaunchRules, PermissionEngine
@@ -86,12 +86,21 @@ def test_only_the_declared_keys_of_an_input_say_which_path_a_call_is_about(desk:
 EDITS: dict[str, Any] = {"mode": "acceptEdits"}
 NO_RM: dict[str, Any] = {"mode": "bypassPermissions", "disallowed": "Bash(rm *) Read(//etc/**)"}
 WRITING = ("mkdir -p x/y", "touch a b", "echo hi > out.txt", "cat a.txt >> src/b.py", "mkdir x && touch x/y")
+CHANGING = (
+    *("cp a.txt b.txt", "cp -r src copy", "mv a.txt src", "mv -f a.txt src/b.py", "rm a.txt", "rm -rf src"),
+    *("rmdir sub", "ln -s a.txt l", "ln -s ../a.txt src/l", "ln a.txt l", "cd src && rm b.py"),
+    *("sed -i s/x/y/ a.txt", "sed -Ei -e 's/x|z/y/g' -e 2d a.txt src/b.py"),
+)
 
 
 @pytest.mark.parametrize(
     ("settings", "expected", "calls"),
     [
         (EDITS, ALLOW, ["Edit src/new.py", "Write src/new.py", "MultiEdit src/new.py", *(f"$ {c}" for c in WRITING)]),
+        (EDITS, ALLOW, [f"$ {command}" for command in CHANGING]),
+        ({**EDITS, "sandbox": sandbox(offered=ONLY_READING)}, ASK, [f"$ {command}" for command in CHANGING]),
+        ({**EDITS, "disallowed": "Edit(src/b.py)"}, ASK, ["$ rm -r src", "$ mv src x"]),
+        ({}, ASK, [f"$ {command}" for command in CHANGING]),
         (EDITS, ASK, ["Edit ../other/c", "Write ../other/c", "MultiEdit ../other/c"]),
         (EDITS, ASK, [f"$ {command}" for command in cases("accept edits lets files here be written")]),
         ({**EDITS, "add_dirs": ["../other"]}, ALLOW, ["Write ../other/new", "$ cat ../other/c"]),
@@ -105,6 +114,21 @@ def test_a_mode_decides_what_no_rule_does(
     desk: Desk, settings: dict[str, Any], expected: Behavior, calls: list[str]
 ) -> None:
     assert differing(desk.engine(**settings), expected, *calls) == []
+
+
+def test_a_command_changes_without_a_question_only_what_can_be_brought_back(desk: Desk) -> None:
+    engine = desk.engine(**EDITS)
+    assert bash(engine, "rm -r src").changes == (f"{desk.cwd}/src", f"{desk.cwd}/src/b.py")
+    (desk.cwd / "src/link").symlink_to("b.py")
+    (desk.cwd / "sub/.git").mkdir()
+    with (desk.cwd / "large").open("wb") as file:
+        file.truncate(31 << 20)
+    assert differing(engine, ASK, "$ rm -r src", "$ rm src/link", "$ rm -r sub", "$ rm large") == []
+    many = desk.cwd / "many"
+    many.mkdir()
+    for number in range(101):
+        (many / str(number)).touch()
+    assert differing(engine, ASK, "$ rm -r many", "$ cp -r many sub") == []
 
 
 @pytest.mark.parametrize("path", [".git/config", ".git/hooks/update", ".mcp.json", ".claude/settings.json", ".bashrc"])

@@ -31,6 +31,12 @@ NO_RM = {"disallowed": "Bash(rm *)", **WORKING}
 EDITING = {"mode": "acceptEdits", "sandbox": sandbox(offered=ONLY_READING)}
 LINES: list[tuple[dict[str, Any], list[str], tuple[Behavior, CageKind | None]]] = [
     (RULED, ["ls -l", "grep -r x . | head", "git status", 'x=1; echo "$(ls)"'], (ALLOW, READS)),
+    (
+        {},
+        ["journalctl -n 5 -u ssh", "ss -tln", "last", "tail -5 /var/log/syslog | grep x", "ls /var/log"],
+        (ALLOW, READS),
+    ),
+    (CAGELESS, ["tail -5 /var/log/syslog"], (ASK, None)),
     (RULED, ["npm test", "npm test 2>&1 | tail -5", "cd src && npm test", "(ls; npm test) | head"], (ALLOW, None)),
     (
         RULED,

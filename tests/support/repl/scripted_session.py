@@ -28,7 +28,7 @@ from ccb.local.session.session_client import (
 )
 from ccb.tunnel.errors import CcbError, ConnectionLost, UsageError
 from ccb.tunnel.link.link import Greeting, limited_hello
-from ccb.tunnel.wire.client_requests import LIST_COMMANDS, MOVE_ASYNC_MESSAGE, SHELL_COMMAND
+from ccb.tunnel.wire.client_requests import LIST_COMMANDS, MOVE_ASYNC_MESSAGE, SET_SANDBOX, SHELL_COMMAND
 from ccb.tunnel.wire.control_protocol import (
     CAN_USE_TOOL,
     TRUST_PROJECT,
@@ -52,7 +52,7 @@ def hello(*, notes: list[str] | None = None, cwd: str = "/srv/shop", storage: st
     """The hello of a session that waits for its first prompt."""
     said = Hello(
         1, "b" * 64, "5e55", 4242, "3.11.2", "Linux x86_64", cwd, 1, 0, "idle", storage=storage, notes=notes or [],
-        capabilities=[SHELL_COMMAND, MOVE_ASYNC_MESSAGE.name, "steer"],
+        capabilities=[SHELL_COMMAND, MOVE_ASYNC_MESSAGE.name, SET_SANDBOX.name, "steer"],
     )  # fmt: skip
     return limited_hello(said, "devbox")
 

@@ -104,7 +104,7 @@ async def test_the_approved_plan_stays_in_the_transcript(at: Desk) -> None:
 
 async def test_the_mode_before_plan_mode_is_offered_if_it_was_another(at: Desk) -> None:
     await asked(at, ways=[*WAYS, {"type": "setMode", "mode": "bypassPermissions", "destination": "session"}])
-    await at.sees("4 Yes, and bypassPermissions as before")
+    await at.sees("4 Yes, and BYPASS as before")
 
 
 async def test_keep_planning_tells_the_agent_what_should_be_different(at: Desk) -> None:

@@ -150,6 +150,15 @@ async def test_3_keeps_the_rule_for_this_host_and_directory_on_the_laptop() -> N
         assert at.session.answers["ask"]["updatedPermissions"] == kept
 
 
+async def test_c_puts_commands_into_the_cage_from_now_on_where_the_host_can_make_it(at: Desk) -> None:
+    await at.turn()
+    at.session.ask("ask", "Bash", COMMAND, can_be_caged=True)
+    await at.card_focused(sees="c Yes, and from now on in the cage, without asking")
+    await at.answer("c", "enter")
+    in_cage = {"type": "setSandbox", "sandbox": "workspace", "destination": "session"}
+    assert await answered(at) == {**ALLOWED, "updatedPermissions": [in_cage]}
+
+
 async def test_without_a_suggestion_there_is_no_2(at: Desk) -> None:
     await at.asked("Bash", COMMAND)
     assert "this session" not in at.screen

@@ -10,6 +10,8 @@ from tests.support.repl.scripted_session import ScriptedSession
 from textual import events
 
 from ccb.local.slash_commands.typed_line import parse_command
+from ccb.tunnel.wire.client_requests import SET_SANDBOX
+from ccb.tunnel.wire.control_protocol import A, P, Request, RequestFailed
 
 
 async def test_an_empty_prompt_is_not_sent(at: Desk) -> None:
@@ -101,14 +103,34 @@ async def test_ctrl_d_deletes_while_there_is_text_and_quits_when_there_is_none(a
 
 
 async def test_shift_tab_walks_through_the_modes(at: Desk) -> None:
-    for mode, shown in (("acceptEdits", "accept edits"), ("plan", "plan"), ("default", "ask")):
+    for mode, shown in (("acceptEdits", "accept edits"), ("plan", "plan"), ("default", "caged"), ("default", "ask")):
         await at.press("shift+tab", sees=f"devbox:/srv/shop  {shown}  ")
         assert at.session.controls[-1] == ("set_permission_mode", {"mode": mode})
+    cages = [each for each in at.session.controls if each[0] == "set_sandbox"]
+    assert cages == [("set_sandbox", {"sandbox": each}) for each in ("workspace", "read-only")]
     at.session.answers_come.clear()  # a slow link: the second press goes on from where the first one leads
     await at.press("shift+tab", "shift+tab")
     await at.until(lambda: at.session.controls[-1] == ("set_permission_mode", {"mode": "plan"}))
     at.session.answers_come.set()
     await at.sees("devbox:/srv/shop  plan  ")
+
+
+async def test_a_cage_that_the_host_cannot_make_is_left_out_of_the_modes() -> None:
+    class NoCage(ScriptedSession):
+        async def request(self, request: Request[P, A]) -> A:
+            answer = await super().request(request)
+            if request.kind is SET_SANDBOX:
+                raise RequestFailed("user namespaces are forbidden")
+            return answer
+
+    async with desk(NoCage(), turn="go") as at:
+        for shown in ("accept edits", "plan"):
+            await at.press("shift+tab", sees=f"devbox:/srv/shop  {shown}  ")
+        await at.press("shift+tab", sees="no cage: user namespaces are forbidden")
+        await at.sees("devbox:/srv/shop  ask  ")
+        for shown in ("accept edits", "plan", "ask"):
+            await at.press("shift+tab", sees=f"devbox:/srv/shop  {shown}  ")
+        assert [kind for kind, _ in at.session.controls].count("set_sandbox") == 1
 
 
 async def test_a_mode_that_is_refused_is_not_shown(at: Desk) -> None:

@@ -52,7 +52,7 @@ def line(facts: StatusFacts, width: int) -> str:
     ("sandbox", "at_40", "at_80"),
     [
         ("read-only cage", "● devbox:…/app  ask  read-only cage", "● devbox:/srv/deep/app  ask  read-only cage"),
-        ("workspace cage", "● devbox:…/app  ask  workspace cage", "● devbox:/srv/deep/app  ask  workspace cage"),
+        ("workspace cage", "● devbox:…/deep/app  caged", "● devbox:/srv/deep/app  caged"),
         ("no cage: no Landlock", "● devbox:…/deep/app  ask  no cage", "● devbox:/srv/deep/app  ask  no cage"),
     ],
 )
@@ -61,7 +61,7 @@ def test_the_cage_in_force_stands_beside_the_mode(sandbox: str, at_40: str, at_8
     assert line(idle, 40) == at_40
     assert line(idle, 80).startswith(at_80)
     assert "cage" in line(replace(idle, busy=Busy(4.0, asking=True)), 60), "also while something goes on"
-    assert line(replace(idle, busy=Busy(4.0)), 80) == f"{at_80}  working 4 s, Esc interrupts"
+    assert line(replace(idle, busy=Busy(4.0)), 80).startswith(f"{at_80}  working 4 s, Esc interrupts")
 
 
 @pytest.mark.parametrize(
