@@ -1,4 +1,4 @@
-"""/new, /resume, /rewind, /stop, /quit: another session, the past of this one, and its end."""
+"""/new, /branch, /resume, /rewind, /stop, /quit: another session, the past of this one, and its end."""
 
 from __future__ import annotations
 
@@ -29,6 +29,15 @@ async def new(api: SessionApi, _: str) -> Reply:
     if api.only_here:
         return Text(api.only_here, Level.WARNING)
     return Switch(NextSession("", api.transcript.model, api.transcript.mode))
+
+
+@command("branch", "go on in a copy of this session; this one stays on the host as it is now")
+async def branch(api: SessionApi, _: str) -> Reply:
+    if api.only_here:
+        return Text(api.only_here, Level.WARNING)
+    if api.client.hello.storage == "memory":
+        return Text("This session is in memory only, and cannot be copied.", Level.WARNING)
+    return Switch(NextSession(api.client.hello.session, copied=True))
 
 
 @dataclass(frozen=True)

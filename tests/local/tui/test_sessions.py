@@ -268,3 +268,5 @@ def test_the_arguments_of_the_next_session() -> None:
     assert (known.prompt, known.directory) == (None, None)
     assert known.session == SessionChoice(resume="aaaa", reconnect_timeout=7)
     assert (known.agent.model, known.agent.permission_mode) == (None, None)
+    copied = arguments_for(NextSession("aaaa", copied=True), given, "/home/u/app")
+    assert copied.session == SessionChoice(resume="aaaa", fork_session=True, reconnect_timeout=7)
