@@ -169,6 +169,9 @@ async def bug(api: SessionApi, _: str) -> Reply:
 
 
 theme = view("theme [NAME]", "show or change the colours, now and in later runs")
+status_line = view(
+    "statusline [COMMAND, off]", "show the first line of a command of yours in the status line", choices={"off": ""}
+)
 transcript = view(
     "transcript [pager]", "the whole conversation on a page: search, copy; or in your PAGER", choices={"pager": ""}
 )

@@ -293,6 +293,7 @@ class CommandReplies(Vertical):
             "reconnect": self._shell.retry,
             "transcript": lambda: self._transcript(argument),
             "vim": self._vim,
+            "statusline": lambda: self._status_line(argument),
             "theme": lambda: self._theme(argument),
             "copy": lambda: self._copy(argument),
             "config": self._edit_settings,
@@ -333,6 +334,18 @@ class CommandReplies(Vertical):
             await in_thread(lambda: keep_editor_mode(vim=vim.on, environ=self._shell.appearance.environ))
         except ConfigError as error:
             self._show(Text(f"This holds until you leave: {error.what}.", Level.WARNING))
+
+    async def _status_line(self, argument: str) -> None:
+        from ..config.settings_loading import keep_status_line
+
+        looks = self._shell.appearance
+        if argument:
+            command = "" if argument == "off" else argument
+            await in_thread(lambda: keep_status_line(command, looks.environ))
+            looks.status_command = command
+        shown = f"the first line of: {looks.status_command}" if looks.status_command else "no command of yours"
+        takes = [] if argument else ["It gets the session's facts as JSON. /statusline COMMAND sets one."]
+        self._show(Text([f"The status line shows {shown}.", *takes]))
 
     def _theme(self, name: str) -> None:
         appearance = self._shell.appearance
