@@ -86,8 +86,8 @@ def keep_editor_mode(*, vim: bool, environ: Mapping[str, str] = os.environ) -> N
 
 def keep_status_line(command: str, environ: Mapping[str, str] = os.environ) -> None:
     """Keep the command of the status line in the settings file, "" for none. Raise ConfigError."""
-    line = {"type": "command", "command": command} if command else None
-    settings_file.write_settings(settings_path(environ), environ, {"statusLine": line})
+    line = {"statusLine": {"type": "command", "command": command}}
+    settings_file.write_settings(settings_path(environ), environ, line)
 
 
 def load_settings(environ: Mapping[str, str] = os.environ, choice: SettingsChoice = EVERYTHING) -> Settings:

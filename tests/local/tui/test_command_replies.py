@@ -225,7 +225,7 @@ async def test_the_status_line_shows_the_first_line_of_a_command_of_the_person(h
         assert load_screen_settings(environ).status_line == "exit 3"
         await at.give("/statusline off", sees="The status line shows no command of yours.")
         await at.until(lambda: "exit code" not in at.status)
-        assert load_screen_settings(environ).status_line == "" and load_settings(environ).statusLine is None
+        assert load_screen_settings(environ).status_line == "" and load_settings(environ).statusLine.command == ""
 
 
 async def test_a_command_of_the_status_line_that_does_not_end_is_ended(home: Path, monkeypatch: Any) -> None:
