@@ -104,7 +104,7 @@ SUBCOMMANDS = (
         "the next byte. In the REPL, /revoke does the same.", words=(("list", 0, 0), ("revoke", 0, 1))),
     Subcommand("ps", ("ccb ps [HOST] [--json]",), "list the sessions of a host (default: this machine)",
         "List the sessions of a host, or of this machine: ID, state, age, time since last use, memory, driver, "
-        "directory and last prompt.", (Group.CONNECTION,)),
+        "directory and title.", (Group.CONNECTION,)),
     Subcommand("attach", ("ccb attach HOST [ID] [--view]",), "take over a running session, or watch it",
         "Continue a session that runs on the host: the one with this ID, the only one, or one chosen from a list. The "
         "terminal that drove the session is notified and can take it back. With --view the session is only watched.",

@@ -98,6 +98,7 @@ async def _ps(arguments: Arguments, transport: Transport, bundle: Bundle) -> Exi
     if arguments.host_command.json:
         print_line(*(json.dumps(row.model_dump()) for row in rows))
         return ExitCode.OK
+    rows = [row for row in rows if row.prompts or row.alive]
     none = [f"No sessions on {host_label(arguments.connection)}."]
     print_line(*(session_table(rows, shutil.get_terminal_size((120, 24)).columns) if rows else none))
     target = arguments.connection.target
