@@ -79,8 +79,8 @@ class SessionRow(SessionSummaryRow):
 
 
 def with_prompts(rows: Sequence[SessionRow]) -> list[SessionRow]:
-    """Return the sessions that were ever asked anything: one goes back to no other."""
-    return [row for row in rows if row.prompts]
+    """Return the sessions that were ever asked anything, or have a name: one goes back to no other."""
+    return [row for row in rows if row.prompts or row.prompt.raw]
 
 
 class SaidRow(ReportRow):

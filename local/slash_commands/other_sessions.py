@@ -46,13 +46,19 @@ class Sessions(Rows):
 
 
 async def _session_ids(api: SessionApi) -> Choices:
-    rows = await api.laptop.sessions.listed() if api.laptop.sessions is not None else []
+    rows = await _listed(api)
     hello = api.client.hello
     return {
         row.session[:_SHORT_ID]: one_line(" · ".join(_said(row, hello.cwd.raw))[: 4 * _MAX_SAID])[:_MAX_SAID]
         for row in rows
-        if row.session != hello.session and row.prompts
+        if row.session != hello.session
     }
+
+
+async def _listed(api: SessionApi) -> list[SessionRow]:
+    from ..connect.session_rows import with_prompts
+
+    return with_prompts(await api.laptop.sessions.listed()) if api.laptop.sessions is not None else []
 
 
 def _said(row: SessionRow, cwd: str) -> list[str]:
@@ -70,8 +76,7 @@ def _said(row: SessionRow, cwd: str) -> list[str]:
 async def resume(api: SessionApi, sought: str) -> Reply:
     if api.only_here or api.laptop.sessions is None:
         return Text(api.only_here, Level.WARNING)
-    listed, here = await api.laptop.sessions.listed(), api.client.hello.session
-    listed = [row for row in listed if row.prompts or row.session == here]
+    listed, here = await _listed(api), api.client.hello.session
     named = _named(listed, sought, by_number=api.place is not Place.SCREEN)
     if len(named) == 1 and named[0].session != here:
         return Switch(NextSession(named[0].session))

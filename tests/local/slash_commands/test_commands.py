@@ -211,7 +211,7 @@ CASES = [
     Case("/tasks stop b1", ["b1 is being stopped"], asked=[("stop_task", {"task_id": "b1"})]),
     Case("/queue", ["no prompt waits for the agent"]),
     Case("/queue drop 7", ["No prompt 7 waits"], asked=[]),
-    Case("/resume", lines=["1: this one (idle, /srv/shop, 5e55) (this one)", "2: fix it (running, /srv/api, aaaa1111)"],
+    Case("/resume", lines=["1: this one (idle, 5e55) (this one)", "2: fix it (running, /srv/api, aaaa1111)"],
          screen=["Sessions on devbox", "fix it"]),
     Case("/resume zz", lines=["zz is not the number or the ID of a session"], screen=["0 of 2 sessions"]),
     Case("/rewind 1", ["change cart.py, +1 -2, changed by something else since", "/rewind 1 both",
