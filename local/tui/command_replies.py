@@ -33,7 +33,7 @@ from ..terminal.stdio import in_thread
 from ..transcript.blocks import Level
 from .composer.completions import CommandCache
 from .keys import KEYS, key_sections
-from .panels.list_panel import HelpPanel, HelpSection, HostPanel, ModelPanel, RulePanel
+from .panels.list_panel import ChoicePanel, HelpPanel, HelpSection, HostPanel, ModelPanel, RulePanel
 from .panels.page_holder import PageHolder
 from .panels.pages import DiffPage
 from .panels.queue_panel import QueuePanel
@@ -235,6 +235,13 @@ class CommandReplies(Vertical):
         if name != self._api.transcript.model:
             await self.run("model", name)
 
+    @work
+    async def _row_chosen(self, line: str) -> None:
+        self._reading.close()
+        typed = parse_command(line)
+        if typed is not None:
+            await self.run(typed.name, typed.argument)
+
     async def _change_rule(self, panel: RulePanel, held: HeldRule, adds: bool) -> None:
         try:
             said = await change_rule(self._api, held, adds=adds)
@@ -349,14 +356,18 @@ class CommandReplies(Vertical):
 
     def _theme(self, name: str) -> None:
         appearance = self._shell.appearance
+        if not name:
+            shown = self._shell.theme.removeprefix("ccb-").removeprefix("own-")
+            rows = [ReplyRow(each, choose=f"/theme {each}") for each in appearance.names]
+            self._reading.open(ChoicePanel("Theme", rows, shown, self._row_chosen))
+            return
         try:
             found = appearance.choose(name)
         except ThemeRefused as error:
             self._show(Text(str(error), Level.WARNING))
             return
         if not found:
-            shown = self._shell.theme.removeprefix("ccb-").removeprefix("own-")
-            self._show(Text(f"Theme: {shown}. /theme takes {', '.join(appearance.names)}; the choice is kept."))
+            self._show(Text(f"/theme takes {', '.join(appearance.names)}; the choice is kept."))
 
     async def _copy(self, number: str) -> None:
         answers = self._api.transcript.answers
