@@ -153,7 +153,7 @@ _CHOICE_FRAME = 6
 
 
 class ChoicePanel(SearchedPanel[ReplyRow]):
-    """Rows of which one is chosen, the `current` one marked first. `choose` is called with the line of the chosen one."""
+    """Rows of which one is chosen; the `current` one is marked first. `choose` is called with the chosen line."""
 
     def __init__(self, title: str, rows: Sequence[ReplyRow], current: str, choose: Callable[[str], object]) -> None:
         super().__init__(rows)
