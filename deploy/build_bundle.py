@@ -20,10 +20,7 @@ _LATER = "ccb/remote/permissions/shell/"
 def build(remote: Path, wire: Path, version: str) -> dict[str, bytes]:
     """Return the bundles of `remote` and `wire`: of the worker, and of what only host `commands` need beside it. The
     same sources give the same bytes under every Python."""
-    entries = {
-        "ccb/__init__.py": f'__version__ = "{version}"\n'.encode(),
-        "ccb/tunnel/__init__.py": b"",
-    }
+    entries = {"ccb/__init__.py": f'__version__ = "{version}"\n'.encode(), "ccb/tunnel/__init__.py": b""}
     for folder, place in ((remote, "ccb/remote"), (wire, "ccb/tunnel/wire")):
         for path in folder.rglob("*.py"):
             source = without_types(without_prose(path.read_text(encoding="utf-8")))

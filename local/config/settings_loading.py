@@ -18,17 +18,7 @@ from ccb.tunnel.wire.settings_text import line_of
 
 from ..terminal.keymap import DEFAULT_KEYMAP, Keymap, KeyRefused, keymap_of
 from . import settings_file
-from .settings import (
-    EVERYTHING,
-    FLAG,
-    MANAGED,
-    MAX_KEEP,
-    USER,
-    Settings,
-    SettingsChoice,
-    SettingsLayer,
-    settings_path,
-)
+from .settings import EVERYTHING, FLAG, MANAGED, MAX_KEEP, USER, Settings, SettingsChoice, SettingsLayer, settings_path
 
 _JOINED = (
     *("permissions", "budgets", "modelCalls", "credentials", "network"),

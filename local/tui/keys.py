@@ -13,16 +13,10 @@ from .widgets.painting import call_once_after
 
 KEYS = (
     ("{send}", "send; while the agent works, queued until its turn ends"),
-    (
-        "{steer}",
-        "steer: the working agent gets this with its next tool results; else lay the text aside, or back",
-    ),
+    ("{steer}", "steer: the working agent gets this with its next tool results; else lay the text aside, or back"),
     ("{newline}, \\ and Enter", "new line"),
     ("Up, Down, Ctrl+P, Ctrl+N", "earlier prompts, from the first and last line of the input"),
-    (
-        "Ctrl+K, Ctrl+U, Ctrl+W, Alt+D; Ctrl+Y",
-        "cut to the end, to the start, a word back, a word on; insert it",
-    ),
+    ("Ctrl+K, Ctrl+U, Ctrl+W, Alt+D; Ctrl+Y", "cut to the end, to the start, a word back, a word on; insert it"),
     ("Alt+B, Alt+F", "to the word before, to the word behind"),
     ("{history}", "search the prompts of this directory; again for the next one, Enter takes it, Esc goes back"),
     ("Up", "while nothing is typed: take the newest prompt back that waits for the agent"),
@@ -33,10 +27,7 @@ KEYS = (
     ),
     ("{background}", "let the running command go on in the background"),
     ("{interrupt}", "interrupt the agent; while it is idle, put such a file away or break off the newest copy"),
-    (
-        "{interrupt}, {interrupt}",
-        "while the agent is idle: clear the input; an empty one: go back to a prompt",
-    ),
+    ("{interrupt}, {interrupt}", "while the agent is idle: clear the input; an empty one: go back to a prompt"),
     ("{open}", "open the file that /open has fetched, with the laptop's viewer; also /open alone"),
     ("/ and Tab", "the commands that fit what is typed; Up and Down choose, Tab or Enter completes, Esc closes"),
     ("@", "name a file or directory on the host; the list works as that of the commands"),
@@ -44,10 +35,7 @@ KEYS = (
     ("{paste}", "the image in the laptop's clipboard goes along with the prompt, as /paste; Backspace removes it"),
     ("!", "at the start: run a shell command on the host; the agent reads what it printed with your next prompt"),
     ("#", "at the start: keep this line for every agent in the CLAUDE.md of the project"),
-    (
-        "{approval-tab}, {approval}",
-        "go to the waiting approval and mark yes; Enter gives it, Esc goes back",
-    ),
+    ("{approval-tab}, {approval}", "go to the waiting approval and mark yes; Enter gives it, Esc goes back"),
     (
         "{answer-once}; {answer-session}; {answer-always}; {answer-deny}",
         "on an approval, or while nothing is typed: mark yes once, in this session, always here; no. Arrows mark, too",

@@ -28,11 +28,7 @@ from ..permissions.modes import Sandbox
 from ..session.client_setup import ClientLaunches, ClientSetup, added_directories, check_sandbox
 from ..session.recovery import Recovered, take_up
 from ..session.request_broker import OpenRequests
-from ..session.request_handlers import (
-    register_client_requests,
-    register_context_commands,
-    register_session_commands,
-)
+from ..session.request_handlers import register_client_requests, register_context_commands, register_session_commands
 from ..session.rewind import register_rewinds
 from ..session.sdk_handlers import register_sdk_requests
 from ..session.session import Session, SessionParts

@@ -13,14 +13,7 @@ from typing import Any, Callable
 from ccb.tunnel.wire.control_protocol import Broker, Request, RequestFailed, RequestKind, public_fields
 from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.mcp_messages import ELICITATION as ASK_PERSON
-from ccb.tunnel.wire.mcp_messages import (
-    LAPTOP_MCP_MESSAGE,
-    TOOL_USE_ID,
-    Elicitation,
-    McpMessage,
-    reason_of,
-    too_long,
-)
+from ccb.tunnel.wire.mcp_messages import LAPTOP_MCP_MESSAGE, TOOL_USE_ID, Elicitation, McpMessage, reason_of, too_long
 from ccb.tunnel.wire.messages import as_dict
 
 from ..hooks.hook_runner import HookRunner

@@ -99,10 +99,7 @@ _FEWEST_CHARS = 20
 _MAX_CHARS = 100_000
 
 _SCHEMA = object_of(
-    {
-        "skill": text("The name of the skill, as listed"),
-        "args": text("Arguments for the skill, if it takes any"),
-    },
+    {"skill": text("The name of the skill, as listed"), "args": text("Arguments for the skill, if it takes any")},
     "skill",
 )
 _DESCRIPTION = (

@@ -13,14 +13,8 @@ from .input_schema import number, object_of, text
 from .tool_contract import Json, Tool, ToolContext, ToolDeclaration, ToolResult
 
 _DEFAULT_RESULTS = 5
-_SEARCH = {
-    "query": text("What to look for", 1, 1000),
-    "max_results": number(f"{_DEFAULT_RESULTS} by default", 1, 20),
-}
-_CALL = {
-    "tool_name": text("The exact name", 1),
-    "params": {"type": "object", "description": "The input of that tool"},
-}
+_SEARCH = {"query": text("What to look for", 1, 1000), "max_results": number(f"{_DEFAULT_RESULTS} by default", 1, 20)}
+_CALL = {"tool_name": text("The exact name", 1), "params": {"type": "object", "description": "The input of that tool"}}
 
 
 class ToolSearch(Tool):

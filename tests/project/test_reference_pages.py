@@ -25,8 +25,5 @@ def test_every_command_is_described_and_every_option_belongs_to_one() -> None:
 
 
 def test_every_sentence_ends_with_a_full_stop() -> None:
-    for text in (
-        *(option.help for option in OPTIONS),
-        *(command.description for command in SUBCOMMANDS),
-    ):
+    for text in (*(option.help for option in OPTIONS), *(command.description for command in SUBCOMMANDS)):
         assert text[:1].isupper() and text.endswith("."), text

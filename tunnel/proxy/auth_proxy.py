@@ -21,16 +21,7 @@ from ..wire.model_facts import ModelTable
 from .answer_reader import AnswerReader, Auditor
 from .body_store import BodyStore
 from .metering import Accounts, CallMeter, Reservation
-from .policy import (
-    MAX_WRONG,
-    CallGrant,
-    CallPace,
-    NonceGuard,
-    Policy,
-    RequestHead,
-    request_headers,
-    response_headers,
-)
+from .policy import MAX_WRONG, CallGrant, CallPace, NonceGuard, Policy, RequestHead, request_headers, response_headers
 from .proxied_call import HOLD, CallReader, CallRegistry, ProxiedCall, own_answer
 
 log = logging.getLogger(__name__)

@@ -26,16 +26,7 @@ from ..rendering.block_renderer import is_animated
 from ..rendering.markdown import word_at
 from ..rendering.pictures import PictureShelf, is_of_picture
 from ..rendering.themes import Palette, palette_in
-from .drawing import (
-    BlockLayout,
-    Line,
-    TranscriptDrawing,
-    estimated_height,
-    letters_of,
-    line_after,
-    line_text,
-    turned,
-)
+from .drawing import BlockLayout, Line, TranscriptDrawing, estimated_height, letters_of, line_after, line_text, turned
 from .painting import KeyPriority, call_once_after, marked
 
 _MIN_FRAME_S = 0.05

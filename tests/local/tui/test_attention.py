@@ -38,10 +38,7 @@ def attention(environ: dict[str, str], *, focus: bool = False) -> tuple[Attentio
     ("environ", "sequence"),
     [
         ({"TERM": "xterm-kitty"}, "\x1b]9;ccb devbox:/srv/a;b: The agent asks you something\x07"),
-        (
-            {"TERM": "xterm", "TERM_PROGRAM": "WezTerm"},
-            "\x1b]9;ccb devbox:/srv/a;b: The agent asks you something\x07",
-        ),
+        ({"TERM": "xterm", "TERM_PROGRAM": "WezTerm"}, "\x1b]9;ccb devbox:/srv/a;b: The agent asks you something\x07"),
         ({"TERM": "foot"}, "\x1b]777;notify;ccb devbox:/srv/a,b;The agent asks you something\x07"),
         ({"TERM": "xterm-256color"}, ""),
         ({"TERM": "xterm-kitty", "TMUX": "/tmp/t"}, ""),

@@ -81,10 +81,7 @@ def test_a_window_that_gets_keys_has_the_focus() -> None:
 
 
 @pytest.mark.hypothesis
-@given(
-    st.text("0123456789:;<?", max_size=20),
-    st.sampled_from([*"u~ABCDEFHPQSRMmtcnyIOZ_", "$y", "^"]),
-)
+@given(st.text("0123456789:;<?", max_size=20), st.sampled_from([*"u~ABCDEFHPQSRMmtcnyIOZ_", "$y", "^"]))
 def test_any_sequence_can_come(parameters: str, final: str) -> None:
     decoder = KeyDecoder()
     for message in decoder.messages(Control(f"{ESC}[{parameters}{final}")):

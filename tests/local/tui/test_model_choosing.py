@@ -56,7 +56,7 @@ async def test_names_and_short_names_are_completed_and_an_unknown_model_is_refus
         await at.sees("vLLM has no model 'coder-9000': the model stays.", "Near names: lab/coder-")
         await at.give("/model quick", sees="Model: lab/coder-8, from the next model call on")
         assert [what[1]["model"] for what in at.session.controls if what[0] == "set_model"] == [
-            *("lab/coder-128", "lab/coder-8"),
+            *("lab/coder-128", "lab/coder-8")
         ]
 
 

@@ -76,8 +76,7 @@ async def test_bytes_pass_both_ways_unchanged(relay: Relay) -> None:
         await relay.stdin.drain()
 
     _, _, heard, read = await asyncio.wait_for(
-        asyncio.gather(give(), relay.say(back), relay.hear(len(there)), relay.stdout.readexactly(len(back))),
-        DEADLINE_S,
+        asyncio.gather(give(), relay.say(back), relay.hear(len(there)), relay.stdout.readexactly(len(back))), DEADLINE_S
     )
     assert heard == there
     assert read == back

@@ -108,11 +108,7 @@ RUNNERS = [
         *("git status", "sub"),
     ),
     # `git status` starts git in a submodule, whose configuration is its own.
-    (
-        "submodule",
-        "git clone -q . inner; git add inner; git -C inner config core.fsmonitor $RUN",
-        *("git status", ""),
-    ),
+    ("submodule", "git clone -q . inner; git add inner; git -C inner config core.fsmonitor $RUN", *("git status", "")),
     ("promisor", PROMISOR, "git diff", ""),  # git fetches an object that is missing, by a program
     ("gpg", GPG, "git log", ""),
 ]

@@ -308,9 +308,7 @@ async def test_no_link_on_the_way_to_what_acts_later_is_led_elsewhere(
     assert not (workspace.root / evil).exists()
 
 
-async def test_links_between_directories_of_a_session_are_followed_where_both_are_written(
-    workspace: Workspace,
-) -> None:
+async def test_links_between_directories_of_a_session_are_followed_where_both_are_written(workspace: Workspace) -> None:
     other = workspace.home / "other"
     plant(workspace.root, "../other/vs/", f".vscode -> {other}/vs", f"sub/.envrc -> {other}/env")
     await workspace.notes("true")

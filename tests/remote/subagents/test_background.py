@@ -96,9 +96,7 @@ async def test_a_task_can_be_looked_at_and_stopped(tmp_path: Path) -> None:
         assert len(d.messages("result")) == 1, "who stopped it is not told again"
 
 
-async def test_an_agent_in_the_background_ends_with_a_killed_worker_and_is_told_once(
-    tmp_path: Path,
-) -> None:
+async def test_an_agent_in_the_background_ends_with_a_killed_worker_and_is_told_once(tmp_path: Path) -> None:
     cut = tmp_path / "cut"
     cut.mkdir()
     scripts = {

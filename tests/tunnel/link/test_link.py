@@ -89,9 +89,7 @@ async def test_silence_is_pinged_and_then_dead() -> None:
         assert link.silent
 
 
-async def test_a_doubted_connection_lives_if_it_is_heard_or_is_soon_dead(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_a_doubted_connection_lives_if_it_is_heard_or_is_soon_dead(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(liveness, "PROBE_S", 0.3)
     async with attached(ping_after=0.1, dead_after=600) as (link, peer, _, _):
         reading = asyncio.create_task(collect(link))

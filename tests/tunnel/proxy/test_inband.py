@@ -130,10 +130,7 @@ async def test_an_upstream_cut_ends_the_stream_with_an_error(fake_model: FakeMod
 
 @pytest.mark.parametrize(
     "frame",
-    [
-        CallData(3, 1, 5, base64.b64encode(b"x").decode()),
-        CallData(3, 1, 0, "not base64!"),
-    ],
+    [CallData(3, 1, 5, base64.b64encode(b"x").decode()), CallData(3, 1, 0, "not base64!")],
     ids=["gap", "not base64"],
 )
 async def test_bad_data_ends_its_stream_only(fake_model: FakeModel, frame: CallData) -> None:

@@ -213,10 +213,7 @@ SOMEBODY = HostUser("somebody", Path("/nowhere"), "/bin/sh")
 
 
 def named_server(
-    directory: Path,
-    version: str,
-    make: Callable[[], asyncssh.SSHServer] = asyncssh.SSHServer,
-    **options: Any,
+    directory: Path, version: str, make: Callable[[], asyncssh.SSHServer] = asyncssh.SSHServer, **options: Any
 ) -> AbstractAsyncContextManager[Sshd]:
     """A server of asyncssh that calls itself `version`. Its commands say that they are here, and wait for the end."""
 

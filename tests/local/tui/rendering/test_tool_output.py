@@ -85,10 +85,7 @@ def test_a_line_written_over_very_often_takes_no_time() -> None:
 
 def test_marks_for_the_model_are_not_shown_around_an_error() -> None:
     error = "<tool_use_error>InputValidationError: Edit: no old_string\nTry again.</tool_use_error>"
-    assert shown(error, name="Edit", failed=True) == [
-        "InputValidationError: Edit: no old_string",
-        "Try again.",
-    ]
+    assert shown(error, name="Edit", failed=True) == ["InputValidationError: Edit: no old_string", "Try again."]
     quoted = "grep found <tool_use_error>x</tool_use_error>"
     assert shown(quoted, failed=True) == [quoted]
 

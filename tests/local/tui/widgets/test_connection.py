@@ -319,9 +319,7 @@ async def test_the_last_answer_stays_on_the_terminal_above_the_way_back(at: Desk
 
 
 @pytest.mark.parametrize("stopped", [False, True])
-async def test_the_farewell_to_a_session_in_memory_says_so_and_promises_no_way_back_once_gone(
-    stopped: bool,
-) -> None:
+async def test_the_farewell_to_a_session_in_memory_says_so_and_promises_no_way_back_once_gone(stopped: bool) -> None:
     async with desk(ScriptedSession(greeting=replace(hello(), storage="memory"))) as at:
         if stopped:
             await at.type("/stop")

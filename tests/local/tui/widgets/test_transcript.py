@@ -197,12 +197,7 @@ def retry_note(**fields: object) -> SystemMessage:
         ("unknown", None, 500, "The model's answer did not arrive; try 1 of 10"),
         (None, 418, 1000, "The model did not answer (HTTP 418); try 1 of 10 in 1 s"),
         ("rate_limit", 429, 30_000, "Too many requests to the model (HTTP 429); try 1 of 10 in 30 s"),
-        (
-            "some_new\n\x1b[2Jname",
-            500,
-            2000,
-            "The model did not answer (some new name) (HTTP 500); try 1 of 10 in 2 s",
-        ),
+        ("some_new\n\x1b[2Jname", 500, 2000, "The model did not answer (some new name) (HTTP 500); try 1 of 10 in 2 s"),
     ],
 )
 def test_why_the_model_is_asked_again_is_said(error: str | None, status: int | None, delay_ms: int, text: str) -> None:
@@ -331,9 +326,7 @@ async def test_the_oldest_entries_go_when_there_are_too_many(at: Desk, details: 
     await at.sees("older entries are no longer shown here")
 
 
-async def test_a_long_file_is_drawn_in_slices_and_looks_as_before_meanwhile(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_a_long_file_is_drawn_in_slices_and_looks_as_before_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
     turns = [0]  # the number of parts in each turn of the event loop
     screens: list[str] = []
 

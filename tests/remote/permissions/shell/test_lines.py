@@ -85,10 +85,7 @@ SPELLINGS = [
     *("pr /proc/self/cwd/secrets/key", "cat [s]ecrets/key", "cat [^a]ecrets/key", "cat s*ts/k?y"),
 ]
 KNOWN_LATER = ["x=secrets; cat $x/key", "ls | xargs cat", "cat .*/project/secrets/key"]
-TOLD = [
-    *("trap 'rm x' EXIT", "bash -c 'true;rm<x'", "bash -c rm", "sh -xc './rm y'"),
-    f"env {'A=1 ' * 60}rm x",
-]
+TOLD = [*("trap 'rm x' EXIT", "bash -c 'true;rm<x'", "bash -c rm", "sh -xc './rm y'"), f"env {'A=1 ' * 60}rm x"]
 OTHERS_TOLD = ["make all", "bash -c 'make all'", "sh script", "trap 'echo x' EXIT", "cat $x", "echo x | tee y"]
 
 FAMILIES: list[tuple[str, list[str], list[dict[str, Any]], Behavior | tuple[Behavior, ...]]] = [
