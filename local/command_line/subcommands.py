@@ -127,8 +127,8 @@ SUBCOMMANDS = (
         "the next byte. In the REPL, /revoke does the same.", words=(("list", 0, 0), ("revoke", 0, 1))),
     Subcommand("ps", ("ccb ps [HOST] [--json]", "ccb sessions [HOST] [--json]"),
         "list the sessions of a host (default: this machine)", "List the sessions of a host, or of this machine, those "
-        "that run and those that have ended: ID, state, age, time since last use, memory, driver, directory and last "
-        "prompt.", (Group.CONNECTION,), alias="sessions"),
+        "that run and those that have ended: ID, state, age, time since last use, memory, driver, directory and "
+        "title.", (Group.CONNECTION,), alias="sessions"),
     Subcommand("attach", ("ccb attach HOST [ID] [--view]",), "take over a running session, or watch it",
         "Continue a session that runs on the host: the one with this ID, the only one, or one chosen from a list. The "
         "terminal that drove the session is notified and can take it back. With --view the session is only watched.",

@@ -20,7 +20,7 @@ from ..command_line.arguments import Arguments
 from ..command_line.exit_codes import ExitCode
 from ..command_line.transport_choice import host_label
 from ..connect.connect_session import connect_host
-from ..connect.session_rows import Count, HostWords, ReportRow, list_sessions, reports, row_of
+from ..connect.session_rows import Count, HostWords, ReportRow, list_sessions, reports, row_of, with_prompts
 from ..terminal.console import print_line, say
 from ..terminal.terminal_prompts import prompts_for, read_line
 from .session_table import MAX_LISTED, age_text, session_table, size_text
@@ -98,6 +98,8 @@ async def _ps(arguments: Arguments, transport: Transport, bundle: Bundle) -> Exi
     if arguments.host_command.json:
         print_line(*(json.dumps(row.model_dump()) for row in rows))
         return ExitCode.OK
+    asked = with_prompts(rows)
+    rows = [row for row in rows if row.alive or row in asked]
     none = [f"No sessions on {host_label(arguments.connection)}."]
     print_line(*(session_table(rows, shutil.get_terminal_size((120, 24)).columns) if rows else none))
     target = arguments.connection.target

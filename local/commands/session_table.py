@@ -114,7 +114,7 @@ def session_table(rows: Sequence[SessionRow], width: int) -> list[str]:
     columns["DRIVER"] = [_driver(row, widths.get("DRIVER", 0)) for row in rows]
     columns["PATH"] = [_path(row.cwd.cell, widths.get("PATH", 0)) for row in rows]
     prompts = [row.prompt.cell or "-" for row in rows]
-    lines = [_line({name: name for name in widths}, widths, "LAST PROMPT", left)]
+    lines = [_line({name: name for name in widths}, widths, "TITLE", left)]
     for number, prompt in enumerate(prompts):
         lines.append(_line({name: columns[name][number] for name in widths}, widths, prompt, left))
     return lines

@@ -153,6 +153,14 @@ class CredentialSettings:
 
 
 @dataclass(frozen=True)
+class StatusLineSettings:
+    """What the REPL's status line shows besides ccb's own facts."""
+
+    command: str = key("Shell command, run on this machine with the session's facts as JSON on its input.", "")
+    type: Literal["command"] = key("What it is: there are commands only.", "command")
+
+
+@dataclass(frozen=True)
 class NetworkSettings:
     """The way to the providers. A variable of the environment outranks each key."""
 
@@ -257,6 +265,7 @@ class Settings:
     )
     mouse: bool = key("Whether the REPL uses the mouse; `false` leaves it to the terminal.", True)
     images: Literal["on", "off"] = key("Whether the REPL draws images (with `ccb[images]`) or names them.", "on")
+    statusLine: StatusLineSettings = key("A command whose first line stands in the status line.", StatusLineSettings)
     openWith: str = key("Command that `/open` starts with a file, instead of `open` or `xdg-open`.", "", min_length=1)
     disableAllHooks: bool = key("Run no hooks at all.", False)
     allowManagedHooksOnly: bool = key("In a managed policy: run only the hooks of the policy.", False)

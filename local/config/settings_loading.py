@@ -33,12 +33,14 @@ _OLD_IMAGES = ("auto", "kitty", "iterm2", "sixel", "blocks")  # how images were 
 
 @dataclass(frozen=True)
 class ScreenSettings:
-    """`mouse`: the REPL uses the mouse. `vim`: the input has vim's keys. `images`: images are drawn."""
+    """`mouse`: the REPL uses the mouse. `vim`: the input has vim's keys. `images`: images are drawn. `status_line`: a
+    command."""
 
     keymap: Keymap = DEFAULT_KEYMAP
     mouse: bool = True
     vim: bool = False
     images: bool = True
+    status_line: str = ""
 
 
 DEFAULT_SCREEN = ScreenSettings()
@@ -60,12 +62,22 @@ def load_screen_settings(
     except KeyRefused:
         keymap = DEFAULT_KEYMAP
     vim, images = found.get("editorMode") == "vim", found.get("images") != "off"
-    return ScreenSettings(keymap, found.get("mouse") is not False, vim, images)
+    line = found.get("statusLine")
+    command = line.get("command") if isinstance(line, dict) else ""
+    return ScreenSettings(
+        keymap, found.get("mouse") is not False, vim, images, command if isinstance(command, str) else ""
+    )
 
 
 def keep_editor_mode(*, vim: bool, environ: Mapping[str, str] = os.environ) -> None:
     """Keep in the settings file whether the input has vim's keys. Raise ConfigError."""
     settings_file.write_settings(settings_path(environ), environ, {"editorMode": "vim" if vim else "normal"})
+
+
+def keep_status_line(command: str, environ: Mapping[str, str] = os.environ) -> None:
+    """Keep the command of the status line in the settings file, "" for none. Raise ConfigError."""
+    line = {"statusLine": {"type": "command", "command": command}}
+    settings_file.write_settings(settings_path(environ), environ, line)
 
 
 def load_settings(environ: Mapping[str, str] = os.environ, choice: SettingsChoice = EVERYTHING) -> Settings:

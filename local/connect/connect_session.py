@@ -312,9 +312,11 @@ async def _watch_network(session: RemoteSession) -> None:
 async def _choose(arguments: Arguments, dialer: Dialer, bundle: Bundle, choose: Choose | None) -> str:
     """Return the ID of the session that the person means. `attach` offers running ones, and takes a single one."""
     from .host_sessions import HostSessions
+    from .session_rows import with_prompts
 
     sessions = HostSessions(lambda: dialer.transport(ask=True), bundle)
-    rows = await sessions.listed()
+    listed = await sessions.listed()
+    rows = listed if arguments.command == "attach" else with_prompts(listed)
     if not rows:
         host = host_label(arguments.connection)
         raise NoSuchSession(f"{host}: there are no sessions on this host", do="`ccb ssh HOST:/path` starts one.")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from typing import Annotated, TypeVar
 
@@ -76,6 +76,11 @@ class SessionRow(SessionSummaryRow):
     driver: _HostName = HostText("")
     driver_away: bool = False
     viewers: Count = 0
+
+
+def with_prompts(rows: Sequence[SessionRow]) -> list[SessionRow]:
+    """Return the sessions that were ever asked anything, or have a name: one goes back to no other."""
+    return [row for row in rows if row.prompts or row.prompt.raw]
 
 
 class SaidRow(ReportRow):

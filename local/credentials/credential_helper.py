@@ -26,19 +26,24 @@ _LOGIN_TOKEN = "sk-ant-oat"  # noqa: S105  # how one begins
 _WORKSPACE = re.compile(r"[A-Za-z0-9_-]{1,100}")
 
 
-async def output_of(command: str, setting: str, environ: Mapping[str, str], timeout: float = TIMEOUT_S) -> str:
-    """Return what `sh -c COMMAND` prints. `setting` names the command. Raise CredentialError."""
+async def output_of(
+    command: str, setting: str, environ: Mapping[str, str], timeout: float = TIMEOUT_S, *, given: bytes = b""
+) -> str:
+    """Return what `sh -c COMMAND` prints, which reads `given`. `setting` names the command. Raise CredentialError."""
     process = await asyncio.create_subprocess_exec(
         "/bin/sh",
         "-c",
         command,
-        stdin=asyncio.subprocess.DEVNULL,
+        stdin=asyncio.subprocess.PIPE if given else asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
         env=dict(environ),
         start_new_session=True,
     )
     assert process.stdout is not None and process.stderr is not None
+    if process.stdin is not None:
+        process.stdin.write(given)
+        process.stdin.close()
     try:
         async with asyncio.timeout(timeout):
             out, err = await asyncio.gather(_limited(process.stdout), _limited(process.stderr))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,7 +13,7 @@ from pydantic import AliasPath, BaseModel, ConfigDict, Field
 from ccb.tunnel.errors import CcbError
 from ccb.tunnel.plain_text import HostText, one_line
 from ccb.tunnel.wire import client_requests as requests
-from ccb.tunnel.wire.control_protocol import Request, RequestRefused
+from ccb.tunnel.wire.control_protocol import Request, RequestFailed, RequestRefused
 from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.mcp_messages import MCP_RECONNECT, MCP_STATUS
 from ccb.tunnel.wire.messages import as_blocks
@@ -27,8 +27,8 @@ from ..transcript.markdown_export import markdown_of
 from ..transcript.session_facts import mode_name, tokens
 from ..transcript.tool_calls import agent_label
 from ..transcript.transcript_reducer import TranscriptReducer
-from .registry import NOTHING, Choices, Reply, ReplyRow, Rows, Text, command, everywhere
-from .session_api import SessionApi
+from .registry import NOTHING, Choices, Live, Reply, ReplyRow, Rows, Text, command, everywhere
+from .session_api import Place, SessionApi
 
 if TYPE_CHECKING:
     from ..mcp.mcp_service import ServerState
@@ -310,6 +310,54 @@ def _server_row(server: Json, own: Mapping[str, ServerState]) -> ReplyRow:
     again = f"; next try in {wait} s" if isinstance(wait, int) else ""
     reason = f" ({HostText(why).line(300)}{again})" if why and status != "connected" else ""
     return ReplyRow(name, f"{status}{offers}, {where}{reason}")
+
+
+# Its directories and skills, and a question about it.
+
+
+# Not in headless runs: the text of a prompt must not widen what the run may read.
+@command("add-dir PATH", "let the agent work in another directory of the host, too, in this session")
+async def add_dir(api: SessionApi, given: str) -> Reply:
+    path = given.strip('"')
+    if not path:
+        return Text("/add-dir PATH lets the agent work in another directory of the host.", Level.WARNING)
+    added = (await api.request(Request(requests.ADD_DIRECTORY, path))).get("path")
+    return Text(f"The agent may work in {HostText(str(added)).path}, too.")
+
+
+@command("btw QUESTION", "ask something beside the work; the conversation keeps neither question nor answer")
+async def btw(api: SessionApi, question: str) -> Reply:
+    if not question:
+        return Text("/btw QUESTION asks the model beside the work.", Level.WARNING)
+    return Live(_side_answer(api, question))
+
+
+async def _side_answer(api: SessionApi, question: str) -> AsyncIterator[Rows]:
+    title = f"Beside the work: {question}"
+    yield Rows([ReplyRow("Asking …")] if api.place is Place.SCREEN else [], title=title)
+    try:
+        answer = (await api.request(Request(requests.SIDE_QUESTION, question))).get("response")
+        said = str(answer or "Before the first answer of the session, the model knows nothing to tell.")
+    except (CcbError, RequestFailed) as error:
+        said = f"No answer: {error}"
+    yield Rows([ReplyRow("", said)], title=title)
+
+
+class _Named(_Answer):
+    name: str
+    description: str = ""
+
+
+class _Skills(_Answer):
+    skills: list[_Named] = []
+
+
+@everywhere("skills", "list the skills that the agent may use, and you by their names")
+async def skills(api: SessionApi, sought: str) -> Reply:
+    found = (await api.read(Request(requests.RELOAD_SKILLS, None), _Skills)).skills
+    rows = [ReplyRow(f"/{one_line(each.name)}", one_line(each.description)) for each in found]
+    none = "There is no skill. One is a file .claude/skills/NAME/SKILL.md of the project, or of yours on this laptop."
+    return Rows(rows, none, title="Skills" if rows else "", sought=sought)
 
 
 # Its name, its text, what is kept of its project.

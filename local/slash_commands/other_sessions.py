@@ -1,4 +1,4 @@
-"""/new, /resume, /rewind, /stop, /quit: another session, the past of this one, and its end."""
+"""/new, /branch, /resume, /rewind, /stop, /quit: another session, the past of this one, and its end."""
 
 from __future__ import annotations
 
@@ -31,19 +31,39 @@ async def new(api: SessionApi, _: str) -> Reply:
     return Switch(NextSession("", api.transcript.model, api.transcript.mode))
 
 
+@command("branch", "go on in a copy of this session; this one stays on the host as it is now")
+async def branch(api: SessionApi, _: str) -> Reply:
+    if api.only_here:
+        return Text(api.only_here, Level.WARNING)
+    if api.client.hello.storage == "memory":
+        return Text("This session is in memory only, and cannot be copied.", Level.WARNING)
+    return Switch(NextSession(api.client.hello.session, copied=True))
+
+
 @dataclass(frozen=True)
 class Sessions(Rows):
     listed: Sequence[SessionRow] = ()
 
 
 async def _session_ids(api: SessionApi) -> Choices:
-    rows = await api.laptop.sessions.listed() if api.laptop.sessions is not None else []
-    here = api.client.hello.session
+    rows = await _listed(api)
+    hello = api.client.hello
     return {
-        row.session[:_SHORT_ID]: one_line(f"{row.cwd.cell} · {row.prompt.cell}"[: 4 * _MAX_SAID])[:_MAX_SAID]
+        row.session[:_SHORT_ID]: one_line(" · ".join(_said(row, hello.cwd.raw))[: 4 * _MAX_SAID])[:_MAX_SAID]
         for row in rows
-        if row.session != here
+        if row.session != hello.session
     }
+
+
+async def _listed(api: SessionApi) -> list[SessionRow]:
+    from ..connect.session_rows import with_prompts
+
+    return with_prompts(await api.laptop.sessions.listed()) if api.laptop.sessions is not None else []
+
+
+def _said(row: SessionRow, cwd: str) -> list[str]:
+    """Return the title of a session, and its directory if that is not `cwd`."""
+    return [row.prompt.cell[:_MAX_PROMPT] or "(commands only)", *([row.cwd.cell] if row.cwd.raw != cwd else [])]
 
 
 @command(
@@ -56,7 +76,7 @@ async def _session_ids(api: SessionApi) -> Choices:
 async def resume(api: SessionApi, sought: str) -> Reply:
     if api.only_here or api.laptop.sessions is None:
         return Text(api.only_here, Level.WARNING)
-    listed, here = await api.laptop.sessions.listed(), api.client.hello.session
+    listed, here = await _listed(api), api.client.hello.session
     named = _named(listed, sought, by_number=api.place is not Place.SCREEN)
     if len(named) == 1 and named[0].session != here:
         return Switch(NextSession(named[0].session))
@@ -66,9 +86,9 @@ async def resume(api: SessionApi, sought: str) -> Reply:
     rows = []
     for row in listed:
         mark = " (this one)" if row.session == here else ""
-        state = f"{row.state}, {row.cwd.cell}, {row.session[:_SHORT_ID]}"
-        prompt = row.prompt.cell[:_MAX_PROMPT] or "(no prompt)"
-        rows.append(ReplyRow(f"{prompt} ({state}){mark}", choose="" if mark else f"/resume {row.session}"))
+        title, *where = _said(row, api.client.hello.cwd.raw)
+        facts = ", ".join([row.state, *where, row.session[:_SHORT_ID]])
+        rows.append(ReplyRow(f"{title} ({facts}){mark}", choose="" if mark else f"/resume {row.session}"))
     return Sessions(rows, "There is no session.", "/resume N goes on with one.", sought=sought, listed=listed)
 
 

@@ -132,17 +132,18 @@ class SessionApi:
 
 @dataclass(frozen=True)
 class NextSession:
-    """The session that comes next: an existing one, or a new one if `session` is ""."""
+    """The session that comes next: an existing one, or a new one if `session` is "". `copied`: a copy of that one."""
 
     session: str = ""
     model: str = ""
     mode: str = ""
+    copied: bool = False
 
 
 def arguments_for(following: NextSession, arguments: Arguments, cwd: str) -> Arguments:
     """Return the arguments for the session that the person wants next. `cwd` is the directory of the one before."""
     patience = arguments.session.reconnect_timeout
-    choice = SessionChoice(resume=following.session or None, reconnect_timeout=patience)
+    choice = SessionChoice(resume=following.session or None, fork_session=following.copied, reconnect_timeout=patience)
     agent = arguments.agent
     if following.session:  # an existing session has a model and a mode
         agent = replace(agent, model=None, permission_mode=None, dangerously_skip_permissions=False)

@@ -85,6 +85,14 @@ async def config(api: SessionApi, argument: str) -> Reply:
     return Rows(rows, title="Settings of this laptop")
 
 
+@everywhere("login [PROVIDER]", "how to store a key, or another one, while the session goes on")
+async def login(_: SessionApi, provider: str) -> Reply:
+    line = shlex.join(["ccb", "auth", "login", *provider.split()[:1]])
+    where = "in another terminal of this machine; it asks for the key, checks it and stores it."
+    since = "This session takes it once the provider refuses the key that it has now; other sessions take it at once."
+    return Text([f"Run `{line}` {where}", since, "`ccb auth status` says which key is used, and from where."])
+
+
 @dataclass(frozen=True)
 class RecentHost:
     """A host and a directory. `ago_s`: seconds since the last model call there."""
@@ -164,6 +172,9 @@ async def bug(api: SessionApi, _: str) -> Reply:
 
 
 theme = view("theme [NAME]", "show or change the colours, now and in later runs")
+status_line = view(
+    "statusline [COMMAND, off]", "show the first line of a command of yours in the status line", choices={"off": ""}
+)
 transcript = view(
     "transcript [pager]", "the whole conversation on a page: search, copy; or in your PAGER", choices={"pager": ""}
 )

@@ -123,7 +123,7 @@ class Repl(App[int]):
         colours = terminal_colours(environ)
         self.keys_first = KeyPriority()
         super().__init__(ansi_color=True if colours.few else None)
-        self.appearance = Appearance(self, colours, environ)
+        self.appearance = Appearance(self, colours, environ, screen.status_line)
         chosen = screen.keymap.keys.items()
         self.set_keymap({each: ",".join(keys) for each, keys in chosen if keys != DEFAULT_KEYS[each]})
         self.settings = screen

@@ -21,10 +21,14 @@ _BACKGROUND_S = 2.0  # seconds in which the terminal may say what its background
 
 
 class Appearance:
-    """Chooses the theme of `app`: that of the last choice, or what fits the terminal, as `environ` describes it."""
+    """Chooses the theme of `app`: that of the last choice, or what fits the terminal, as `environ` describes it.
+    `status_command` is the person's command for the status line, "" for none."""
 
-    def __init__(self, app: App[Any], colours: TerminalColours, environ: Mapping[str, str]) -> None:
+    def __init__(
+        self, app: App[Any], colours: TerminalColours, environ: Mapping[str, str], status_command: str = ""
+    ) -> None:
         self.environ = environ
+        self.status_command = status_command
         self._app = app
         self._colours = colours
         self._asked_background_at: float | None = None

@@ -33,7 +33,7 @@ from ..terminal.stdio import in_thread
 from ..transcript.blocks import Level
 from .composer.completions import CommandCache
 from .keys import KEYS, key_sections
-from .panels.list_panel import HelpPanel, HelpSection, HostPanel, ModelPanel, RulePanel
+from .panels.list_panel import ChoicePanel, HelpPanel, HelpSection, HostPanel, ModelPanel, RulePanel
 from .panels.page_holder import PageHolder
 from .panels.pages import DiffPage
 from .panels.queue_panel import QueuePanel
@@ -235,6 +235,13 @@ class CommandReplies(Vertical):
         if name != self._api.transcript.model:
             await self.run("model", name)
 
+    @work
+    async def _row_chosen(self, line: str) -> None:
+        self._reading.close()
+        typed = parse_command(line)
+        if typed is not None:
+            await self.run(typed.name, typed.argument)
+
     async def _change_rule(self, panel: RulePanel, held: HeldRule, adds: bool) -> None:
         try:
             said = await change_rule(self._api, held, adds=adds)
@@ -293,6 +300,7 @@ class CommandReplies(Vertical):
             "reconnect": self._shell.retry,
             "transcript": lambda: self._transcript(argument),
             "vim": self._vim,
+            "statusline": lambda: self._status_line(argument),
             "theme": lambda: self._theme(argument),
             "copy": lambda: self._copy(argument),
             "config": self._edit_settings,
@@ -334,16 +342,32 @@ class CommandReplies(Vertical):
         except ConfigError as error:
             self._show(Text(f"This holds until you leave: {error.what}.", Level.WARNING))
 
+    async def _status_line(self, argument: str) -> None:
+        from ..config.settings_loading import keep_status_line
+
+        looks = self._shell.appearance
+        if argument:
+            command = "" if argument == "off" else argument
+            await in_thread(lambda: keep_status_line(command, looks.environ))
+            looks.status_command = command
+        shown = f"the first line of: {looks.status_command}" if looks.status_command else "no command of yours"
+        takes = [] if argument else ["It gets the session's facts as JSON. /statusline COMMAND sets one."]
+        self._show(Text([f"The status line shows {shown}.", *takes]))
+
     def _theme(self, name: str) -> None:
         appearance = self._shell.appearance
+        if not name:
+            shown = self._shell.theme.removeprefix("ccb-").removeprefix("own-")
+            rows = [ReplyRow(each, choose=f"/theme {each}") for each in appearance.names]
+            self._reading.open(ChoicePanel("Theme", rows, shown, self._row_chosen))
+            return
         try:
             found = appearance.choose(name)
         except ThemeRefused as error:
             self._show(Text(str(error), Level.WARNING))
             return
         if not found:
-            shown = self._shell.theme.removeprefix("ccb-").removeprefix("own-")
-            self._show(Text(f"Theme: {shown}. /theme takes {', '.join(appearance.names)}; the choice is kept."))
+            self._show(Text(f"/theme takes {', '.join(appearance.names)}; the choice is kept."))
 
     async def _copy(self, number: str) -> None:
         answers = self._api.transcript.answers

@@ -13,6 +13,7 @@ from ..slash_commands.session_api import ReplInfo
 from ..transcript.transcript_reducer import TranscriptReducer
 from .approvals import Approvals
 from .composer.composer import Composer
+from .status_command import StatusCommand
 from .widgets.connection_banner import ConnectionView
 from .widgets.status_line import Busy, LinkFacts, StatusFacts, StatusLine, TodoPanel, state_in_words
 from .widgets.transcript import Transcript
@@ -103,6 +104,7 @@ class StatusPresenter:
     transcript: Transcript
     composer: Composer
     tell_state: Callable[[str], None]
+    own: StatusCommand
     _interrupted_turn: int | None = None
     _hint: str = ""
     _hint_until: float = 0.0
@@ -123,6 +125,7 @@ class StatusPresenter:
     def tick(self, now: float) -> None:
         if now > self._hint_until:
             self._hint = ""
+        self.own.tick(now)
         self.show()
         self.todos.show(self.reducer.todos, self.transcript.palette())
 
@@ -145,6 +148,7 @@ class StatusPresenter:
             waiting=(prompts.queued_count - prompts.steering_count, prompts.steering_count),
             keys=self.composer.vim.label,
             branch=reducer.branch,
+            own=self.own.line,
         )
         self.line.show(facts, self.transcript.palette(), self.composer.keymap)
         self.tell_state(state_in_words(facts))

@@ -44,6 +44,7 @@ from .presenters import RefreshPulse, StatusPresenter
 from .rendering.pictures import PictureShelf
 from .repl_shell import ONLY_WATCHES, QUIT_WINDOW_S, ReplShell
 from .session_actions import SessionActions
+from .status_command import StatusCommand
 from .widgets.connection_banner import Banner, ConnectionView
 from .widgets.history_loader import HistoryLoader
 from .widgets.painting import WorkSlices
@@ -102,8 +103,10 @@ class SessionView(Vertical):
         self._was_connected = True
         self._interrupted: WaitingPrompt | None = None  # with Esc, and without an answer then
         self._history = HistoryLoader(client, self.transcript, self.reducer)
+        looks, here = shell.appearance, client.hello.session
+        own = StatusCommand(lambda: looks.status_command, looks.environ, self.run_worker, here, info, self.reducer)
         self.status = StatusPresenter(
-            info, self.reducer, connection, self.approvals, self.transcript, composer, shell.attention.state_is
+            info, self.reducer, connection, self.approvals, self.transcript, composer, shell.attention.state_is, own
         )
         self.actions = SessionActions(client, self.reducer, connection, self.approvals, self.status, shell.leaving)
         self.rewinding = RewindPanel(self.reducer, composer, self.actions)

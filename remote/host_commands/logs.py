@@ -95,7 +95,7 @@ class _JournalLog(Projection):
     @on(messages.AssistantMessage)
     def _assistant(self, line: messages.AssistantMessage, record: Record) -> None:
         for block in line.blocks:
-            if block.get("type") == "text":
+            if block.get("type") == "text" and str(block.get("text")).strip():
                 self.add(record, "agent: %s" % block.get("text"))
             elif block.get("type") == "tool_use":
                 self.add(record, "call %s %s" % (block.get("name"), _compact(block.get("input"))))
@@ -123,7 +123,10 @@ class _JournalLog(Projection):
 
     @on(messages.ControlRequest)
     def _asked(self, line: messages.ControlRequest, record: Record) -> None:
-        self.add(record, "asks to use %s %s" % (line.tool_name, _compact(line.request.get("input"))))
+        if line.tool_name:
+            self.add(record, "asks to use %s %s" % (line.tool_name, _compact(line.request.get("input") or {})))
+        else:
+            self.add(record, "asks the client: %s" % line.subtype)
 
     @on(messages.SystemMessage)
     def _system(self, line: messages.SystemMessage, record: Record) -> None:

@@ -12,7 +12,7 @@ from ccb.tunnel.wire.frames import Json
 from ccb.tunnel.wire.journal_records import MessageRecord
 from ccb.tunnel.wire.mcp_messages import CLIENT_MCP_MESSAGE, MCP_RECONNECT, MCP_STATUS
 from ccb.tunnel.wire.model_facts import ALIASES, ModelTable
-from ccb.tunnel.wire.session_options import CLAUDE_CODE_VERSION, LAPTOP_COMMANDS, SETUP_COMMAND
+from ccb.tunnel.wire.session_options import CLAUDE_CODE_VERSION, LAPTOP_COMMANDS, SETUP_COMMAND, SessionOptions
 
 from ..agent.agent_messages import CAPABILITIES, mode_message
 from ..context.instructions import find_instructions
@@ -29,7 +29,7 @@ from ..system.regular_files import ABSENT, FileChanged, NotAFile, digest_of
 from ..system.text_encoding import text_of
 from ..tools.agent_definitions import AgentDefinition
 from ..tools.tasks import Task
-from .client_setup import Initialize, output_styles
+from .client_setup import Initialize, added_directories, output_styles
 from .request_broker import RequestOutcome
 from .session import Session, check_model, find_task
 
@@ -55,6 +55,7 @@ def register_client_requests(session: Session) -> None:
     broker.register(INITIALIZE, lambda setup: _initialize(session, setup))
     broker.register(protocol.SET_MODEL, lambda name: _set_model(session, name))
     broker.register(GET_CONTEXT_USAGE, context_usage)
+    broker.register(requests.ADD_DIRECTORY, lambda path: _add_directory(session, path))
     broker.register(requests.REMEMBER, lambda note: _remember(session, note))
     broker.register(protocol.INTERRUPT, lambda with_queue: _interrupt(session, with_queue or False))
     broker.register(protocol.SET_PERMISSION_MODE, lambda mode: _set_permission_mode(session, mode))
@@ -222,6 +223,16 @@ async def _remember(session: Session, note: str) -> Json:
     return {"path": path}
 
 
+async def _add_directory(session: Session, given: str) -> Json:
+    context = session.agent.config.context
+    (path,) = added_directories(context.cwd, SessionOptions(add_dirs=[given]))
+    if not given.strip() or not await in_thread(os.path.isdir, path):
+        raise protocol.RequestRefused(f"there is no directory {path} on the host")
+    if path not in (context.cwd, *context.add_dirs):
+        session.add_directory(path)
+    return {"path": path}
+
+
 def _change_rules(session: Session, updates: list[Json]) -> Json:
     problems = session.agent.config.permissions.apply(updates)
     if problems:
@@ -294,6 +305,29 @@ files to understand; conventions that cannot be seen in one file. Leave out what
 advice, and anything that you have not verified. Refer to long documents with @path instead of repeating them."""
 
 
+_CHANGES = """\
+Find the changes with git on this host: what is named below, or else the commits of this branch since it left the main \
+branch together with what is not committed, new files included. Change nothing, check nothing out, and post nothing. \
+Read enough of the code around a change to know how it is used. If there are no changes, say so."""
+
+_REVIEW = f"""\
+Review changes of this repository. {_CHANGES}
+
+Report what is wrong, the worst first: bugs, broken promises to callers, races, missing handling of errors, tests that \
+are missing or prove nothing. For each: file and line, what happens in which case, and how to put it right. Verify a \
+suspicion in the code before you report it; leave out matters of taste. End with one sentence: can this be merged?"""
+
+_SECURITY = f"""\
+Look for security holes in changes of this repository. {_CHANGES}
+
+Follow each input that somebody else controls to where it acts: commands, queries, paths, templates, deserialising, \
+addresses, redirects, output to a page. Look at checks of identity and rights, secrets in code and logs, cryptography \
+and randomness, races between check and use, and new dependencies. Report only holes that these changes open or widen \
+and that you can show: file and line, the attack, what the attacker gains, how grave it is (high, medium, low), and \
+the repair. Leave out what needs rights that the attacker would have anyway. If you find none, say what you \
+looked at."""
+
+
 def register_context_commands(session: Session) -> None:
     agent = session.agent
 
@@ -304,11 +338,14 @@ def register_context_commands(session: Session) -> None:
     async def context(_: CommandCall) -> str:
         return (await agent.context_report()).text()
 
-    async def init(call: CommandCall) -> Expanded:
-        return Expanded([{"type": "text", "text": f"{_INIT}\n\n{call.arguments}".strip()}])
-
     async def agents(_: CommandCall) -> str:
         return "\n".join(map(_line, session.sub_agents.definitions))
+
+    def prompt(name: str, does: str, text: str, hint: str) -> SlashCommand:
+        async def run(call: CommandCall) -> Expanded:
+            return Expanded([{"type": "text", "text": f"{text}\n\n{call.arguments}".strip()}])
+
+        return SlashCommand(name, does, run, hint)
 
     def compact(call: CommandCall) -> Awaitable[str]:
         return agent.running_turn.compact(call.arguments)
@@ -321,7 +358,12 @@ def register_context_commands(session: Session) -> None:
     add("context", "Show what fills the model's window", context)
     add("agents", "List the agents that can be started", agents)
     add("memory", "List the instruction files in force", lambda _: _memory(session))
-    agent.commands.register(SlashCommand("init", "Write a CLAUDE.md for this project", init, "[what matters]"))
+    agent.commands.register(prompt("init", "Write a CLAUDE.md for this project", _INIT, "[what matters]"))
+    reviews = (
+        prompt("review", "Review the changes of this branch, or what is named", _REVIEW, "[branch, commit, range, PR]"),
+        prompt("security-review", "Look for holes in the changes of this branch", _SECURITY, "[branch, commit, range]"),
+    )
+    agent.commands.provide(lambda: reviews)  # a command of the project with such a name goes first
 
 
 async def _memory(session: Session) -> str:

@@ -19,7 +19,7 @@ from ccb.tunnel.wire.session_options import SessionOptions
 from ..agent.agent import Agent
 from ..agent.agent_messages import informational, mode_message, session_title
 from ..context.system_prompt import session_prompt
-from ..hooks.hook_table import client_hooks
+from ..hooks.hook_table import DIRECTORY_ADDED, client_hooks
 from ..permissions.engine import LaunchRules
 from ..session_store.journal import NotKept
 from ..session_store.refusal import HostRefusal
@@ -216,6 +216,15 @@ class Session:
         if not _OF_PROMPT.isdisjoint(given):
             config = replace(config, prompts=session_prompt(options, context.cwd, context.host, context.cages))
         self.agent.configure(config)
+
+    def add_directory(self, path: str) -> None:
+        """Let tools use a directory, also after a restart. Raise NotKept."""
+        config = self.agent.config
+        self._record(replace(self.options, add_dirs=[*self.options.add_dirs, path]))
+        config.permissions.apply([{"type": "addDirectories", "directories": [path]}])
+        config.context.add_dirs.append(path)
+        self.agent.reminders.add(f"directory:{path}", f"The user lets you work in {path}, too.")
+        self.hooks.run_later(DIRECTORY_ADDED, {"directory": path, "source": "slash_command"}, "slash_command")
 
     def reason(self, options: SessionOptions) -> None:
         """Use options with another effort, or another budget of thinking."""

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import os
+import re
 from collections import OrderedDict
 from collections.abc import Iterator
 
 from ccb.tunnel.wire import journal_records as records
+from ccb.tunnel.wire.client_requests import SHELL_COMMAND
 from ccb.tunnel.wire.journal_records import Projection, Record, on, replay
 from ccb.tunnel.wire.messages import SystemMessage, UserMessage
 
 _END_BYTES = 256 * 1024
 _MAX_TEXT = 200
 _MAX_UUIDS = 20_000
+_MAX_STARTS = 20  # of which all but the last may be taken back
+_COMMAND = re.compile(r"/[^/\s]+(\s|$)|!")
 
 
 def prompt_start(line: UserMessage) -> str:
@@ -25,7 +29,8 @@ def one_line(text: str) -> str:
 
 class JournalSummary(Projection):
     """`created` is when the session or the copy began, `first` the time of the first readable record, `cwd` the last
-    directory, `prompt` its `title` or the start of the last prompt. A prompt that was sent twice counts once."""
+    directory, `prompt` its `title` or the start of the first prompt that is no command and was not taken back. A prompt
+    that was sent twice counts once."""
 
     def __init__(self) -> None:
         self.created = 0.0
@@ -35,6 +40,7 @@ class JournalSummary(Projection):
         self.prompts = 0
         self.title = ""
         self._uuids: OrderedDict[str, None] = OrderedDict()
+        self._starts: dict[str, tuple[int, str]] = {}  # of the first prompts, with the numbers of their records
 
     def apply(self, record: Record) -> None:
         self.first = self.first or record.time
@@ -60,16 +66,35 @@ class JournalSummary(Projection):
         self.created = record.time
 
     @on(records.InputRecord)
-    def _input(self, content: records.InputRecord, _: Record) -> None:
+    def _input(self, content: records.InputRecord, record: Record) -> None:
         line = content.public
         if not isinstance(line, UserMessage) or line.uuid in self._uuids:
             return
-        self.prompt = self.title or prompt_start(line)
         self.prompts += 1
+        start = prompt_start(line)
+        is_command = line.body.get(SHELL_COMMAND) is True or bool(_COMMAND.match(start))
+        if start and not is_command and len(self._starts) < _MAX_STARTS:
+            self._starts[content.id] = (record.seq, start)
+            self._named()
         if line.uuid:
             self._uuids[line.uuid] = None
             if len(self._uuids) > _MAX_UUIDS:
                 self._uuids.popitem(last=False)
+
+    @on(records.UnqueuedRecord)
+    def _taken_back(self, content: records.UnqueuedRecord, _: Record) -> None:
+        self.prompts = max(0, self.prompts - 1)
+        self._starts.pop(content.id, None)
+        self._named()
+
+    @on(records.RewindRecord)
+    def _rewound(self, content: records.RewindRecord, _: Record) -> None:
+        if content.to:
+            self._starts = {name: each for name, each in self._starts.items() if each[0] < content.to}
+            self._named()
+
+    def _named(self) -> None:
+        self.prompt = self.title or next((start for _, start in self._starts.values()), "")
 
 
 class LastWorker(Projection):

@@ -118,4 +118,4 @@ def test_the_keys_and_commands_that_are_named_exist() -> None:
     keys = " ".join(DEFAULT_KEYMAP.filled(key) for key, _ in KEYS)
     named = set(re.findall(r"\b(?:Ctrl|Alt|Shift)\+\w+", page))
     assert named and {key for key in named if key not in keys} == set()
-    assert set(re.findall(r"`/(\w+)", page)) <= {command.name for command in COMMANDS}
+    assert set(re.findall(r"`/([\w-]+)", page)) <= {command.name for command in COMMANDS}

@@ -23,6 +23,15 @@ REMEMBER = _text_kind("remember", "note")
 
 RENAME_SESSION = _text_kind("rename_session", "title")  # give the session a name, which lists of sessions show
 
+ADD_DIRECTORY = _text_kind("add_directory", "path")
+"""Let tools use another directory of the host in this session, as `--add-dir`. The answer holds its `path`."""
+
+SIDE_QUESTION = _text_kind("side_question", "question")
+"""Ask the model about the conversation, which keeps neither. The answer holds `response`, null before a first turn."""
+
+RELOAD_SKILLS: RequestKind[None, Json] = client_kind("reload_skills", lambda fields: None)
+"""The answer holds `skills`: objects with `name` and `description`."""
+
 LIST_RULES: RequestKind[None, Json] = client_kind("list_permission_rules", lambda fields: None)
 """The answer holds `state`, with `rules`: objects with `behavior`, `source` and `rule`."""
 

@@ -232,6 +232,7 @@ _LOCAL: Mapping[str, tuple[bool, ...]] = {
     "get": (False, True),
     "put": (True, False),
     "open": (False,),
+    "add-dir": (False,),
     "export": (True,),
 }
 """By command, whether each of its arguments is a path on the laptop."""

@@ -21,6 +21,7 @@ from ccb.tunnel.plain_text import one_line
 from ...commands.session_table import age_text, cut
 from ...providers.known_models import ModelOffer, price_text, window_text
 from ...slash_commands.about_session import KEPT, SESSION, HeldRule
+from ...slash_commands.registry import ReplyRow
 from ...slash_commands.this_laptop import RecentHost
 from ...terminal.keymap import DEFAULT_KEYMAP, Keymap
 from ..rendering.themes import Palette, palette_in
@@ -146,6 +147,38 @@ class SearchedPanel(ListPanel, Generic[Row]):
     def _count(self, noun: str) -> str:
         count = f"{len(self._found)} of {len(self._rows)}" if self._sought else str(len(self._rows))
         return f"{count} {noun}{'' if count == '1' else 's'}"
+
+
+_CHOICE_FRAME = 6
+
+
+class ChoicePanel(SearchedPanel[ReplyRow]):
+    """Rows of which one is chosen; the `current` one is marked first. `choose` is called with the chosen line."""
+
+    def __init__(self, title: str, rows: Sequence[ReplyRow], current: str, choose: Callable[[str], object]) -> None:
+        super().__init__(rows)
+        self._title, self._current, self._choose = title, current, choose
+        self._at = next((place for place, row in enumerate(rows) if row.name == current), 0)
+
+    def words_of(self, row: ReplyRow) -> str:
+        return row.line
+
+    def _pressed(self, event: events.Key) -> None:
+        if event.key == "escape":
+            self.post_message(PanelClosed())
+        elif event.key == "enter":
+            if self._marked is not None:
+                self._choose(self._marked.choose)
+        elif not self._step(event.key, len(self._found)) and (sought := typed(self._sought, event)) != self._sought:
+            self._search(sought)
+
+    def _draw(self) -> None:
+        found, lines = self._found, [self._head(self._title)]
+        for number in self._window(len(found), self._room(_CHOICE_FRAME)):
+            line = self._row(marked=number == self._at).append(one_line(found[number].name))
+            now = "  now" if found[number].name == self._current else ""
+            lines.append(line.append(f"{now}  {one_line(found[number].text)}".rstrip(), style=self._palette.dim))
+        self.update(Group(*lines, Text("Enter takes it · Esc closes · type to search", style=self._palette.dim)))
 
 
 _HOST_FRAME = 11

@@ -58,6 +58,8 @@ class SessionPanel(SearchedPanel[SessionRow]):
         self._sought = sought
         self._leaves = leaves
         self._rename_here = rename_here
+        here = [row.cwd.raw for row in rows if row.session == current] or list({row.cwd.raw for row in rows})
+        self._usual = here[0] if len(here) == 1 else ""
         self._at = 1 if not sought and len(rows) > 1 and rows[0].session == current else 0
         self._asks: Literal["", "rename", "delete"] = ""  # what is asked about the marked session
         self._typed = ""  # the new name, or the word that confirms
@@ -163,7 +165,7 @@ class SessionPanel(SearchedPanel[SessionRow]):
         if await self._done(here(title) if here is not None else self._sessions.rename(session, title)):
             name = {"prompt": HostText(title)} if title else {}
             self._rows = [each.model_copy(update=name) if each.session == session else each for each in self._rows]
-            self._tell("Renamed." if title else "Its name is taken back: the next list shows its last prompt.")
+            self._tell("Renamed." if title else "Its name is taken back: the next list shows its first prompt.")
 
     @work(group="change")
     async def _delete(self, row: SessionRow) -> None:
@@ -204,9 +206,10 @@ class SessionPanel(SearchedPanel[SessionRow]):
         head = self._head(f"Sessions on {one_line(self._host)}")
         if marked is not None and self._asks:  # the question about it needs the room
             asked = question_lines(self._host, marked, self._typed, palette, deletes=self._asks == "delete")
-            self.update(Group(head, session_line(marked, columns, palette, self._current, marked=True), *asked))
+            line = session_line(marked, columns, palette, self._current, self._usual, marked=True)
+            self.update(Group(head, line, *asked))
             return
-        lines = [session_line(row, columns, palette, self._current, marked=row is marked) for row in shown]
+        lines = [session_line(row, columns, palette, self._current, self._usual, marked=row is marked) for row in shown]
         lines = lines or [Text("  No session fits what you typed.", style=palette.dim)]
         said: list[Text] = []
         if marked is not None:
@@ -229,14 +232,15 @@ _CALL = re.compile(r'^(\S+) \{"\w+": ?(?:\[\{"\w+": ?)?"((?:[^"\\]|\\["\\/bfnrt]
 _QUIET = ("idle", "ended", "")
 
 
-def session_line(row: SessionRow, width: int, palette: Palette, current: str, *, marked: bool) -> Text:
+def session_line(row: SessionRow, width: int, palette: Palette, current: str, usual: str, *, marked: bool) -> Text:
+    """Draw a session. Its directory is shown if that is not the `usual` one."""
     state = cut("here" if row.session == current else _STATES.get(row.state, row.state), _STATE_CELLS)
     line = Text(no_wrap=True).append("› " if marked else "  ", style=f"bold {palette.accent}")
     used = f"{age_text(row.idle_s):>{_NUMBER_CELLS}}"
     line.append(f"{used}  {state:<{_STATE_CELLS}}  ", style=f"not bold {palette.dim}")
-    path = cut(row.cwd.cell, width // 3) if width >= _MIN_PATH_CELLS else ""
+    path = cut(row.cwd.cell, width // 3) if width >= _MIN_PATH_CELLS and row.cwd.raw != usual else ""
     room = width - _NUMBER_CELLS - _STATE_CELLS - 6 - (cell_len(path) + 2 if path else 0)
-    prompt = cut(row.prompt.cell or "(no prompt yet)", max(8, room))
+    prompt = cut(row.prompt.cell or ("(commands only)" if row.prompts else "(no prompt yet)"), max(8, room))
     line.append(prompt, style="bold" if marked else "not bold")
     if path:
         line.append(" " * max(2, room - cell_len(prompt) + 2) + path, style=f"not bold {palette.dim}")

@@ -60,7 +60,8 @@ class Busy:
 @dataclass(frozen=True)
 class StatusFacts:
     """Everything that the line shows. `hint` answers a key. `card_waits`: what a card without the focus asks for.
-    `waiting`: how many prompts wait for the end of the turn, and how many steer. `keys`: the mode of vim's keys."""
+    `waiting`: how many prompts wait for the end of the turn, and how many steer. `keys`: the mode of vim's keys.
+    `own`: what a command of the person says."""
 
     host: str
     path: str
@@ -77,6 +78,7 @@ class StatusFacts:
     waiting: tuple[int, int] = (0, 0)
     keys: str = ""
     branch: str = ""
+    own: str = ""
 
 
 @dataclass(frozen=True)
@@ -107,7 +109,8 @@ def status_text(facts: StatusFacts, palette: Palette, width: int, keymap: Keymap
     line.append(place or _squeezed(facts.host, facts.path, room_for_place), style="bold")
     trip = f"{facts.link.round_trip_s * 1000:.0f} ms" if facts.link.round_trip_s is not None else ""
     totals, branch = facts.totals, _cut(facts.branch, _MAX_BRANCH)
-    others = [branch, one_line(facts.model), totals.context_text, *_used(totals), trip]
+    own = _cut(facts.own, max(_MIN_PLACE, width - line.cell_len - sum(_cells(text) for text, _ in shown) - len(_GAP)))
+    others = [own, branch, one_line(facts.model), totals.context_text, *_used(totals), trip]
     for text, style in shown + [(text, palette.dim) for text in others]:
         if text and line.cell_len + _cells(text) <= width:  # otherwise the next one may fit
             line.append(_GAP, style=palette.dim)

@@ -157,3 +157,19 @@ async def test_a_conversation_that_is_cleared_ends_and_starts_for_hooks(host: Wo
     assert events == [("SessionStart", "startup"), ("SessionEnd", "clear"), ("SessionStart", "clear")]
     messages = json.dumps((await laptop.sent("two", says("2", "msg_2")))["messages"])
     assert "the house rules" in messages and '"one"' not in messages, "the model has forgotten what they said"
+
+
+async def test_reviews_are_prompts_on_the_git_of_the_host_unless_the_project_has_its_own(
+    host: WorkerHost, session: str
+) -> None:
+    write(host, "commands/review.md", "Look for typos only.")
+    laptop = await start(host, session)
+    listed = {each["name"] for each in (await laptop.request("list_commands"))["response"]["commands"]}
+    assert {"init", "review", "security-review"} <= listed
+    await laptop.say("/security-review the last commit")
+    texts = [block["text"] for block in (await laptop.tell(says("None.", "m1")))["messages"][-1]["content"]]
+    assert "security holes" in texts[-1] and texts[-1].endswith("the last commit")
+    await laptop.message("result")
+    await laptop.say("/review")
+    assert (await laptop.tell(says("None.", "m2")))["messages"][-1]["content"][-1]["text"] == "Look for typos only."
+    await laptop.message("result")

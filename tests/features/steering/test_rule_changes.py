@@ -1,10 +1,12 @@
-"""Permission rules that the person adds and removes in a session, without a question."""
+"""Permission rules and directories that the person adds in a session, without a question."""
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 
+from tests.remote.agent_kit import calls, says
 from tests.remote.worker_process import WorkerHost, alive, until
 from tests.support.model.model_script import Json
 
@@ -37,3 +39,26 @@ async def test_rules_are_added_and_removed_and_outlive_the_worker(host: WorkerHo
     await until(lambda: not alive(laptop.hello.pid), "the worker is gone")
     laptop = await host.drive(session, SessionOptions())
     assert await rules() == {("Bash(make *)", "session")}
+
+
+async def test_a_directory_is_added_and_outlives_the_worker(host: WorkerHost, session: str) -> None:
+    library = host.project.parent / "my lib"
+    library.mkdir()
+    (library / "notes.txt").write_text("remember the milk")
+    laptop = await host.drive(session, SessionOptions())
+    assert "there is no directory" in (await laptop.request("add_directory", path="../none"))["error"]
+    answer = await laptop.request("add_directory", path="../my lib")
+    assert answer.get("response") == {"path": str(library)}, answer
+    read = calls(("t1", "Read", {"file_path": str(library / "notes.txt")}))
+    await laptop.say("Read it.")
+    assert f"lets you work in {library}" in json.dumps((await laptop.tell(read))["messages"])
+    assert "remember the milk" in json.dumps((await laptop.tell(says("Milk.", "m2")))["messages"])
+    await laptop.message("result")
+    await laptop.drop()
+    os.kill(laptop.hello.pid, signal.SIGKILL)
+    await until(lambda: not alive(laptop.hello.pid), "the worker is gone")
+    laptop = await host.drive(session, SessionOptions())
+    await laptop.say("Again.")
+    await laptop.tell(calls(("t2", "Bash", {"command": f"cat '{library}/notes.txt'"}), message_id="m3"))
+    assert json.dumps((await laptop.tell(says("Milk.", "m4")))["messages"][-1]).count("remember the milk") == 1
+    await laptop.message("result")

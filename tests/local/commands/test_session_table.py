@@ -45,16 +45,16 @@ def test_no_line_is_wider_than_the_terminal_and_the_columns_stand_in_line(width:
     )
     lines = session_table([ONE, wide, TWO.model_copy(update={"session": "88" * 16})], width)
     assert all(cell_len(line) <= width for line in lines)
-    for name in ("STATE", "PATH", "LAST PROMPT"):
+    for name in ("STATE", "PATH", "TITLE"):
         at = lines[0].index(name)
         assert all(set_cell_size(line, at)[-2:] == "  " for line in lines)
     if width >= 80:
-        assert lines[0].split() == ["ID", "STATE", "AGE", "IDLE", "RSS", "DRIVER", "PATH", "LAST", "PROMPT"]
+        assert lines[0].split() == ["ID", "STATE", "AGE", "IDLE", "RSS", "DRIVER", "PATH", "TITLE"]
 
 
 def test_on_a_very_narrow_terminal_the_prompt_is_worth_more_than_the_path() -> None:
     head, line = session_table([ONE], 36)
-    assert head.split() == ["ID", "STATE", "AGE", "LAST", "PROMPT"]
+    assert head.split() == ["ID", "STATE", "AGE", "TITLE"]
     assert "make the tes" in line and cell_len(line) <= 36
 
 

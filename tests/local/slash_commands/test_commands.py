@@ -177,6 +177,19 @@ CASES = [
     Case("/rename", ["/rename TITLE gives this session a name"], asked=[]),
     Case(f"/rename a{EVIL} name", ["This session is now called a"], asked=[RENAMED]),
     Case("/rename x", ["not now"], refused="not now"),
+    Case("/add-dir", ["/add-dir PATH lets"], asked=[]),
+    Case('/add-dir "../my lib"', ["The agent may work in “/srv/my lib”, too."],
+         {"add_directory": {"path": "/srv/my lib"}}, [("add_directory", {"path": "../my lib"})]),
+    Case("/add-dir gone", ["there is no directory"], refused="there is no directory /srv/shop/gone on the host"),
+    Case("/btw", ["/btw QUESTION asks"], asked=[]),
+    Case("/btw why 3?", ["It is the limit."], {"side_question": {"response": f"It is {EVIL}the limit."}},
+         [("side_question", {"question": "why 3?"})]),
+    Case("/btw why 3?", ["Before the first answer of the session"], {"side_question": {"response": None}}),
+    Case("/btw why 3?", ["No answer: the API is overloaded"], refused="the API is overloaded"),
+    Case("/skills", ["/pdf", "reads forms"],
+         {"reload_skills": {"skills": [{"name": "pdf", "description": "reads forms"}]}}, [("reload_skills", {})]),
+    Case("/skills", ["There is no skill."]),
+    Case("/login openai", ["ccb auth login openai", "ccb auth status"], asked=[]),
     Case("/trust", ["This project is trusted."]),
     Case("/trust revoke", ["This project is trusted no more."]),
     Case("/model", [f"Model: {MODEL}"]),
@@ -204,7 +217,7 @@ CASES = [
     Case("/tasks stop b1", ["b1 is being stopped"], asked=[("stop_task", {"task_id": "b1"})]),
     Case("/queue", ["no prompt waits for the agent"]),
     Case("/queue drop 7", ["No prompt 7 waits"], asked=[]),
-    Case("/resume", lines=["1: this one (idle, /srv/shop, 5e55) (this one)", "2: fix it (running, /srv/api, aaaa1111)"],
+    Case("/resume", lines=["1: this one (idle, 5e55) (this one)", "2: fix it (running, /srv/api, aaaa1111)"],
          screen=["Sessions on devbox", "fix it"]),
     Case("/resume zz", lines=["zz is not the number or the ID of a session"], screen=["0 of 2 sessions"]),
     Case("/rewind 1", ["change cart.py, +1 -2, changed by something else since", "/rewind 1 both",
@@ -310,10 +323,11 @@ async def test_as_the_result_of_a_headless_run(case: Case) -> None:
 
 def test_each_command_has_a_row_and_the_worker_knows_its_name() -> None:
     only_screen = {each.name for each in COMMANDS if each.places == {Place.SCREEN}}
-    elsewhere = {"new", "stop", "quit", "revoke", "reconnect"}  # below
+    elsewhere = {"new", "branch", "stop", "quit", "revoke", "reconnect"}  # below
     tested = {case.line[1:].split()[0] for case in CASES}
     assert tested | only_screen | elsewhere == {each.name for each in COMMANDS}
-    assert only_screen == {"keys", "vim", "theme", "paste", "transcript", "copy"}, "tests/local/tui has these"
+    in_tui = {"keys", "vim", "theme", "statusline", "paste", "transcript", "copy"}
+    assert only_screen == in_tui, "tests/local/tui has these"
     assert {*LAPTOP_COMMANDS.split(), "clear"} == OWN_NAMES, "/clear has a meaning on the host, too"
 
 
@@ -333,6 +347,7 @@ async def test_what_a_prompt_of_somebody_else_must_not_do_goes_to_the_worker(lin
     [
         (["/new"], NextSession("", MODEL, "default")),
         (["/clear"], NextSession("", MODEL, "default")),
+        (["/branch"], NextSession("5e55", copied=True)),
         (["/resume", "2"], NextSession("aaaa1111")),
         (["/sessions AAAA1111"], NextSession("aaaa1111")),
         (["/quit"], None),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
@@ -9,13 +11,16 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from tests.support.repl.pilot import Desk, desk
+from tests.support.repl.pilot import COLOURFUL, Desk, desk
 from tests.support.repl.scripted_session import ScriptedSession
 
+from ccb.local.config.settings import SettingsChoice
+from ccb.local.config.settings_loading import ScreenSettings, load_screen_settings, load_settings
 from ccb.local.doctor import doctor
 from ccb.local.doctor.doctor_findings import Finding, FindingState
 from ccb.local.ledger.call_ledger import CallLedger, CallPlace, ledger_path
 from ccb.local.slash_commands.session_api import LaptopSide
+from ccb.local.tui import status_command
 from ccb.tunnel.errors import ConnectionLost
 from ccb.tunnel.proxy.metering import CallReport, TokenCounts
 from ccb.tunnel.wire.control_protocol import A, P, Request, Success
@@ -201,3 +206,32 @@ async def test_the_progress_of_a_call_stays_in_its_row_between_signs_of_life() -
         )
         await at.sees("1/4 first")
         await at.says("meanwhile", sees=("meanwhile", "1/4 first"))
+
+
+async def test_the_status_line_shows_the_first_line_of_a_command_of_the_person(home: Path) -> None:
+    environ = {**COLOURFUL, "XDG_CONFIG_HOME": str(home), "ANTHROPIC_API_KEY": "sk-secret"}
+    command = 'read -r facts; case "$facts" in *\'_mode": "plan"\'*) echo "\033[31mplanning $ANTHROPIC_API_KEY|";; '
+    command += "*) echo 'usual line|'; echo second;; esac"
+    (home / "ccb").mkdir()
+    (home / "ccb/settings.json").write_text(json.dumps({"statusLine": {"type": "command", "command": command}}))
+    screen = load_screen_settings(environ, SettingsChoice(managed=home / "none"))
+    async with desk(size=(130, 30), environ=environ, screen=screen) as at:
+        await at.until(lambda: "usual line|" in at.status)
+        assert "second" not in at.status
+        at.view.reducer.mode = "plan"
+        await at.until(lambda: "planning |" in at.status)
+        await at.give("/statusline exit 3", sees="The status line shows the first line of: exit 3")
+        await at.until(lambda: "statusLine of the settings failed with exit code 3" in at.status)
+        assert load_screen_settings(environ).status_line == "exit 3"
+        await at.give("/statusline off", sees="The status line shows no command of yours.")
+        await at.until(lambda: "exit code" not in at.status)
+        assert load_screen_settings(environ).status_line == "" and load_settings(environ).statusLine.command == ""
+
+
+async def test_a_command_of_the_status_line_that_does_not_end_is_ended(home: Path, monkeypatch: Any) -> None:
+    monkeypatch.setattr(status_command, "_TIMEOUT_S", 0.2)
+    screen = ScreenSettings(status_line=f"echo $$ >{home}/pid; exec sleep 600")
+    async with desk(size=(130, 30), screen=screen) as at:
+        await at.until(lambda: "statusLine of the settings did not end" in at.status)
+        with pytest.raises(ProcessLookupError):
+            os.kill(int((home / "pid").read_text()), 0)

@@ -133,8 +133,9 @@ async def test_resume_lists_the_sessions_and_narrows_them() -> None:
     async with switching([ScriptedSession(), ScriptedSession(greeting=hello(cwd="/srv/docs"))]) as (at, gone):
         await at.enter("/resume")
         await at.sees("Sessions on devbox", "here       port it", "›    1m  working    fix the flaky test")
-        await at.sees("2h  asks you   write the docs", "1d  ended      (no prompt yet)", "4 sessions", lacks="\x1b")
-        await at.type("shop docs", sees=("1 of 4 sessions", "›    2h  asks you   write the docs"))
+        await at.sees("2h  asks you   write the docs", "flaky test", "  /srv/api", "3 sessions", lacks="no prompt")
+        assert "\x1b" not in at.screen and "  /srv/shop" not in at.screen, "where the person is"
+        await at.type("shop docs", sees=("1 of 3 sessions", "›    2h  asks you   write the docs"))
         await at.press("x", sees="No session fits what you typed.")
         await at.press("enter", "backspace", "enter", sees="devbox:/srv/docs")
         assert gone == [NextSession("bbbb2222")]
@@ -195,7 +196,7 @@ async def test_a_session_is_deleted_only_after_yes_and_the_question_names_what_g
 async def test_a_deleted_session_leaves_the_list_and_a_refusal_is_said() -> None:
     shelf = Shelf(ROWS)
     async with switching([ScriptedSession()], shelf=shelf) as (at, _):
-        await at.give("/resume docs", sees="1 of 4 sessions")
+        await at.give("/resume docs", sees="1 of 3 sessions")
         shelf.refuse = True
         for answer in ("somebody drives it now. Look again.", "Deleted."):
             await at.press("delete")
@@ -224,7 +225,7 @@ async def test_the_first_session_is_chosen_on_the_screen() -> None:
 
 async def test_the_start_of_an_id_opens_that_session_and_other_text_narrows() -> None:
     async with switching([ScriptedSession(), ScriptedSession(greeting=hello(cwd="/srv/docs"))]) as (at, gone):
-        await at.give("/resume docs", sees="1 of 4 sessions")
+        await at.give("/resume docs", sees="1 of 3 sessions")
         await at.press("escape")
         await at.give("/resume AAAA", sees="devbox:/srv/docs")
         assert gone == [NextSession("aaaa1111")]
@@ -268,3 +269,5 @@ def test_the_arguments_of_the_next_session() -> None:
     assert (known.prompt, known.directory) == (None, None)
     assert known.session == SessionChoice(resume="aaaa", reconnect_timeout=7)
     assert (known.agent.model, known.agent.permission_mode) == (None, None)
+    copied = arguments_for(NextSession("aaaa", copied=True), given, "/home/u/app")
+    assert copied.session == SessionChoice(resume="aaaa", fork_session=True, reconnect_timeout=7)

@@ -23,7 +23,9 @@ import pytest
 from tests.remote.agent_kit import calls, says
 from tests.remote.worker_process import Laptop, WorkerHost, alive, until
 
+from ccb.remote.host_commands.logs import last_lines
 from ccb.tunnel.wire.frames import Attach, Bye, Detach, Event, Hello, Json, Refused, Report
+from ccb.tunnel.wire.journal_records import MessageRecord, record_of, to_line
 from ccb.tunnel.wire.session_options import SessionOptions
 
 CURRENT, OTHER = "b" * 64, "a" * 64
@@ -505,3 +507,19 @@ async def test_each_value_has_its_source_its_file_and_its_line(host: WorkerHost)
     ]
     paths = {each["source"]: each["path"] for kind, each in reports if "source" in each and kind != "command"}
     assert paths["local"] == str(directory / "settings.local.json") and paths["managed"] == str(policy)
+
+
+def test_no_line_of_what_was_said_is_blank_or_null(tmp_path: Path) -> None:
+    contents = [
+        MessageRecord({"type": "assistant", "message": {"content": [{"type": "text", "text": " \n"}]}}),
+        MessageRecord({"type": "control_request", "request_id": "r", "request": {"subtype": "elicitation"}}),
+        MessageRecord(
+            {"type": "control_request", "request_id": "s", "request": {"subtype": "can_use_tool", "tool_name": "Bash"}}
+        ),
+    ]
+    lines = [to_line(record_of(each, seq, 1.0)) for seq, each in enumerate(contents, 1)]
+    (tmp_path / "journal.jsonl").write_bytes(b"".join(lines))
+    assert [text for _, _, text in last_lines(str(tmp_path), 9)] == [
+        "asks the client: elicitation",
+        "asks to use Bash {}",
+    ]

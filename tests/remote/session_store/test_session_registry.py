@@ -191,7 +191,7 @@ def test_without_a_summary_the_journal_tells(states: Path, damage: str) -> None:
         path.write_text({"torn": text[: len(text) // 2], "empty": "", "list": "[]"}[damage])
     entry = session_registry.the_one(session, session_registry.sessions())
     body = session_registry.described(entry)
-    assert (body["cwd"], body["prompt"], body["prompts"], body["alive"]) == ("/a", "second line", 2, False)
+    assert (body["cwd"], body["prompt"], body["prompts"], body["alive"]) == ("/a", "first", 2, False)
     assert abs(entry.updated - (states / session / "journal.jsonl").stat().st_mtime) < 0.01
 
 

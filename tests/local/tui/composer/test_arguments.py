@@ -79,7 +79,7 @@ async def test_the_sessions_of_the_host_are_offered_once_it_has_named_them() -> 
         return ROWS
 
     async with desk(laptop=LaptopSide(sessions=cast(Any, SimpleNamespace(listed=listed)))) as at:
-        await offers(at, "/resume fl", "aaaa1111  /srv/api · fix the")
+        await offers(at, "/resume fl", "aaaa1111  fix the")
         assert "the one on the screen" not in at.screen and "\x1b" not in at.screen
         assert len(asked) == 1
 

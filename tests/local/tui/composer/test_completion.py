@@ -35,8 +35,8 @@ def test_a_command_of_the_worker_that_the_laptop_has_is_not_listed_twice() -> No
 async def test_the_list_filters_completes_and_closes(at: Desk) -> None:
     at.session.control_answers["list_commands"] = {"commands": LISTED}
     await at.type("/", sees="Summarise what was said")
-    assert "/doctor" in at.screen and "not the REPL's own" not in at.screen
-    await at.type("com", loses="/doctor")
+    assert "/btw" in at.screen and "not the REPL's own" not in at.screen
+    await at.type("com", loses="/btw")
     assert "/compact [hint]" in at.screen
     await at.press("tab", has="/compact ", loses="Summarise")
     await at.enter("now", then=lambda: at.session.prompts == ["/compact now"])
@@ -44,7 +44,7 @@ async def test_the_list_filters_completes_and_closes(at: Desk) -> None:
 
 async def test_arrows_choose_and_enter_completes_before_it_sends(at: Desk) -> None:
     await at.type("/st", sees=("/status", "/stop"))
-    await at.press("down", "enter")
+    await at.press("down", "down", "enter")
     assert at.composer.text == "/stop" and at.session.stops == 0
     await at.press("escape")
     assert at.composer.text == "/stop" and at.session.interrupts == 0

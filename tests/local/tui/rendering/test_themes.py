@@ -89,6 +89,17 @@ async def test_a_person_has_themes_of_their_own(tmp_path: Path) -> None:
         assert at.app.theme == DARK.name, "a theme that cannot be read any more is left"
 
 
+async def test_a_theme_is_chosen_from_a_list_that_is_narrowed(tmp_path: Path) -> None:
+    async with desk(environ=COLOURFUL | {"HOME": str(tmp_path)}) as at:
+        await at.give("/theme", sees=("› dark  now", "  high-contrast"))
+        await at.type("contrast-l", sees="› high-contrast-light")
+        await at.press("enter", lacks="type to search")
+        await at.until(lambda: at.app.theme == HIGH_CONTRAST_LIGHT.name)
+        await at.give("/theme", sees="› high-contrast-light  now")
+        await at.press("escape", lacks="type to search")
+        assert at.app.theme == HIGH_CONTRAST_LIGHT.name
+
+
 async def test_without_colours_a_kept_theme_stays_away(tmp_path: Path) -> None:
     kept = tmp_path / ".local/state/ccb/theme"
     kept.parent.mkdir(parents=True)
