@@ -285,9 +285,6 @@ async def permission(context: TurnContext, call: ParsedCall) -> ParsedCall:
     can_ask = context.deps.broker.can_ask(CAN_USE_TOOL)
     judge = None if can_ask or call.tool.traits.asks else context.config.judge()
     decision = decide(context.config, call, can_ask=can_ask or judge is not None)
-    if call.hooked.decision == "ask" and decision.behavior is Behavior.ALLOW:
-        reason = call.hooked.reason or "A hook wants a question before this."
-        decision = replace(decision, behavior=Behavior.ASK, reason=reason, reason_type="hook")
     if decision.behavior is Behavior.ALLOW:
         context.agent.denied_in_a_row = 0
         by = DecidedBy.HOOK if call.hooked.decision == "allow" else DecidedBy.CONFIG
@@ -346,7 +343,11 @@ def decide(config: AgentConfig, call: ParsedCall, *, can_ask: bool) -> Decision:
     tools = config.context
     shell_cwd = tools.shells.directory(tools.host, [tools.cwd, *tools.add_dirs])
     granted = call.hooked.decision == "allow"
-    return config.permissions.decide(call.tool, call.input, can_ask=can_ask, shell_cwd=shell_cwd, granted=granted)
+    decision = config.permissions.decide(call.tool, call.input, can_ask=can_ask, shell_cwd=shell_cwd, granted=granted)
+    if call.hooked.decision == "ask" and decision.behavior is Behavior.ALLOW:
+        reason = call.hooked.reason or "A hook wants a question before this."
+        return replace(decision, behavior=Behavior.ASK, reason=reason, reason_type="hook")
+    return decision
 
 
 async def _deny_unasked(context: TurnContext, call: ParsedCall, decision: Decision) -> CallOutcome:
@@ -367,8 +368,7 @@ async def _ask(context: TurnContext, call: ParsedCall, decision: Decision, previ
         question = replace(question, agent_id=context.log.agent_id, agent=context.config.label)
 
     def is_moot() -> bool:
-        again = decide(context.config, call, can_ask=True).behavior
-        return call.hooked.decision != "ask" and again is Behavior.ALLOW
+        return decide(context.config, call, can_ask=True).behavior is Behavior.ALLOW
 
     request = Request(CAN_USE_TOOL, question, about=call.name, agent_id=context.log.agent_id, is_moot=is_moot)
     try:

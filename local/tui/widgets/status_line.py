@@ -105,8 +105,7 @@ def status_text(facts: StatusFacts, palette: Palette, width: int, keymap: Keymap
     if keys:
         line.append(keys, style=f"reverse {palette.dim if facts.keys.startswith('INSERT') else palette.accent}")
         line.append(" ")
-    place = next((each for each in places if cell_len(each) <= room_for_place), "")
-    line.append(place or _squeezed(facts.host, facts.path, room_for_place), style="bold")
+    line.append(_place_within(places, facts, room_for_place), style="bold")
     trip = f"{facts.link.round_trip_s * 1000:.0f} ms" if facts.link.round_trip_s is not None else ""
     totals, branch = facts.totals, _cut(facts.branch, _MAX_BRANCH)
     own = _cut(facts.own, max(_MIN_PLACE, width - line.cell_len - sum(_cells(text) for text, _ in shown) - len(_GAP)))
@@ -116,6 +115,11 @@ def status_text(facts: StatusFacts, palette: Palette, width: int, keymap: Keymap
             line.append(_GAP, style=palette.dim)
             line.append(text, style=style)
     return line
+
+
+def _place_within(places: list[str], facts: StatusFacts, room: int) -> str:
+    fitting = next((each for each in places if cell_len(each) <= room), "")
+    return fitting or _squeezed(facts.host, facts.path, room)
 
 
 def _shared_out(
