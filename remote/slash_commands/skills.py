@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 
@@ -28,16 +29,18 @@ class FileCommands:
         self._session_id = session_id
         self._tools = tools
         self._sources: tuple[WorkerSettings, Sequence[str], Sequence[str] | None] | None = None
+        self._searching = asyncio.Lock()  # a reload must not answer before the search that a turn has begun
 
     async def use(self, settings: WorkerSettings, homes: Sequence[str], only: Sequence[str] | None) -> list[str] | None:
         """Find what counts, and offer the model the skills that `only` names. Return what is wrong with files, None if
         nothing has changed."""
         sources = settings, homes, only
-        if self._sources is not None and settings is self._sources[0] and sources[1:] == self._sources[1:]:
-            return None
-        self._sources = sources
         problems: list[str] = []
-        self.files = await in_thread(discover, settings, homes, problems.append)
+        async with self._searching:
+            if self._sources is not None and settings is self._sources[0] and sources[1:] == self._sources[1:]:
+                return None
+            self.files = await in_thread(discover, settings, homes, problems.append)
+            self._sources = sources
         skills = [
             each
             for each in self.files
