@@ -62,7 +62,7 @@ async def test_ps_shows_what_waits_and_what_has_ended_the_last_used_first(host: 
         rows = await host.command("ps", "--json")
         head, first, second = table.stdout.splitlines()
         assert (table.code, table.stderr) == (0, "")
-        assert head.split() == ["ID", "STATE", "AGE", "IDLE", "RSS", "DRIVER", "PATH", "LAST", "PROMPT"]
+        assert head.split() == ["ID", "STATE", "AGE", "IDLE", "RSS", "DRIVER", "PATH", "TITLE"]
         assert first.split()[:2] == [session[:8], "asks"] and second.split()[:2] == [old[:8], "ended"]
         assert "M  " in first and "shop" in first and "everything" in first and "explain this" in second
         assert is_plain(table.stdout) and is_plain(rows.stdout)

@@ -145,7 +145,7 @@ async def test_paste_approve_deny_interrupt_reconnect_resize_and_quit(host: Host
             await window.type("run it\r")
             await window.shows("❯ run it", "started")
             await window.press("Escape")
-            await window.shows("Request interrupted")
+            await window.shows("Interrupted.")
 
             link.cut()
             await window.resize(60, 20)

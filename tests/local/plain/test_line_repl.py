@@ -206,7 +206,7 @@ async def test_the_connection_and_the_end_are_told_as_lines(at: Person) -> None:
     await at.reads("ccb: connected")
     at.types("! make", "/status", "/nothing")
     await at.until(lambda: at.session.prompts == ["make", "/nothing"])
-    assert at.session.command_lines == ["make"] and "mode default" in at.text
+    assert at.session.command_lines == ["make"] and "mode ask" in at.text
     at.types("/quit")
     assert at.running is not None and await at.running is None
     assert "ccb ssh x" in "".join(at.repl.farewell())

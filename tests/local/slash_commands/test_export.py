@@ -61,7 +61,7 @@ def test_a_call_can_be_read_as_a_person_would_write_it() -> None:
     ]
     assert parts[6:8] == ["**TodoWrite**", "- [x] read\n- [ ] write"]
     assert parts[8:14] == [
-        *("**Task** general-purpose: look", "```\nFind it.\n```", "**ExitPlanMode**", "1. Read"),
+        *("**Agent** general-purpose: look", "```\nFind it.\n```", "**ExitPlanMode**", "1. Read"),
         *("**AskUserQuestion**", "- DB?\n  - A"),
     ]
     assert '"pattern": "x"' in parts[15] and parts[16] == "```\nno\n```\n"

@@ -278,7 +278,13 @@ class Desk:
 
     async def card_focused(self, **after: Unpack[After]) -> None:
         """Wait for the approval card, go to it as a person does, and wait until it listens."""
-        await self.until(lambda: self.view.card is not None and self.card.can_focus)
+        await self.until(
+            lambda: (
+                self.view.card is not None
+                and self.card.can_focus
+                and self.card.subject.unseen < len(self.card.subject.rows)
+            )  # some of it has been on the screen
+        )
         await self.pilot.press("alt+a")
         await self.card_listens()
         await self.pause_of_a_person()

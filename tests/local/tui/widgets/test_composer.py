@@ -161,7 +161,7 @@ async def test_help_is_searched_and_scrolled_and_leaves_the_conversation_as_it_i
     ("typed", "seen"),
     [
         ("/copy", ["There is no answer yet."]),
-        ("/theme", ["Theme: dark"]),
+        ("/theme", ["Theme", "› dark  now"]),
         ("/helpp", ["There is no command /helpp."]),
         ("/", ["❯ /"]),
     ],
