@@ -15,6 +15,7 @@ from ccb.tunnel.wire.frames import Json
 from ccb.tunnel.wire.tool_traits import BASH, EDIT, GREP, READ, ToolTraits
 
 from ..sandbox.cage_rules import CageRules
+from ..system.host import is_under
 from . import file_commands, read_targets, rule_suggestions
 from .git_repositories import why_unsafe
 from .matchers import LEAVE_SANDBOX, Askable, RuleMatcher, RuleState
@@ -159,6 +160,7 @@ class AcceptedChanges:
     forbidden: list[PathPattern]
     home: str
     paths: dict[str, int] = field(default_factory=dict)  # with their sizes
+    moved: dict[str, set[str]] = field(default_factory=dict)  # what is moved or copied, with its paths
 
     @staticmethod
     def of(state: RuleState) -> AcceptedChanges:
@@ -171,13 +173,19 @@ class AcceptedChanges:
             info = os.lstat(real)
             if not stat.S_ISDIR(info.st_mode):
                 self.paths[real] = info.st_size
-                if not stat.S_ISREG(info.st_mode) or sum(self.paths.values()) > _MAX_KEPT:
-                    return f"{real} could not be brought back: it is a link or device, or too much is changed."
+                is_kept = stat.S_ISREG(info.st_mode) and os.access(real, os.R_OK)
+                if not is_kept or sum(self.paths.values()) > _MAX_KEPT:
+                    return f"{real} could not be brought back: it is no readable file, or too much is changed."
         self.paths.setdefault(real, 0)
         if is_sensitive(real, self.home):
             return f"{real} usually holds secrets."
         is_forbidden = any(pattern.forbids(real, places) for pattern in self.forbidden)
         return f"A rule is about {real}." if is_forbidden else ""
+
+    def unforeseen(self) -> str:
+        """Return a path that one command makes below what another one moves or copies whole, "" if there is none."""
+        pairs = itertools.product(self.moved.items(), self.paths)
+        return next((each for (top, known), each in pairs if each not in known and is_under(each, top)), "")
 
 
 def decide_line(
@@ -197,6 +205,8 @@ def decide_line(
     is_trusted = trust is not Trust.LITERAL_LINES or is_plain(text)
     policy = _LinePolicy(commands, state, edits, trust, is_trusted, changes)
     problems = [problem for command in commands for problem in policy.problems(command)]
+    if not problems and changes and (unforeseen := changes.unforeseen()):
+        return _ask(f"A command moves or copies {unforeseen}, which another one makes.", whole)
     if not problems:
         return Decision(Behavior.ALLOW, "Every command in it is allowed.", "rule")
     path = next((problem.path for problem in problems if problem.path), "")
@@ -375,12 +385,16 @@ class _LinePolicy:
             words = file_commands.operands(command)
             if self._bases is None:
                 raise NotUnderstood("it is not clear in which directory it runs")
-            changed = file_commands.changed_paths(command, words, self._places, self._bases)
+            alone = len(self._commands) == 1
+            changed = file_commands.changed_by(command, words, self._places, self._bases, alone)
         except NotUnderstood as reason:
             return _Problem(f"{_no_rule(command)} It is not clear what it changes: {reason}.", _command_rule(command))
+        if self._changes:
+            for top in changed.tops:
+                self._changes.moved.setdefault(top, {top}).update(changed.paths)
         read = words[:-1] if command.name == "cp" else []
         read_problem = next(filter(None, (self._file_problem(word, writes=False) for word in read)), None)
-        return read_problem or next(filter(None, map(self._edit_problem, changed)), None)
+        return read_problem or next(filter(None, map(self._edit_problem, dict.fromkeys(changed.paths))), None)
 
 
 def _texts_for_rules(command: Command, inner: Command | None) -> dict[str, tuple[Word, ...]]:

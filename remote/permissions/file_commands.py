@@ -5,8 +5,12 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import field
 
-from .paths import PathScope, expand
+from ccb.tunnel.wire.dataclass import dataclass
+
+from ..system.host import is_under
+from .paths import PathScope
 from .read_targets import resolve
 from .shell.read_only import is_null, sed_only_edits
 from .shell.shell_words import Command, NotUnderstood, Word, literal
@@ -63,44 +67,74 @@ def _edited_by_sed(words: Sequence[Word]) -> list[Word]:
     return files if has_script else files[1:]
 
 
-def changed_paths(command: Command, words: Sequence[Word], places: PathScope, bases: Sequence[str]) -> list[str]:
-    """Return the real paths that a command may change, remove or create, from each directory it may run in; of links
-    also what they lead to. Raise NotUnderstood where that is not clear."""
-    found: list[str] = []
+@dataclass(eq=False)
+class Changed:
+    """The real `paths` that a command may change, remove or create; of links also what they lead to. `tops`: what it
+    moves or copies with all that is below when it runs."""
+
+    paths: list[str] = field(default_factory=list)
+    tops: list[str] = field(default_factory=list)
+
+
+def changed_by(
+    command: Command, words: Sequence[Word], places: PathScope, bases: Sequence[str], alone: bool
+) -> Changed:
+    """Return what a command changes from each directory it may run in; `alone` on its line, it may make links to
+    directories. Raise NotUnderstood where that is not clear."""
     for word in words:
         if is_null(word) or not (word.is_literal or word.is_tilde) or word.dynamic or word.is_glob:
             raise NotUnderstood("the files must be written out")
+    found = Changed()
     for base in bases:
         named = [(word, resolve(word, places, [base])[0]) for word in words]
-        found += _changed_from(base, command, named, places)
-    return list(dict.fromkeys(found))
+        found.tops += [real for _, real in named[:-1]] if command.name in ("cp", "mv") else []
+        found.paths += _changed_from(base, command, named, places, alone)
+    return found
 
 
-def _changed_from(base: str, command: Command, named: list[tuple[Word, str]], places: PathScope) -> Iterator[str]:
+def _changed_from(
+    base: str, command: Command, named: list[tuple[Word, str]], places: PathScope, alone: bool
+) -> Iterator[str]:
     name, target = command.name, ""
     links = name == "ln" and any(re.match(r"-\w*s|--symbolic", word.text) for word in command.words)
     if name == "ln" and len(named) == 1:
         named = [*named, (literal("."), base)]
     if name in ("cp", "mv", "ln"):
-        target = named.pop()[1] if len(named) > 1 else ""
+        word, target = named.pop() if len(named) > 1 else (literal(""), "")
         if not target:
             raise NotUnderstood("it does not say where to")
         yield target
+        if name == "ln" or not os.path.isdir(target):  # a link there is replaced
+            yield _without_last_link(word, base, places)
     for word, real in named:
-        as_named = expand(word.text, base, places.home)
-        if name in _REMOVING and (os.path.islink(as_named) or real in places.roots):
+        is_link = os.path.islink(_without_last_link(word, base, places))
+        if name in _REMOVING and (is_link or any(is_under(root, real) for root in places.roots)):
             raise NotUnderstood(f"{word.text} is a link or a whole working directory")
         below = [] if name in ("ln", "rmdir", "sed", *CREATING) else _names_below(real)
         if links:  # a relative one starts where the link is
-            yield places.real(word.text, target if os.path.isdir(target) else os.path.dirname(target))
+            real = places.real(word.text, target if os.path.isdir(target) else os.path.dirname(target))
+            is_link = not os.path.isfile(real)
+            yield real
         elif name != "cp":
             yield from (os.path.join(real, each) if each else real for each in ("", *below))
         if target:
+            if not alone and (is_link or any(os.path.islink(os.path.join(real, each)) for each in below)):
+                raise NotUnderstood("other commands of the line may use the link that it makes")
             last = os.path.basename(word.text.rstrip("/"))
             if last in ("", ".", ".."):
                 raise NotUnderstood("the name of what it makes is not written out")
             for top in (target, os.path.join(target, last)):
                 yield from (os.path.join(top, each) if each else top for each in ("", *below))
+
+
+def _without_last_link(word: Word, base: str, places: PathScope) -> str:
+    """Return the real path of what has this name, not of what it leads to."""
+    above, name = os.path.split(word.text.rstrip("/"))
+    if name in ("", ".", "..") or (word.is_tilde and not above):
+        return places.real(word.text, base)
+    if above.startswith("~") and not word.is_tilde:
+        above = f"./{above}"
+    return os.path.join(places.real(above or ("/" if word.text.startswith("/") else "."), base), name)
 
 
 def _names_below(top: str) -> list[str]:

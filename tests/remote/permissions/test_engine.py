@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import pytest
@@ -129,6 +130,32 @@ def test_a_command_changes_without_a_question_only_what_can_be_brought_back(desk
     for number in range(101):
         (many / str(number)).touch()
     assert differing(engine, ASK, "$ rm -r many", "$ cp -r many sub") == []
+
+
+def test_a_line_makes_no_links_and_files_that_its_other_commands_use_unseen(desk: Desk) -> None:
+    (desk.cwd / "to-src").symlink_to("src")
+    engine = desk.engine("acceptEdits", disallowed="Edit(out/b.py)")
+    linked = ("ln -s src l && rm l/b.py", "ln -s src l; echo > l/b.py", "cp -P to-src l && rm l/b.py")
+    made = ("mkdir t && cp a.txt t/b.py && mv t out", "cp a.txt src/settings.json && mv src sub/.claude")
+    assert differing(engine, ASK, *(f"$ {line}" for line in (*linked, *made))) == []
+    assert differing(engine, ALLOW, "$ ln -s src l", "$ sed s/x/y/ a.txt > t && mv t a.txt", "$ cp a.txt to-src") == []
+
+
+def test_a_command_replaces_no_link_without_a_question(desk: Desk) -> None:
+    (desk.cwd / "sub/CLAUDE.md").symlink_to("x.md")
+    (desk.cwd / "sub/x.md").write_text("x")
+    (desk.cwd / "deep").symlink_to("src/deep")
+    (desk.cwd / "src/deep").mkdir()
+    (desk.cwd / "src/l").symlink_to("b.py")
+    lines = ("mv a.txt sub/CLAUDE.md", "ln -sf ../a.txt sub/CLAUDE.md", "ln -sfn src deep", "rm deep/../l")
+    assert differing(desk.engine(**EDITS), ASK, *(f"$ {line}" for line in lines)) == []
+
+
+def test_a_file_that_cannot_be_read_is_not_removed_without_a_question(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "access", lambda path, mode: not str(path).endswith("a.txt"))  # root reads everything
+    assert differing(desk.engine(**EDITS), ASK, "$ rm a.txt") == []
 
 
 @pytest.mark.parametrize("path", [".git/config", ".git/hooks/update", ".mcp.json", ".claude/settings.json", ".bashrc"])
