@@ -135,16 +135,17 @@ class SessionActions:
             self._interrupting = False
             self.status.interrupting(taken)  # until the turn has ended
 
-    async def take_back(self, prompt: WaitingPrompt) -> None:
-        """Let the conversation forget a prompt that the agent has not answered."""
+    async def take_back(self, prompt: WaitingPrompt) -> bool:
+        """Let the conversation forget a prompt that the agent has not answered. Return False if it has to stay."""
         rewind = Request(REWIND_CONVERSATION, ConversationRewind(prompt.id))
         for pause_s in _UNTIL_IDLE_S:
             await asyncio.sleep(pause_s)
             if self.reducer.prompts.unanswered is not prompt:
-                return  # the person has sent another one
+                return False  # the person has sent another one
             with suppress(CcbError, RequestFailed):
                 await self.client.request(rewind)
-                return
+                break
+        return True
 
     async def next_mode(self) -> None:
         """Change to the mode after the one that the person chose last, also while the host has not confirmed that."""

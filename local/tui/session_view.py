@@ -244,8 +244,8 @@ class SessionView(Vertical):
         prompt, self._interrupted = self._interrupted, None
         if prompt is None or prompt is not prompts.unanswered or prompts.queued or composer.text:
             return
-        if prompt.facts.files <= len(composer.attachments.named_in(prompt.text)):
-            await self.actions.take_back(prompt)
+        has_files = prompt.facts.files <= len(composer.attachments.named_in(prompt.text))
+        if has_files and await self.actions.take_back(prompt):
             composer.give_back(prompt.editable_text)
 
     def _answered(self, answer: ControlResponse) -> None:

@@ -126,6 +126,18 @@ async def test_esc_before_any_output_gives_the_prompt_back(at: Desk) -> None:
     assert at.session.controls == [("rewind_conversation", rewind)], "the conversation does not keep it"
 
 
+async def test_a_prompt_that_another_one_follows_is_not_given_back(at: Desk) -> None:
+    await at.turn("first")
+    at.session.refuse_controls = "the turn has not ended"
+    await at.press("escape", then=lambda: at.session.interrupts == 1)
+    at.session.finish(terminal_reason="aborted_streaming", subtype="error_during_execution", is_error=True)
+    await at.until(lambda: at.session.controls)
+    await at.prompt("second")
+    count = len(at.session.controls)
+    await at.pilot.pause(0.5)
+    assert (at.composer.text, len(at.session.controls)) == ("", count)
+
+
 async def test_esc_after_some_output_keeps_the_prompt_in_the_conversation(at: Desk) -> None:
     await at.turn("go", then=lambda: at.view.reducer.running)
     at.session.streams("Wor")
