@@ -142,7 +142,7 @@ class Composer(TextArea):
         elif act == "paste" and not self.read_only:
             self.paste_image()
         elif act == "newline":
-            self.insert("\n")
+            self.type("\n")
         elif act == "send":
             self._submit()
         elif act == "steer":
@@ -217,7 +217,8 @@ class Composer(TextArea):
 
     def _remove_placeholder(self) -> bool:
         at = self.cursor_at
-        placeholder = self.attachments.placeholder_before(self.text[:at]) if self.selection.is_empty else ""
+        may = self.selection.is_empty and not self.read_only
+        placeholder = self.attachments.placeholder_before(self.text[:at]) if may else ""
         if placeholder:
             self.put("", at - len(placeholder), at)
         return bool(placeholder)
@@ -332,13 +333,12 @@ class Composer(TextArea):
             self._submit(steers=True)
 
     def _submit(self, *, steers: bool = False) -> None:
-        at = self.cursor_at
-        if not steers and self.selection.is_empty and self.text[:at].endswith("\\"):
-            self.put("\n", at - 1, at)
-            return
-        text = self.whole_text.rstrip()
+        at, text = self.cursor_at, self.whole_text.rstrip()
         if self.read_only:
             self.around.refused()
+            return
+        if not steers and self.selection.is_empty and self.text[:at].endswith("\\"):
+            self.put("\n", at - 1, at)
             return
         if not text:
             if steers:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 from tests.support.repl.pilot import Desk
 
+from ccb.local.session.session_client import LinkState
+
 
 async def test_a_backslash_before_enter_makes_a_new_line(at: Desk) -> None:
     await at.type("one\\")
@@ -62,3 +64,9 @@ async def test_a_question_mark_alone_shows_the_keys_and_one_before_a_text_does_n
     await at.type("why", has="?why")
     await at.press("ctrl+u")
     await at.alone("?", sees="Help: type to search", then=lambda: at.composer.text == "")
+
+
+async def test_no_key_changes_the_text_of_a_locked_input(at: Desk) -> None:
+    await at.type("ls \\")
+    await at.link(LinkState.FENCED, "alice drives", sees="only watching")
+    await at.press("enter", "ctrl+j", "alt+enter", has="ls \\")
