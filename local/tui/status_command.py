@@ -76,5 +76,7 @@ class StatusCommand:
             self._line = one_line(Text.from_ansi(text.partition("\n")[0][:_MAX_LINE]).plain)
         except CredentialError as error:  # it failed, or took too long
             self._line = error.what
+        except (OSError, ValueError) as error:
+            self._line = one_line(f"statusLine of the settings cannot run: {error}")
         finally:
             self._runs, self._next_at = False, time.monotonic() + _PAUSE_S

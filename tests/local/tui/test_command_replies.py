@@ -235,3 +235,8 @@ async def test_a_command_of_the_status_line_that_does_not_end_is_ended(home: Pat
         await at.until(lambda: "statusLine of the settings did not end" in at.status)
         with pytest.raises(ProcessLookupError):
             os.kill(int((home / "pid").read_text()), 0)
+
+
+async def test_a_command_of_the_status_line_that_cannot_start_does_not_end_ccb() -> None:
+    async with desk(size=(130, 30), screen=ScreenSettings(status_line="date\0")) as at:
+        await at.until(lambda: "statusLine of the settings cannot run: embedded null byte" in at.status)
