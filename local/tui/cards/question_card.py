@@ -337,6 +337,8 @@ class QuestionCard(Vertical, can_focus=True):
         self.focus()
 
     def on_key(self, event: events.Key) -> None:
+        if self.has_focus and self._keys.waited(event.time) and not self.answered:
+            self.enter()  # which may begin a text, to which this key belongs
         if self.has_class("typing"):
             if event.key == "escape":
                 event.stop()
@@ -347,8 +349,6 @@ class QuestionCard(Vertical, can_focus=True):
             return
         if not self.has_focus:
             return
-        if self._keys.waited(event.time):
-            self.enter()
         if event.is_printable and event.character:
             self._character(event.character, event.time)
         elif not self._other_key(event):
@@ -359,7 +359,8 @@ class QuestionCard(Vertical, can_focus=True):
     def _enter_waited(self) -> None:
         if self._keys.enter_waits:
             self._keys.enter_waits = False
-            self.enter()
+            if not self.answered:
+                self.enter()
 
     def _character(self, char: str, at: float) -> None:
         text = self._keys.text_of(char, at, answers=f" {self.MARKS}", space_marks=self.space_marks)

@@ -16,6 +16,7 @@ from textual import events
 
 from ccb.local.slash_commands.session_api import LaptopSide
 from ccb.local.terminal.keymap import BURST_S
+from ccb.local.tui.cards import question_card
 
 COMMAND = {"command": "make test && rm -rf build", "description": "Test and clean"}
 RULE = session_rule("Bash", "make test:*")
@@ -556,3 +557,18 @@ async def test_a_question_that_comes_while_the_person_leaves_needs_no_place(at: 
     await wait_until(at.pilot, lambda: len(approvals.questions) == 1)
     await approvals._show()
     assert approvals.card is None
+
+
+async def test_a_reason_belongs_to_the_card_also_where_the_timer_of_enter_is_late(
+    at_card: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(question_card, "call_once_after", lambda *_: None)
+    begins, driver = time.monotonic(), at_card.app._driver
+    assert driver is not None
+    for key, after_s in (("4", 0.0), ("enter", BURST_S / 4), ("w", 4 * BURST_S)):
+        event = key_event(key)
+        event.time = begins + after_s
+        event.set_sender(at_card.app)
+        driver.send_message(event)
+    await at_card.until(lambda: at_card.card.field.value == "w")
+    assert at_card.composer.text == ""
