@@ -23,7 +23,7 @@ from .cards.plan_card import AgreementCard, PlanCard, TrustCard
 from .cards.question_card import Asked, CardAnswer, QuestionCard
 from .composer.composer import Composer
 from .rendering.approval_text import place_of_call
-from .rendering.permission_updates import covers, session_updates
+from .rendering.permission_updates import can_be_kept, covers, session_updates
 from .widgets.connection_banner import ConnectionView
 from .widgets.painting import call_once_after
 from .widgets.transcript import Transcript
@@ -79,7 +79,7 @@ class Approvals(Vertical):
 
     def answered_with(self, answer: CardAnswer) -> list[CardAnswer]:
         card, updates = self.card, answer.response.get("updatedPermissions")
-        if not updates or card is None or not card.grants_suggestion:
+        if not can_be_kept(updates or []) or card is None or not card.grants_suggestion:  # such as the cage
             return []
         request = card.asked.request
         covered = self._covered(request) if request.request_id == answer.request_id else []

@@ -41,6 +41,15 @@ async def test_a_rule_for_the_session_answers_what_it_covers_and_nothing_else(at
     assert at.session.answers["three"] == {"behavior": "allow", "updatedInput": {"command": "make b"}}
 
 
+async def test_the_cage_that_an_answer_chooses_answers_no_other_question(at: Desk) -> None:
+    await at.turn()
+    for request_id, command in {"one": "make a", "two": "make b"}.items():
+        at.session.ask(request_id, "Bash", {"command": command}, permission_suggestions=[MAKE], can_be_caged=True)
+    await at.card_focused()
+    await at.answer("c", "enter", sees="$ make b")
+    assert list(at.session.answers) == ["one"]
+
+
 READ, DOCS = session_rule("Read", "//etc/**"), session_rule("WebFetch", "domain:docs.example")
 TO_ME, TO_ALL = ("mcp__mail__send", {"to": "me"}), ("mcp__mail__send", {"to": "all"})
 READS = [("Read", {"file_path": "/etc/hosts"}), ("Glob", {"pattern": "*", "path": "/etc"})]
