@@ -232,8 +232,18 @@ class ApprovalCard(ChoiceCard):
         self.ask_for_text(wanted, rules[place])
 
     def end_of_text(self) -> None:
-        self._edits = -1
+        self._end_editing()
         super().end_of_text()
+
+    def set_situation(self, *, driving: bool, note: str) -> None:
+        if not driving:
+            self._end_editing()
+        super().set_situation(driving=driving, note=note)
+
+    def _end_editing(self) -> None:
+        if self._edits >= 0:
+            self._edits = -1
+            self.subject.replace_lines(self._subject_lines())
 
     def more_waiting(self, count: int, covered: int = 0) -> None:
         super().more_waiting(count, covered)
@@ -260,7 +270,6 @@ class ApprovalCard(ChoiceCard):
         if place < len(self._rules):
             self._edit_rule(place)
         else:
-            self.subject.replace_lines(self._subject_lines())
             self.end_of_text()
 
     def field_given(self, text: str) -> None:

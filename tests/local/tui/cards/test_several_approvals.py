@@ -9,6 +9,8 @@ import pytest
 from tests.support.repl.pilot import Desk, desk
 from tests.support.repl.scripted_session import session_rule
 
+from ccb.local.session.session_client import LinkState
+
 MAKE = session_rule("Bash", "make *")
 GIT = session_rule("Bash", "git status")
 
@@ -112,6 +114,32 @@ async def test_each_of_two_rules_can_be_changed_or_left_out(at: Desk) -> None:
     await at.answer("2", then=lambda: at.session.answers)
     (update,) = at.session.answers["one"]["updatedPermissions"]
     assert [each["ruleContent"] for each in update["rules"]] == ["npm test", "git *"]
+
+
+async def edits_two_rules(at: Desk) -> None:
+    rules = [{"toolName": "Bash", "ruleContent": f"{each} *"} for each in ("make", "npm")]
+    await at.turn()
+    at.session.ask("one", "Bash", {"command": "x"}, permission_suggestions=[{**MAKE, "rules": rules}])
+    await at.card_focused()
+    await at.answer("e", "enter", then=lambda: at.card.field.value == "Bash(make *)")
+    at.card.field.value = "Bash(rm *)"
+    await at.press("enter", then=lambda: at.card.field.value == "Bash(npm *)")
+
+
+async def test_esc_at_the_second_rule_shows_what_the_first_one_is_now(at: Desk) -> None:
+    await edits_two_rules(at)
+    await at.press("escape", sees=("this session │ allow rm *", "this session │ allow npm *"), lacks="allow make *")
+
+
+async def test_a_take_over_ends_the_editing_of_rules(at: Desk) -> None:
+    await edits_two_rules(at)
+    await at.link(LinkState.FENCED, "alice drives", sees=("Waits for the client", "this session │ allow rm *"))
+    await at.link(LinkState.CONNECTED, sees="4 No, and say why")
+    await at.press("tab")
+    await at.card_listens()
+    await at.answer("4", then=lambda: at.card.has_class("typing"))
+    await at.enter("no", then=lambda: at.session.answers)
+    assert at.session.answers["one"]["message"].endswith("The user says: no")
 
 
 async def test_esc_leaves_the_rule_as_it_was(at: Desk) -> None:
