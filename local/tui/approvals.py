@@ -127,8 +127,8 @@ class Approvals(Vertical):
             self._composer.type(held.text)
 
     def _gap_over(self, held: HeldKeys) -> None:
-        """No card has come for a while after the last one, so the keys were for none."""
-        if self._held is held and self.card is None:
+        """No card that takes the keys has come for a while after the last one, so they were for none."""
+        if self._held is held and (self.card is None or not self.card.settling):
             self._release()
 
     def _settled(self, card: QuestionCard) -> None:
@@ -236,14 +236,13 @@ class Approvals(Vertical):
         self.card, had_focus = None, card.has_focus_within
         await card.remove()
         self._times.removed = time.monotonic()
-        if not had_focus:
-            return
-        self._composer.focus()
-        if card.reason:  # of a denial that nobody asks for any more
-            self._composer.type(card.reason)
-        self._times.answered = self._times.removed if card.answered else -STAY_S
-        if wanted is None:
-            held = self._hold(leads=card.answered)
+        if had_focus:
+            self._composer.focus()
+            if card.reason:  # of a denial that nobody asks for any more
+                self._composer.type(card.reason)
+            self._times.answered = self._times.removed if card.answered else -STAY_S
+        if wanted is None and (had_focus or self._held is not None):
+            held = self._hold(leads=had_focus and card.answered)
             call_once_after(self, STAY_S, partial(self._gap_over, held))
 
     async def _put_up(self, wanted: ControlRequest) -> None:

@@ -197,3 +197,13 @@ async def test_a_tab_before_typed_text_leaves_the_text_its_place(at: Desk, monke
     await at.press("tab", *"no, wait", then=lambda: not card.settling)
     await at.pilot.pause()
     assert not card.has_focus and at.composer.text == "no, wait"
+
+
+async def test_keys_are_typed_again_once_the_card_is_gone_that_they_were_held_for(at: Desk) -> None:
+    await asked(at, one="make a", two="make b")
+    await at.answer("1", then=lambda: at.view.card is not None and at.card.settling)
+    at.session.withdraw_question("two")
+    await at.until(lambda: at.view.card is None)
+    await at.press("y", has="")
+    await at.until(lambda: at.composer.text == "y")
+    await at.press("n", has="yn")
