@@ -220,11 +220,11 @@ async def run_tool(context: TurnContext, call: ParsedCall) -> CallOutcome:
         before_change=lambda change: _keep_version(context, call.id, change),
         web_access=WebAccess(lambda question: _ask_beside(context, question), fetch_on_laptop),
     )
-    heartbeat = asyncio.ensure_future(beat())
     before = [await _version(context, path) for path in call.changes]
     for version in filter(None, before):
         if version.data is not None:
             await _keep_version(context, call.id, version)
+    heartbeat = asyncio.ensure_future(beat())
     try:
         result = await call.tool.call(call.input, context.config.context.for_call(mine))
         path = call.tool.traits.file_in(call.input)
@@ -322,8 +322,17 @@ async def _answered(
         raise CallRefused(replace(calls.denied(context, call, text, by), ends_turn=answer.interrupt))
     context.agent.denied_in_a_row = 0
     if any(update.get("type") == SET_SANDBOX for update in answer.updates):
-        if calls.ModeSwitch(context.config.permissions, context.log).apply(answer.updates):
+        if answer.updated_input is not None:
+            call = await calls.validate(context, replace(call, input=answer.updated_input))
+        is_changed = calls.ModeSwitch(context.config.permissions, context.log).apply(answer.updates)
+        if is_changed:
             context.deps.broker.reconsider()
+        by_person = call.allowed_by is not DecidedBy.HOOK and context.deps.broker.can_ask(CAN_USE_TOOL)
+        again = decide(context.config, call, can_ask=True)
+        if again.behavior is Behavior.ASK and not (is_changed or by_person):  # else it would be answered so for ever
+            raise CallRefused(
+                calls.denied(context, call, f"No cage makes this needless: {again.reason}", call.allowed_by)
+            )
         return await permission(context, call)  # in the cage that it has now
     call = replace(call, cage=decision.cage)
     try:

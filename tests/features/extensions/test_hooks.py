@@ -109,6 +109,19 @@ async def test_a_program_is_told_of_the_hooks_that_are_never_called(host: Worker
     assert told["content"] == "ccb has no hooks of the events TeammateIdle: they are not called."
 
 
+async def test_a_hook_that_wants_a_cage_for_what_none_allows_is_not_asked_for_ever(
+    host: WorkerHost, session: str
+) -> None:
+    yes = {"behavior": "allow", "updatedPermissions": [{"type": "setSandbox", "sandbox": "workspace"}]}
+    answer = {"hookSpecificOutput": {"hookEventName": "PermissionRequest", "decision": yes}}
+    laptop = await start(host, session, hooks(PermissionRequest=f"echo '{json.dumps(answer)}'"))
+    leaves = {"command": "touch ../x", "dangerouslyDisableSandbox": True}
+    await laptop.say("go")
+    await laptop.tell(calls(("t1", "Bash", leaves)))
+    request = await laptop.tell(says("Done."))
+    assert "No cage makes this needless" in json.dumps(request["messages"][-1])
+
+
 async def test_a_permission_hook_answers_in_place_of_the_person(host: WorkerHost, session: str) -> None:
     answer = {"hookSpecificOutput": {"hookEventName": "PermissionRequest", "decision": {"behavior": "allow"}}}
     laptop = await start(host, session, hooks(PermissionRequest=f"echo '{json.dumps(answer)}'"))

@@ -173,3 +173,14 @@ async def test_an_answer_puts_the_call_and_later_ones_into_the_cage(host: Worker
     await model(laptop)
     assert (host.project / "made").exists() and (host.project / "again").exists()
     assert not (host.project.parent / "outside").exists()
+
+
+async def test_an_answer_with_a_cage_also_counts_for_the_input_that_it_changes(host: WorkerHost, session: str) -> None:
+    laptop = await host.drive(session, person("default"))
+    await laptop.say("go")
+    await model(laptop, ("b1", "Bash", {"command": "make > made"}))
+    in_cage = {"type": "setSandbox", "sandbox": "workspace", "destination": "session"}
+    changed = {"command": "make > changed"}
+    await answer(laptop, behavior="allow", updatedInput=changed, updatedPermissions=[in_cage])
+    await model(laptop)
+    assert [(host.project / name).exists() for name in ("made", "changed")] == [False, True]
