@@ -179,7 +179,9 @@ _IN_WORDS = tuple(
         ),
         r"\AThe agent works in the background\. .* task_id: (\S+)\. .*": r"in the background: \1 (/tasks)",
         r"\AThe user doesn't want to proceed with this tool use\. It was not run\. .*": "Interrupted; not run.",
-        r"\AThe user doesn't want to proceed .* while it ran: (what .*\.) Wait .*": r"Interrupted; \1",
+        r"\AThe user doesn't want to proceed (?:(?! while it ran: ).)* while it ran: (what .*\.) Wait .*": (
+            r"Interrupted; \1"
+        ),
         r"\A\[Request interrupted by user(?: for tool use)?\]\Z": "Interrupted.",
         r"\AThe user denied this; it was not done\.": "Denied; not run.",
         r"\n(?:To ask the user to run it without|If it is needed, ask the user).*: true\.$": "",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import re
+import time
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from ccb.local.session.session_client import SessionEvent, parse_snapshot
 from ccb.local.terminal.keymap import DEFAULT_KEYMAP
 from ccb.local.transcript import blocks as shown
 from ccb.local.transcript.prompt_tracker import PromptTracker
+from ccb.local.transcript.tool_calls import in_words
 from ccb.local.transcript.transcript_reducer import TranscriptReducer
 from ccb.local.tui.approvals import card_for
 from ccb.local.tui.cards.question_card import Asked
@@ -233,6 +235,13 @@ def test_what_the_worker_tells_the_model_is_shown_in_words_for_people(for_the_mo
     told.result_of("t1", for_the_model)
     (block,) = told.blocks
     assert isinstance(block, shown.ToolBlock) and block.result == for_people
+
+
+def test_a_long_text_of_a_hostile_host_takes_no_time_to_be_put_in_words() -> None:
+    text = "The user doesn't want to proceed with it" + " while it ran: what x." * 50_000
+    begins = time.thread_time()
+    assert in_words(text) == text
+    assert time.thread_time() - begins < 2
 
 
 def test_what_a_prompt_names_is_said_below_it() -> None:
