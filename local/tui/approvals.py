@@ -133,6 +133,8 @@ class Approvals(Vertical):
 
     def _settled(self, card: QuestionCard) -> None:
         """A new card takes the focus from now on. Go to it if the person wanted that, and has typed no text since."""
+        if card is not self.card:
+            return
         card.let_settle(False)
         held = self._held
         if held is not None and held.leads and card.can_focus and self.app.focused in (self._composer, None):
@@ -164,7 +166,8 @@ class Approvals(Vertical):
         if char is not None and card is not None and char in card.MARKS and self._listens(card, event.time):
             card.come(char, char)
             return True
-        lone = self._lone_answer if any(keymap.has(each, event.key) for each in ("send", "steer")) else ""
+        sends = not self._composer.read_only and any(keymap.has(each, event.key) for each in ("send", "steer"))
+        lone = self._lone_answer if sends else ""
         if lone and (card is not None or event.time - self._times.removed < STAY_S):
             says = f"{keymap.name('approval-tab')}, then Enter answers" if card is not None else "the question has gone"
             self._composer.around.says(f"“{lone}” was not sent: {says}")

@@ -207,3 +207,14 @@ async def test_keys_are_typed_again_once_the_card_is_gone_that_they_were_held_fo
     await at.press("y", has="")
     await at.until(lambda: at.composer.text == "y")
     await at.press("n", has="yn")
+
+
+async def test_a_card_that_has_gone_takes_no_keys_and_no_focus(at: Desk) -> None:
+    await asked(at, one="make a", two="make b")
+    await at.answer("1", then=lambda: at.view.card is not None and at.card.settling)
+    gone, approvals = at.card, at.view.approvals
+    at.session.withdraw_question("two")
+    await at.until(lambda: at.view.card is None)
+    await at.press("y", has="")
+    approvals._settled(gone)  # as where its time was over while it was taken away
+    assert approvals.holds_keys and at.app.focused is at.composer

@@ -70,3 +70,12 @@ async def test_no_key_changes_the_text_of_a_locked_input(at: Desk) -> None:
     await at.type("ls \\")
     await at.link(LinkState.FENCED, "alice drives", sees="only watching")
     await at.press("enter", "ctrl+j", "alt+enter", has="ls \\")
+
+
+async def test_a_lone_digit_stays_in_a_locked_input_while_a_card_waits(at: Desk) -> None:
+    await at.turn()
+    at.session.ask("ask", "Bash", {"command": "make"})
+    await at.sees("Tab to answer", then=lambda: at.view.card is not None)
+    await at.type("1", has="1")
+    await at.link(LinkState.FENCED, "alice drives", sees="only watching")
+    await at.press("enter", has="1")
