@@ -33,6 +33,7 @@ from .shell_deny_rules import forbidding_rule, shortened, swept_rule, why_unseen
 
 _LOGS = ("/var/log", "/run/log")  # the read-only cage opens them
 _MAX_KEPT = 30 << 20  # bytes of the files that one line may change in a cage
+_WAITING = ("sleep", "tail", "wait")
 _MAX_PLACES = 200  # paths of a line that are looked up, each some milliseconds
 
 
@@ -75,7 +76,8 @@ class CommandMatcher(RuleMatcher):
         elif whole:
             decision = Decision(Behavior.ALLOW, f"The rule {whole} allows this.", "rule")
         else:
-            decision = _decide_by_rules(command, state, leaves=_leaves_sandbox(tool_input))
+            in_background = tool_input.get("run_in_background", False) is not False
+            decision = _decide_by_rules(command, state, _leaves_sandbox(tool_input), in_background)
         by_rules, exactly = cage is None and whole is None, _allows_exactly(state.rules, command)
         if decision.behavior is Behavior.ALLOW and not (by_rules and exactly):
             decision = self.question_about_deny_rules(traits, tool_input, state, by_rules=by_rules) or decision
@@ -86,8 +88,8 @@ class CommandMatcher(RuleMatcher):
         return _ask(reason, rule_suggestions.exact_rule(command)) if pattern else decision
 
 
-def _decide_by_rules(command: str, state: RuleState, leaves: bool) -> Decision:
-    decision = None if leaves else _decide_caged(command, state)
+def _decide_by_rules(command: str, state: RuleState, leaves: bool, in_background: bool) -> Decision:
+    decision = None if leaves else _decide_caged(command, state, in_background)
     if decision is None:
         decision = decide_line(command, state, state.accepts_edits, state.sandbox.trust_without_cage)
     if leaves and decision.behavior is Behavior.ALLOW and is_read_only_command(command):  # only rules let it out
@@ -95,7 +97,7 @@ def _decide_by_rules(command: str, state: RuleState, leaves: bool) -> Decision:
     return decision
 
 
-def _decide_caged(command: str, state: RuleState) -> Decision | None:
+def _decide_caged(command: str, state: RuleState, in_background: bool) -> Decision | None:
     """Return ALLOW for a line that only reads or makes accepted edits, if this host has the cage for it; else None."""
     places, sandbox = state.places, state.sandbox
     if sandbox.mode == OFF:
@@ -109,7 +111,7 @@ def _decide_caged(command: str, state: RuleState) -> Decision | None:
         cage = sandbox.cages.read_only(places.roots, opened)
         return Decision(Behavior.ALLOW, "It only reads, in the read-only cage.", cage=cage) if cage else None
     editable = replace(state, rules=state.rules.only(Behavior.ALLOW, READ.name, EDIT.name))
-    changes = AcceptedChanges.of(state)
+    changes = AcceptedChanges.of(state, in_background)
     accepted = decide_line(command, editable, state.accepts_edits, changes=changes) if state.mode != PLAN else None
     if accepted is not None and accepted.behavior is Behavior.ALLOW:
         cage = sandbox.cages.workspace(places.roots, network=False)
@@ -155,18 +157,19 @@ class _Problem:
 @dataclass(eq=False)
 class AcceptedChanges:
     """The `paths` that the commands of a line may change in a cage: none that a pattern in `forbidden` is about, and
-    nothing that the file history cannot bring back."""
+    nothing that the file history cannot bring back. `later`: other calls may change what the paths are before."""
 
     forbidden: list[PathPattern]
     home: str
+    later: bool = False
     paths: dict[str, int] = field(default_factory=dict)  # with their sizes
     moved: dict[str, set[str]] = field(default_factory=dict)  # what is moved or copied, with its paths
 
     @staticmethod
-    def of(state: RuleState) -> AcceptedChanges:
+    def of(state: RuleState, later: bool) -> AcceptedChanges:
         about = itertools.product((Behavior.DENY, Behavior.ASK), (READ.name, EDIT.name))
         rules = [rule for behavior, name in about for rule in state.rules.about(behavior, name)]
-        return AcceptedChanges([PathPattern(rule.content or EVERYWHERE) for rule in rules], state.places.home)
+        return AcceptedChanges([PathPattern(rule.content or EVERYWHERE) for rule in rules], state.places.home, later)
 
     def problem(self, real: str, places: PathScope) -> str:
         with suppress(OSError):
@@ -238,6 +241,7 @@ class _LinePolicy:
         self._read = [PathPattern(rule.content or EVERYWHERE) for rule in rules.about(Behavior.ALLOW, READ.name)]
         self._bases = shell_directories(commands, self._places, [self._start])
         self._together = reads_only_together(commands)
+        self._waits = any(inner.name in _WAITING for inner in filter(None, map(effective, commands)))
         self._inside: dict[str, bool] = {}  # which paths of the line lead to files of the working directories
 
     def problems(self, command: Command) -> list[_Problem]:
@@ -378,7 +382,8 @@ class _LinePolicy:
         """Return whether accepted edits let this program through; what removes and overwrites, only in a cage."""
         if not self._accepts_edits or command.assignments:
             return False
-        return command.name in file_commands.CREATING or bool(self._changes and file_commands.changes_files(command))
+        at_once = self._changes is not None and not self._changes.later and not self._waits
+        return command.name in file_commands.CREATING or (at_once and file_commands.changes_files(command))
 
     def _change_problem(self, command: Command) -> _Problem | None:
         try:

@@ -151,6 +151,14 @@ def test_a_command_replaces_no_link_without_a_question(desk: Desk) -> None:
     assert differing(desk.engine(**EDITS), ASK, *(f"$ {line}" for line in lines)) == []
 
 
+def test_a_line_that_removes_later_than_it_was_judged_asks(desk: Desk) -> None:
+    engine = desk.engine(**EDITS)
+    assert differing(engine, ASK, "$ sleep 9; rm a.txt", "$ (nice sleep 9 && rm l/b.py) &") == []
+    later = {"command": "rm a.txt", "run_in_background": True}
+    assert engine.decide(Named("Bash"), later).behavior is ASK
+    assert engine.decide(Named("Bash"), {**later, "run_in_background": False}).behavior is ALLOW
+
+
 def test_a_file_that_cannot_be_read_is_not_removed_without_a_question(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
