@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import re
 import time
@@ -205,6 +206,9 @@ _SECONDS = 0.1
 _MAX_ENTRIES = 20_000
 
 
+_SYSTEM_LOGS = {"journalctl": ("/var/log/journal", "/run/log/journal"), "last": ("/var/log/wtmp",)}
+
+
 def swept_rule(text: str, rules: Sequence[Rule], places: PathScope, start: str) -> Rule | None:
     """Return the path rule that a command would circumvent by reading a whole directory above the rule's files. If the
     search takes too long, the rule counts as found."""
@@ -215,6 +219,10 @@ def swept_rule(text: str, rules: Sequence[Rule], places: PathScope, start: str) 
     bases = shell_directories(commands, places, [start]) or [start]
     deadline = time.monotonic() + _SECONDS
     for command in commands:
+        inner = effective(command)
+        for path, rule in itertools.product(_SYSTEM_LOGS.get(inner.name if inner else "", ()), rules):
+            if PathPattern(rule.content or "").forbids(path, places):
+                return rule
         for root in _roots(command, places, bases):
             for rule in rules:
                 if _holds(root, PathPattern(rule.content or ""), places, deadline):

@@ -412,6 +412,23 @@ def _cd(words: Words) -> bool:
     return target is not None and not (target.dynamic or target.is_glob or target.text.startswith(("-", "+")))
 
 
+_ss_options = _only(  # not -K, which closes sockets, nor -p: the cage hides the programs
+    r"-[46aeilmnorstuwxH]+|--(?:all|extended|info|ipv[46]|listening|memory|numeric|options|summary|tcp|udp)"
+)
+_SS_FILTER = re.compile(
+    r"(?:\s|[=!<>&|()]|(?:[sd]port|src|dst|and|or|not|eq|ne|lt|gt|le|ge|state|exclude|all|connected|synchronized"
+    r"|bucket|big|listen(?:ing)?|established|syn-(?:sent|recv)|fin-wait-[12]|(?:time|close)-wait|closed|closing|last-ack)\b"
+    r"|(?:[0-9]+(?:\.[0-9]+){3}(?:/[0-9]+)?|\[[0-9a-f:.]*\])?(?::(?:[0-9]+|[a-z]+))?(?=[\s)]|\Z))*"
+)
+
+
+def _ss(words: Words) -> bool:
+    """Refuse names of hosts, for which it asks a server."""
+    return _ss_options(words) and all(
+        word.text.startswith("-") or (len(word.text) < 100 and _SS_FILTER.fullmatch(word.text)) for word in words
+    )
+
+
 _CHECKS: dict[str, Callable[[Words], bool]] = {
     **dict.fromkeys(
         names("""echo true false : basename dirname seq which type exit whoami id uname arch nproc groups logname uptime
@@ -437,9 +454,7 @@ _CHECKS: dict[str, Callable[[Words], bool]] = {
         r"|no-pager|no-tail|output|pager-end|priority|quiet|reverse|since|unit|until|user-unit|utc)(?:=.*)?"
     ),
     "last": _only(r"-[adFiRwx0-9]+|-[npst].*|--(?:dns|fullnames|fulltimes|ip|limit|nohostname|system)(?:=.*)?"),
-    "ss": _only(  # not -K, which closes sockets, nor -p: the cage hides the programs
-        r"-[46aeilmnorstuwxH]+|--(?:all|extended|info|ipv[46]|listening|memory|numeric|options|summary|tcp|udp)"
-    ),
+    "ss": _ss,
     "file": _options("bihLkN0", "brief mime mime-type mime-encoding dereference no-dereference"),
     "tree": _options("adfilpsughDFrtcnCJSvx", "noreport gitignore dirsfirst prune du ignore-case", "LIP"),
     "find": _find,

@@ -159,6 +159,12 @@ def test_a_line_that_removes_later_than_it_was_judged_asks(desk: Desk) -> None:
     assert engine.decide(Named("Bash"), {**later, "run_in_background": False}).behavior is ALLOW
 
 
+def test_programs_that_show_logs_ask_where_a_rule_is_about_the_logs(desk: Desk) -> None:
+    for rule in ("Read(//var/log/**)", "Read(//var/log)"):
+        assert differing(desk.engine(disallowed=rule), ASK, "$ journalctl -n 9", "$ last", "$ nice last -5") == []
+    assert differing(desk.engine(disallowed="Read(//etc/**)"), ALLOW, "$ journalctl -n 9", "$ last") == []
+
+
 def test_a_file_that_cannot_be_read_is_not_removed_without_a_question(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
