@@ -31,6 +31,7 @@ from ..mcp.mcp_tools import replaced_result
 from ..model.model_call import ModelCall, ModelQuestion, ReplyListener
 from ..model.model_request import SMALL
 from ..model.retry import RetryPolicy
+from ..permissions.matchers import LEAVE_SANDBOX
 from ..permissions.rules import Behavior, Decision, headless_denial
 from ..session_store.journal import NotKept
 from ..system.deadline import in_thread
@@ -221,11 +222,14 @@ async def run_tool(context: TurnContext, call: ParsedCall) -> CallOutcome:
         web_access=WebAccess(lambda question: _ask_beside(context, question), fetch_on_laptop),
     )
     before = [await _version(context, path) for path in call.changes]
-    for version in filter(None, before):
-        if version.data is not None:
-            await _keep_version(context, call.id, version)
     heartbeat = asyncio.ensure_future(beat())
     try:
+        for version in filter(None, before):
+            lost = await _keep_version(context, call.id, version) if version.data is not None else ""
+            if lost:
+                text = f"Nothing was run: {spelled(version.path)} could not be brought back, as {lost}."
+                how = f"To ask the user to run it, call {call.name} again with {LEAVE_SANDBOX}: true."
+                return CallOutcome(calls.error_result(f"{text} {how}"))
         result = await call.tool.call(call.input, context.config.context.for_call(mine))
         path = call.tool.traits.file_in(call.input)
         if path:

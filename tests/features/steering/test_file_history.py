@@ -159,6 +159,14 @@ async def test_what_accepted_commands_changed_and_removed_comes_back(host: Worke
     assert texts(host) == {name: f"{name}\n" for name in ("a.txt", "b.txt", "c.txt")}
 
 
+async def test_no_accepted_command_removes_what_cannot_be_kept(host: WorkerHost, session: str) -> None:
+    (host.project / "a.txt").write_text("a")
+    laptop = await host.drive(session, SessionOptions(permission_mode="acceptEdits"))
+    (host.state(session) / "history").write_text("no directory")
+    last = await turn(laptop, "u1", ("Bash", {"command": "rm a.txt"}))
+    assert "Nothing was run" in json.dumps(last["messages"][-1]) and (host.project / "a.txt").exists()
+
+
 async def test_a_conversation_goes_on_from_before_a_prompt_also_after_a_restart(host: WorkerHost, session: str) -> None:
     laptop = await worked(host, session)
     first = await turn(laptop, "u3")
