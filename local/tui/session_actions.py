@@ -140,8 +140,8 @@ class SessionActions:
         rewind = Request(REWIND_CONVERSATION, ConversationRewind(prompt.id))
         for pause_s in _UNTIL_IDLE_S:
             await asyncio.sleep(pause_s)
-            if self.reducer.prompts.unanswered is not prompt:
-                return False  # the person has sent another one
+            if self.reducer.prompts.unanswered is not prompt or self.connection.watching:
+                return False  # the person has sent another one, or does not drive any more
             with suppress(CcbError, RequestFailed):
                 await self.client.request(rewind)
                 break

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tests.support.repl.pilot import Desk, desk
 
+from ccb.local.session.session_client import LinkState
 from ccb.remote.agent.agent_messages import INTERRUPTED
 
 
@@ -136,6 +137,17 @@ async def test_a_prompt_that_another_one_follows_is_not_given_back(at: Desk) -> 
     count = len(at.session.controls)
     await at.pilot.pause(0.5)
     assert (at.composer.text, len(at.session.controls)) == ("", count)
+
+
+async def test_a_prompt_is_not_given_back_to_a_terminal_that_only_watches_now(at: Desk) -> None:
+    await at.turn("first")
+    at.session.refuse_controls = "the turn has not ended"
+    await at.press("escape", then=lambda: at.session.interrupts == 1)
+    at.session.finish(terminal_reason="aborted_streaming", subtype="error_during_execution", is_error=True)
+    await at.until(lambda: at.session.controls)
+    await at.link(LinkState.FENCED, "alice drives", sees="only watching")
+    await at.pilot.pause(0.5)
+    assert at.composer.text == ""
 
 
 async def test_esc_after_some_output_keeps_the_prompt_in_the_conversation(at: Desk) -> None:
