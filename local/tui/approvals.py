@@ -136,8 +136,8 @@ class Approvals(Vertical):
         if card is not self.card:
             return
         card.let_settle(False)
-        held = self._held
-        if held is not None and held.leads and card.can_focus and self.app.focused in (self._composer, None):
+        held, looks = self._held, self.app.app_focus and self.app.focused in (self._composer, None)
+        if held is not None and held.leads and card.can_focus and looks:
             self._held, self._stayed = None, not held.wished
             card.come(held.chars, held.text, marks_first=True)
         else:

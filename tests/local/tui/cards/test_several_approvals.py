@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from tests.support.repl.pilot import Desk, desk
 from tests.support.repl.scripted_session import session_rule
+from textual import events
 
 from ccb.local.session.session_client import LinkState
 
@@ -218,3 +219,14 @@ async def test_a_card_that_has_gone_takes_no_keys_and_no_focus(at: Desk) -> None
     await at.press("y", has="")
     approvals._settled(gone)  # as where its time was over while it was taken away
     assert approvals.holds_keys and at.app.focused is at.composer
+
+
+async def test_the_next_card_waits_for_a_person_who_looks_at_another_window(at: Desk) -> None:
+    await asked(at, one="make a", two="make b")
+    await at.answer("1", then=lambda: at.view.card is not None and at.card.settling)
+    at.app.post_message(events.AppBlur())
+    await at.until(lambda: not at.card.settling)
+    at.app.post_message(events.AppFocus())
+    await at.until(lambda: at.app.focused is at.composer)
+    await at.press("enter")
+    assert list(at.session.answers) == ["one"]
