@@ -187,7 +187,8 @@ class AcceptedChanges:
 
     def unforeseen(self) -> str:
         """Return a path that one command makes below what another one moves or copies whole, "" if there is none."""
-        pairs = itertools.product(self.moved.items(), self.paths)
+        made = [path for path in self.paths if not os.path.lexists(path)]
+        pairs = itertools.product(self.moved.items(), made)
         return next((each for (top, known), each in pairs if each not in known and is_under(each, top)), "")
 
 

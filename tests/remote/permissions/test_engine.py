@@ -138,7 +138,8 @@ def test_a_line_makes_no_links_and_files_that_its_other_commands_use_unseen(desk
     linked = ("ln -s src l && rm l/b.py", "ln -s src l; echo > l/b.py", "cp -P to-src l && rm l/b.py")
     made = ("mkdir t && cp a.txt t/b.py && mv t out", "cp a.txt src/settings.json && mv src sub/.claude")
     assert differing(engine, ASK, *(f"$ {line}" for line in (*linked, *made))) == []
-    assert differing(engine, ALLOW, "$ ln -s src l", "$ sed s/x/y/ a.txt > t && mv t a.txt", "$ cp a.txt to-src") == []
+    usual = ("ln -s src l", "sed s/x/y/ a.txt > t && mv t a.txt", "cp a.txt to-src", "cp -r src copy && rm -r src")
+    assert differing(engine, ALLOW, *(f"$ {line}" for line in usual)) == []
 
 
 def test_a_command_replaces_no_link_without_a_question(desk: Desk) -> None:
