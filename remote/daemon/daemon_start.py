@@ -29,7 +29,7 @@ from .hello import ENDING, WORKTREES, DaemonLaunch, send_hello, send_last
 
 Params = dict[str, object]
 
-_FIRST_CLIENT_S = 60.0  # for the first client to read its hello
+_FIRST_CLIENT_S = 20.0  # for the first client to read its hello; the bridge that started the worker gives up then
 _LEAVE_S = 5.0  # for the end of an idle worker
 _AHEAD = (
     *("typing", "inspect", "dataclasses", "logging", "subprocess", "concurrent.futures.thread", "asyncio"),
