@@ -318,7 +318,7 @@ def has_answer(result: Json) -> bool:
 
 
 def answer_in(result: Json) -> str:
-    """Return the answer of a result. Why there is none goes to stderr: a script takes stdout for the answer."""
+    """Return the answer of a result. The reason for a missing answer goes to stderr: scripts read stdout."""
     if has_answer(result):
         return result_text(result)
     for line in result_text(result).splitlines():

@@ -122,7 +122,7 @@ def _todos(block: ToolBlock) -> list[str]:
 
 
 Reply = Json | str | None
-"""What a line means: an answer for the worker, or why it is none; None: the next question of several."""
+"""A typed line: the answer for the worker, the reason why the line is refused, or None to ask the next question."""
 
 
 class PlainQuestion:

@@ -186,7 +186,7 @@ class AcceptedChanges:
         return f"A rule is about {real}." if is_forbidden else ""
 
     def unforeseen(self) -> str:
-        """Return a path that one command makes below what another one moves or copies whole, "" if there is none."""
+        """Return a path that one command makes inside a directory that another one moves or copies, or ""."""
         made = [path for path in self.paths if not os.path.lexists(path)]
         pairs = itertools.product(self.moved.items(), made)
         return next((each for (top, known), each in pairs if each not in known and is_under(each, top)), "")

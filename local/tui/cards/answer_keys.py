@@ -117,7 +117,7 @@ class HeldKeys:
         self._marks = marks
         self._since = since
         self.chars = ""
-        self.text = ""  # those of the characters that may be text: an answer, which ends with Enter, is none
+        self.text = ""  # the characters since the last Enter, which may begin a text
 
     def takes(self, key: str, char: str | None, at: float) -> bool:
         """Take a key. Return False if it is text, or Enter long after the card has gone, which ends the holding. Enter

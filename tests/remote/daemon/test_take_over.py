@@ -1,4 +1,4 @@
-"""Several clients at one session, and one that comes back: who may answer, what is told to whom, what outlives whom."""
+"""Several clients of one session: which one may answer, what each is told, and what a client that returns finds."""
 
 from __future__ import annotations
 
