@@ -13,7 +13,8 @@ from ccb.tunnel.errors import ConnectionLost, UsageError
 from ccb.tunnel.link.link import Greeting
 from ccb.tunnel.tasks import cancelled
 from ccb.tunnel.wire import control_protocol as control
-from ccb.tunnel.wire.frames import NAMES, Detach, Fetch, FindNames, Frame
+from ccb.tunnel.wire.channels import Channel, ChannelError
+from ccb.tunnel.wire.frames import CHANNELS, NAMES, Detach, Fetch, FindNames, Frame
 from ccb.tunnel.wire.journal_records import parse_page
 from ccb.tunnel.wire.messages import ControlCancel, ControlRequest, ControlResponse, PublicMessage, parse_message
 
@@ -217,6 +218,14 @@ class RemoteSession:
             return client.parse_names(await self._numbered(lambda epoch, number: FindNames(epoch, number, query)))
         except TimeoutError:
             return None
+
+    async def open_channel(self, kind: str, body: client.Json) -> Channel:
+        """Open a channel on the present connection, which it does not outlive. Raises ChannelError."""
+        if self._connection is None or not self.driving:
+            raise ChannelError("another client drives this session" if self._connection else "the connection is lost")
+        if CHANNELS not in self.hello.capabilities:
+            raise ChannelError("the worker of this session is of an older version")
+        return await self._connection.link.open_channel(kind, body)
 
     async def _numbered(self, ask: Callable[[int, int], Frame]) -> client.Json:
         """Return the answer to the frame that `ask` makes of epoch and number. Raises ConnectionLost, TimeoutError."""

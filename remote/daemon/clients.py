@@ -8,7 +8,7 @@ import logging
 import math
 import os
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING
 
 from ccb.tunnel.wire import frames
@@ -26,6 +26,7 @@ from ..session_store.refusal import HostRefusal
 from ..session_store.session_files import DriverLease
 from ..system.deadline import first_of, in_thread, within
 from ..tools.tool_contract import ToolContext
+from .client_channels import ClientChannels, ServeChannel
 from .model_streams import ModelStreams, StreamLink
 
 if TYPE_CHECKING:
@@ -53,9 +54,11 @@ class AttachedClient:
         reader: asyncio.StreamReader,
         writer: asyncio.StreamWriter,
         greeting: Json | None,
+        channel_kinds: Mapping[str, ServeChannel],
     ) -> None:
         self.name = ""
         self.outbox = ClientOutbox(journal)
+        self.channels = ClientChannels(self.outbox, channel_kinds)
         self.model_link: StreamLink | None = None
         self.late: list[frames.Input | frames.Stop] = []  # at most as many as a laptop has unconfirmed
         self._journal, self._calls, self._reader = journal, calls, reader
@@ -72,6 +75,7 @@ class AttachedClient:
                     log.error("client %s: %r", self.name, error)
         finally:
             self.outbox.close()
+            await self.channels.close()
             self._writer.transport.abort()  # free the unsent bytes of a peer that reads nothing
 
     async def _read(self, take: Callable[[AttachedClient, frames.Frame], Awaitable[None]]) -> None:
@@ -103,7 +107,12 @@ class AttachedClient:
             return bool(role)
         if isinstance(frame, (frames.Input, frames.Stop)):
             return role == "driver" and frame.epoch == self.outbox.epoch
-        if isinstance(frame, frames.Ping):
+        if isinstance(frame, frames.ChannelOpen):
+            if role == "driver" and frame.epoch == self.outbox.epoch:
+                self.channels.open(frame)
+        elif isinstance(frame, (frames.ChannelData, frames.ChannelCredit, frames.ChannelEnd)):
+            self.channels.take(frame)
+        elif isinstance(frame, frames.Ping):
             self.outbox.control(frames.Pong(self.outbox.epoch, frame.n))
         elif isinstance(frame, frames.Fetch) and role:
             if self._pages.full():
@@ -185,12 +194,14 @@ class AttachedClients:
         begin: Callable[[SessionOptions], Session],
         changed: Callable[[], None],
         stop: Callable[[], None],
+        channel_kinds: Mapping[str, ServeChannel],
     ) -> None:
         self.driver: AttachedClient | None = None
         self.session: Session | None = None
         self.outboxes: set[ClientOutbox] = set()
         self._journal, self._context, self._lease, self._lifetime = journal, context, lease, lifetime
         self._calls, self._begin, self._changed, self._stop = calls, begin, changed, stop
+        self._channel_kinds = channel_kinds
         self.names: NameFinder | None = None
         self._clients: dict[AttachedClient, asyncio.Task[None]] = {}
         self._finisher: AttachedClient | None = None  # the driver that asked the session to end after its turns
@@ -198,7 +209,7 @@ class AttachedClients:
 
     def add(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, greeting: Json | None) -> None:
         """Serve a new connection. Send `greeting` as its hello; with None the client has it already."""
-        client = AttachedClient(self._journal, self._calls, reader, writer, greeting)
+        client = AttachedClient(self._journal, self._calls, reader, writer, greeting, self._channel_kinds)
         self.outboxes.add(client.outbox)
         serving = asyncio.get_running_loop().create_task(client.run(self._take))
         serving.add_done_callback(lambda _: self._left(client))
@@ -306,6 +317,7 @@ class AttachedClients:
                 self._journal.flush_soon()
         if self.driver is not None:
             self.driver.outbox.role = "viewer"
+            self.driver.channels.lost()
         self._fence(client.name)
         return True
 

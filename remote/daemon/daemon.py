@@ -38,6 +38,7 @@ from .clients import GRACE_S, IDLE_S, UNPROMPTED_S, AttachedClients, Lifetime
 from .copy_writer import CopyWriter
 from .hello import ENDING, WORKTREES, hello_frame, read_lease, send_last
 from .model_streams import ModelStreams
+from .port_channel import serve_port
 
 if TYPE_CHECKING:
     from .hello import DaemonLaunch
@@ -106,7 +107,15 @@ class Daemon:
         token = "" if where.state else str(facts["session"])
         self.context = make_context(str(facts["cwd"]), where.file("outputs"), token)
         self.clients = AttachedClients(
-            self.journal, self.context, self._lease, self._lifetime, self._calls, self._begin, self.changed, self.stop
+            self.journal,
+            self.context,
+            self._lease,
+            self._lifetime,
+            self._calls,
+            self._begin,
+            self.changed,
+            self.stop,
+            {"port": serve_port},
         )
         cwd = os.path.realpath(self.context.cwd)
         fields = {

@@ -21,6 +21,7 @@ from ..secret import Secret
 from ..tasks import cancelled
 from ..transports.pipe import Pipe
 from ..wire import frames as wire
+from ..wire.channels import Channel, ChannelError, ChannelFrame, Channels
 from ..wire.dataclass import dataclass
 from ..wire.ndjson import FrameDecoder, encode_frame, is_too_deep
 from .liveness import DEAD_AFTER, PING_AFTER, Liveness
@@ -112,12 +113,12 @@ class FrameWriter:
 
     async def send(self, frame: wire.Frame) -> None:
         """Queue `frame`. Wait while its queue is full. Raise ConnectionLost, or FrameError if it is too large."""
-        if isinstance(frame, wire.Credit):  # never dropped: its stream would stand still for good
+        if isinstance(frame, wire.Credit | wire.ChannelCredit):  # never dropped: its stream would stand still for good
             await self._when(lambda: len(self._urgent) < _MAX_URGENT)
             self.send_soon(frame)
             return
         lines = encode_frame(frame, next(self._part_ids))
-        answers = isinstance(frame, wire.CallHead | wire.CallData | wire.CallEnd)
+        answers = isinstance(frame, wire.CallHead | wire.CallData | wire.CallEnd | wire.ChannelData | wire.ChannelEnd)
         lane, limit = (self._data, _MAX_DATA) if answers else (self._inputs, _MAX_INPUTS)
         await self._when(lambda: len(lane) < limit)
         lane.append(lines)
@@ -212,6 +213,8 @@ class Link:
         self._hello: Greeting | None = None
         self.epoch = 0  # that this connection holds
         self._least_epoch = 0  # frames with a lower epoch are about an earlier connection
+        self.channels = Channels(self._send_of_channel)
+        self._channel_numbers = itertools.count(1)
         self.silent = False  # it died of silence: a new channel over the same SSH connection would be silent, too
 
     async def __aenter__(self) -> Self:
@@ -225,6 +228,7 @@ class Link:
             self._ack_timer.cancel()
         await self.liveness.close()
         await self._writer.close()
+        self.channels.lost("the connection was lost")
         await self._pipe.close()
 
     @property
@@ -291,6 +295,22 @@ class Link:
         """Queue a frame. Wait while the queue is full. Raise ConnectionLost."""
         await self._writer.send(frame)
 
+    async def open_channel(self, kind: str, body: wire.Json) -> Channel:
+        """Open a channel to what `kind` and `body` name on the host, which may refuse it later. Raise ChannelError."""
+        channel = self.channels.add(next(self._channel_numbers), self.epoch)
+        try:
+            await self.send(wire.ChannelOpen(self.epoch, channel.number, kind, body))
+        except ConnectionLost as error:
+            channel.broken(error.what)
+            raise ChannelError(error.what) from error
+        return channel
+
+    async def _send_of_channel(self, frame: ChannelFrame) -> None:
+        try:
+            await self.send(frame)
+        except ConnectionLost as error:
+            raise ChannelError(error.what) from error
+
     def drop(self, reason: str, *, silent: bool = False) -> None:
         """Give the connection up. `frames` raises ConnectionLost once the frames that were read before were taken."""
         self.silent = self.silent or silent
@@ -326,6 +346,8 @@ class Link:
                     if self._calls is None:
                         raise ProtocolError(f"{self._host} sent a {frame.t!r} frame to a client that only watches")
                     await self._calls(frame)
+                case wire.ChannelData() | wire.ChannelCredit() | wire.ChannelEnd():
+                    self.channels.take(frame)
                 case wire.Refused():
                     raise refusal_error(frame, self._host)
                 case wire.Pong():

@@ -13,6 +13,8 @@ from .dataclass import dataclass
 
 CHUNK = 96 * 1024  # bytes in one `data` frame, at most. In base64 they are 128 KiB, well below the limit of a line
 
+Json = dict[str, Any]
+
 INITIAL_CREDIT = 1024 * 1024  # bytes that may be sent on a new stream, each way, before the first `credit`
 
 
@@ -104,7 +106,54 @@ class Cancel:
     reason: str = ""
 
 
-Json = dict[str, Any]
+CHANNELS = "channels"  # the capability of a worker that has the kinds of `channels.py`
+
+
+@dataclass(frozen=True)
+class ChannelOpen:
+    """L>W. Opens a channel: bytes both ways between the laptop and something of `kind` on the host that `body` names.
+    `channel` is a number that was not used before on this connection. Only the driver may open one, and never the
+    worker. A channel ends with its connection."""
+
+    t: ClassVar[str] = "channel"
+    epoch: int
+    channel: int
+    kind: str
+    body: Json
+
+
+@dataclass(frozen=True)
+class ChannelData:
+    """Both ways. The next bytes on `channel`, in base64: at most `CHUNK`, and within the credit."""
+
+    t: ClassVar[str] = "channel_data"
+    epoch: int
+    channel: int
+    b64: str
+
+
+@dataclass(frozen=True)
+class ChannelCredit:
+    """Both ways. The receiver has read `bytes` more bytes of `channel`; the sender may send that many again."""
+
+    t: ClassVar[str] = "channel_credit"
+    epoch: int
+    channel: int
+    bytes: int
+
+
+@dataclass(frozen=True)
+class ChannelEnd:
+    """Both ways. No more bytes come in this direction. With an `error`, the channel is closed in both. From the worker,
+    `body` says how what was opened has ended."""
+
+    t: ClassVar[str] = "channel_end"
+    epoch: int
+    channel: int
+    error: str = ""
+    body: Json = field(default_factory=dict)
+
+
 NAMES = "names"  # the capability of a worker that answers
 
 
@@ -371,6 +420,7 @@ class Bye:
 Frame = Union[
     Hello, Refused, Attach, Attached, Snapshot, Fetch, Past, Event, Progress, Input, Applied, Ack, Fenced, CallOpen,
     CallHead, CallData, Packed, CallEnd, Credit, Cancel, Ping, Pong, Detach, Stop, Report, Bye, FindNames, NamesFound,
+    ChannelOpen, ChannelData, ChannelCredit, ChannelEnd,
 ]  # fmt: skip
 
 _KINDS: dict[str, type[Any]] = {kind.t: kind for kind in get_args(Frame)}

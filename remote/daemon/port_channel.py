@@ -1,0 +1,63 @@
+"""Carries the bytes of a channel to a port of this host, and back."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any
+
+from ccb.tunnel.wire.channels import Channel
+from ccb.tunnel.wire.frames import Json
+
+from ..system.deadline import within
+
+_BLOCK = 64 * 1024
+_LOOPBACK = ("127.0.0.1", "::1")
+_CONNECT_S = 10.0
+
+
+async def serve_port(channel: Channel, body: Json) -> None:
+    """Carry bytes to a port of this host's loopback and back. Raise ValueError or OSError if none listens there."""
+    port = body.get("port")
+    if type(port) is not int or not 0 < port < 65536:
+        raise ValueError("a port is a number from 1 to 65535")
+    reader, writer = await _connected(port)
+
+    async def to_port() -> None:
+        while data := await channel.read():
+            writer.write(data)
+            await writer.drain()
+        if writer.can_write_eof():
+            writer.write_eof()
+
+    async def from_port() -> None:
+        while data := await reader.read(_BLOCK):
+            await channel.write(data)
+        await channel.end()
+
+    try:
+        await both(to_port(), from_port())
+    finally:
+        writer.close()
+
+
+async def both(one: Coroutine[Any, Any, None], other: Coroutine[Any, Any, None]) -> None:
+    """Run both directions to their ends. The failure of one ends the other, and is raised."""
+    tasks = [asyncio.ensure_future(one), asyncio.ensure_future(other)]
+    try:
+        await asyncio.gather(*tasks)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def _connected(port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    failure: OSError | None = None
+    for address in _LOOPBACK:
+        try:
+            return await within(_CONNECT_S, asyncio.open_connection(address, port))
+        except (OSError, asyncio.TimeoutError) as error:
+            failure = failure or OSError("nothing answers on port %d: %s" % (port, error))
+    assert failure is not None
+    raise failure

@@ -1,0 +1,120 @@
+"""Channels to ports of the host: who may open them, what they carry, and what ends them."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import contextlib
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+from tests.remote.agent_kit import says
+from tests.remote.worker_process import Laptop, WorkerHost
+
+from ccb.tunnel.wire.frames import INITIAL_CREDIT, ChannelData, ChannelEnd, ChannelOpen, Json, Ping, Pong
+
+ECHO = b"echo: "
+
+
+@asynccontextmanager
+async def echo_server(address: str = "127.0.0.1") -> AsyncIterator[int]:
+    """A server that answers when the other end has sent all, and then closes. Yields its port."""
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(ConnectionError):
+            writer.write(ECHO + await reader.read(-1))
+            await writer.drain()
+            writer.close()
+
+    server = await asyncio.start_server(serve, address, 0)
+    async with server:
+        yield server.sockets[0].getsockname()[1]
+
+
+async def opened(laptop: Laptop, kind: str, body: Json, sent: bytes = b"", channel: int = 1) -> None:
+    await laptop.send(ChannelOpen(laptop.epoch, channel, kind, body))
+    if sent:
+        await laptop.send(ChannelData(laptop.epoch, channel, base64.b64encode(sent).decode()))
+        await laptop.send(ChannelEnd(laptop.epoch, channel))
+
+
+async def received(laptop: Laptop) -> tuple[bytes, str]:
+    """What comes on a channel up to its end, and the error of that."""
+    end = await laptop.next(ChannelEnd)
+    return b"".join(base64.b64decode(each.b64) for each in laptop.frames if isinstance(each, ChannelData)), end.error
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1", "::1"])
+async def test_a_channel_carries_bytes_to_a_port_of_either_loopback_and_back(
+    host: WorkerHost, session: str, address: str
+) -> None:
+    laptop = await host.drive(session)
+    async with echo_server(address) as port:
+        await opened(laptop, "port", {"port": port}, b"hello")
+        assert await received(laptop) == (b"echo: hello", "")
+
+
+@pytest.mark.parametrize(
+    "kind, body, why",
+    [
+        ("port", {"port": 0}, "1 to 65535"),
+        ("port", {"port": "80"}, "1 to 65535"),
+        ("port", {}, "1 to 65535"),
+        ("printer", {}, "no printer"),
+    ],
+)
+async def test_what_cannot_be_opened_is_refused_with_the_reason(
+    host: WorkerHost, session: str, kind: str, body: Json, why: str
+) -> None:
+    laptop = await host.drive(session)
+    await opened(laptop, kind, body)
+    assert why in (await laptop.next(ChannelEnd)).error
+
+
+async def test_a_port_where_nothing_listens_is_refused_and_the_session_goes_on(host: WorkerHost, session: str) -> None:
+    laptop = await host.drive(session)
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        await opened(laptop, "port", {"port": bound.getsockname()[1]})
+        assert "nothing answers" in (await laptop.next(ChannelEnd)).error
+    assert (await laptop.turn("hi", says("hello")))["subtype"] == "success"
+
+
+async def test_a_viewer_opens_nothing_and_a_take_over_ends_what_the_earlier_driver_opened(
+    host: WorkerHost, session: str
+) -> None:
+    first = await host.drive(session)
+    await first.turn("hi", says("hello"))
+    async with echo_server() as port:
+        await opened(first, "port", {"port": port})
+        second = await host.drive(session)
+        assert "another client" in (await first.next(ChannelEnd)).error
+        await opened(first, "port", {"port": port}, b"x", channel=2)
+        await first.send(Ping(first.epoch, 77))
+        await first.next(Pong, lambda pong: pong.n == 77)
+        assert not any(isinstance(each, ChannelData) for each in first.frames)
+        await opened(second, "port", {"port": port}, b"y")
+        assert await received(second) == (b"echo: y", "")
+
+
+async def test_a_laptop_that_reads_nothing_of_a_port_gets_no_more_than_the_window_and_the_session_goes_on(
+    host: WorkerHost, session: str
+) -> None:
+    laptop = await host.drive(session)
+    whole = bytes(3 * INITIAL_CREDIT)
+
+    async def pour(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(ConnectionError):
+            writer.write(whole)
+            await writer.drain()
+
+    server = await asyncio.start_server(pour, "127.0.0.1", 0)
+    async with server:
+        await opened(laptop, "port", {"port": server.sockets[0].getsockname()[1]})
+        size = 0
+        while size < INITIAL_CREDIT:
+            size += len(base64.b64decode((await laptop.next(ChannelData)).b64))
+        assert (await laptop.turn("hi", says("hello")))["subtype"] == "success"
+        assert size == INITIAL_CREDIT and not isinstance(laptop.frames[-1], ChannelData)
