@@ -84,6 +84,15 @@ def read_tokens(value: str, shown: str) -> int:
     return 0 if value == "0" else read_count(value, shown)
 
 
+def read_forward(value: str, shown: str) -> str:
+    if not re.fullmatch(r"([0-9]{1,5}:)?[0-9]{1,5}", value) or any(not 0 < int(n) < 65536 for n in value.split(":")):
+        raise UsageError(
+            f"error: option '{shown}' argument '{shortened(value)}' is no port",
+            do="Write the port of the host, or LOCAL:PORT for another one here.",
+        )
+    return value
+
+
 def read_session_id(value: str, shown: str) -> str:
     """Parse the ID of an existing session, or the start of one; return it in lower case. "" lets the person choose."""
     if value and not is_session_id(value):
@@ -291,6 +300,9 @@ class SessionChoice:
     worktree: str | None = option(
         "--worktree -w", "Work in this git worktree below .claude/worktrees, on its own branch; without a name, in a "
         "new one.", "name", kind=OPTIONAL, read=read_worktree_name)
+    forwards: tuple[str, ...] = option(
+        "--forward", "Let 127.0.0.1:LOCAL of this machine (without it the same number) lead to this port of the host; "
+        "may be repeated.", "[local:]port", kind=REPEAT, read=read_forward)
 
     newest: bool = False
 

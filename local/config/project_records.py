@@ -33,19 +33,22 @@ class HostIdentity:
 
 @dataclass(frozen=True)
 class ProjectRecord:
-    """`trusted` is the fingerprint of what was trusted, "" for nothing; `permissions` are what "always" has added."""
+    """`trusted` is the fingerprint of what was trusted, "" for nothing; `permissions` are what "always" has added. The
+    ports in `ignored_ports` are not offered."""
 
     host: HostIdentity
     directory: str
     trusted: str = ""
     permissions: Mapping[str, list[str]] = field(default_factory=dict)
+    ignored_ports: tuple[int, ...] = ()
 
     @property
     def lines(self) -> list[str]:
         where = f"{shown_host(self.host.name)}:{HostText(self.directory).path}"
         trusted = [f"{where} is trusted"] if self.trusted else []
         rules = [(kind, rule) for kind, rules in self.permissions.items() for rule in rules]
-        return trusted + [f"{where} permissions.{kind} = {json.dumps(rule)}" for kind, rule in rules]
+        kept = [f"{where} permissions.{kind} = {json.dumps(rule)}" for kind, rule in rules]
+        return [*trusted, *kept, *(f"{where} does not offer port {port}" for port in self.ignored_ports)]
 
     def fits(self, host: HostIdentity, directory: str) -> bool:
         return self.directory == directory and not set(self.host.keys).isdisjoint(host.keys)
@@ -90,6 +93,11 @@ class Projects:
             changed = {**old.permissions, kind: [*held, *dict.fromkeys(rules)] if add else held}
             records.append(replace(old, permissions=_rules(changed)))
 
+    def ignore_port(self, host: HostIdentity, directory: str, port: int) -> None:
+        with self._changing() as records:
+            old = _taken(records, host, directory)
+            records.append(replace(old, ignored_ports=tuple(sorted({*old.ignored_ports, port}))))
+
     @contextmanager
     def _changing(self) -> Iterator[list[ProjectRecord]]:
         """Yield all records, and write them back. Other processes wait meanwhile."""
@@ -103,6 +111,7 @@ class Projects:
                     "directory": each.directory,
                     "trusted": each.trusted,
                     "permissions": each.permissions,
+                    **({"ignoredPorts": each.ignored_ports} if each.ignored_ports else {}),
                 }
                 for each in records[-_MAX_PROJECTS:]
             ]
@@ -120,10 +129,11 @@ class Projects:
                     str(each["directory"]),
                     str(each.get("trusted", "")),
                     _rules(each.get("permissions", {})),
+                    tuple(map(int, each.get("ignoredPorts", ()))),
                 )
                 for each in data.get("projects", [])
             ]
-        except (KeyError, TypeError, AttributeError):
+        except (KeyError, TypeError, ValueError, AttributeError):
             raise ConfigError(f"{self.path} is damaged", do=f"Correct {self.path}, or remove it.") from None
 
 

@@ -153,6 +153,15 @@ class CredentialSettings:
 
 
 @dataclass(frozen=True)
+class PortSettings:
+    """Which ports of the host are offered when a program of the session listens on them."""
+
+    offer: bool = key("Offer each new port in one line. Without it, `/ports` still lists them.", True)
+    ignore: list[int] = key("Ports that are not offered.", list)
+    labels: dict[str, str] = key('Names for ports, such as `{"5173": "web"}`, instead of the program\'s.', dict)
+
+
+@dataclass(frozen=True)
 class StatusLineSettings:
     """What the REPL's status line shows besides ccb's own facts."""
 
@@ -266,6 +275,7 @@ class Settings:
     mouse: bool = key("Whether the REPL uses the mouse; `false` leaves it to the terminal.", True)
     images: Literal["on", "off"] = key("Whether the REPL draws images (with `ccb[images]`) or names them.", "on")
     statusLine: StatusLineSettings = key("A command whose first line stands in the status line.", StatusLineSettings)
+    ports: PortSettings = key("Which ports of the host are offered, and their names.", PortSettings)
     openWith: str = key("Command that `/open` starts with a file, instead of `open` or `xdg-open`.", "", min_length=1)
     disableAllHooks: bool = key("Run no hooks at all.", False)
     allowManagedHooksOnly: bool = key("In a managed policy: run only the hooks of the policy.", False)

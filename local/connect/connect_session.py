@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
     from ..config.settings import Settings
     from ..mcp.mcp_service import LaptopServers
+    from ..ports.port_forwards import PortForwards
     from ..providers.known_models import OfferedModels
     from ..session.own_hooks import NotificationHooks
     from ..session.remote_session import RemoteSession
@@ -78,6 +79,7 @@ class OpenSession:
     mcp: LaptopServers | None = None
     revoke: Callable[[], None] = lambda: None
     models: OfferedModels | None = None
+    ports: PortForwards | None = None
 
 
 @asynccontextmanager
@@ -115,6 +117,7 @@ async def connect_session(
         from ..credentials.credential_sources import api_key_source
         from ..ledger.call_ledger import CallPlace
         from ..ledger.proxy_control import check_allowed
+        from ..ports.port_forwards import PortForwards, forward_of
         from ..providers import known_models
         from ..providers.known_models import OfferedModels, check_models, said_at_start
         from ..session.own_hooks import NotificationHooks
@@ -172,6 +175,13 @@ async def connect_session(
         proxy_desk.serves(CallPlace(requests.counted_session(parameters, hello.session), key, hello.cwd.raw))
         await stack.enter_async_context(proxy_desk.control(environ))
         log.info("attached to session %s on %s, worker pid %d", hello.session, host, hello.pid)
+        offers = startup.settings.ports.offer and not arguments.headless
+        forwards = PortForwards(
+            session, startup.settings.ports.labels, lambda port: offers and port not in desk.ignored_ports
+        )
+        ports = await stack.enter_async_context(forwards)
+        for each in arguments.session.forwards:
+            await ports.forward(*forward_of(each))
         notifications = NotificationHooks(hooks, f"ccb {host}")
         stack.push_async_callback(notifications.close)
         from .host_sessions import HostSessions
@@ -191,6 +201,7 @@ async def connect_session(
             mcp,
             proxy_desk.revoke,
             models=OfferedModels(environ, startup.settings, chosen, startup.stored, startup.models),
+            ports=ports,
         )
 
 

@@ -140,6 +140,17 @@ class ProjectDesk:
         if changed:
             self._kept = await self._record(self._directory)
 
+    @property
+    def ignored_ports(self) -> tuple[int, ...]:
+        """The ports that are not offered in this project, by its record and by the settings."""
+        kept = self._kept.ignored_ports if self._kept is not None else ()
+        return (*kept, *self._settings.ports.ignore)
+
+    async def ignore_port(self, port: int) -> None:
+        """Do not offer a port of this project any more. Raises CcbError."""
+        await asyncio.to_thread(self._projects.ignore_port, await self._host(), self._directory, port)
+        self._kept = await self._record(self._directory)
+
     async def command(self, argument: str) -> list[str]:
         """Answer `/trust`: say what is kept of the project, or with `revoke` forget it. Raises CcbError."""
         if argument not in ("", "revoke"):

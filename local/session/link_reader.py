@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import field
 
 from ccb.tunnel.errors import CcbError, ConnectionLost, ProtocolError
@@ -13,7 +13,19 @@ from ccb.tunnel.link.link import Link, SessionFrame
 from ccb.tunnel.plain_text import HostText
 from ccb.tunnel.wire.control_protocol import Failure
 from ccb.tunnel.wire.dataclass import dataclass
-from ccb.tunnel.wire.frames import Applied, Attached, Bye, Event, Fenced, NamesFound, Past, Progress, Snapshot
+from ccb.tunnel.wire.frames import (
+    Applied,
+    Attached,
+    Bye,
+    Event,
+    Fenced,
+    Json,
+    Listening,
+    NamesFound,
+    Past,
+    Progress,
+    Snapshot,
+)
 from ccb.tunnel.wire.journal_records import InputRecord, MessageRecord
 from ccb.tunnel.wire.messages import ControlResponse, parse_message
 from ccb.tunnel.wire.ndjson import MAX_DEPTH, is_too_deep
@@ -96,6 +108,7 @@ class EventFeed:
 log = logging.getLogger(__name__)
 
 _MAX_INPUTS = 10_000
+_WITH_BODY = Event | Progress | Snapshot | Past | NamesFound | Listening
 
 
 @dataclass(eq=False)
@@ -112,6 +125,8 @@ class LinkReader:
     skipped: int = 0
     begun: bool = False
     inputs: Newest[str, None] = field(default_factory=lambda: Newest(_MAX_INPUTS))
+    listening: Json = field(default_factory=dict)  # the body of the last such frame
+    ports_told: list[Callable[[Json], None]] = field(default_factory=list)
     _replay_ends: int | None = None  # the last event that is replayed; None before the attach is granted
     _others_until: int | None = None  # the last event that another client may have seen as the driver
 
@@ -126,7 +141,9 @@ class LinkReader:
         """Read one connection up to the host's goodbye, and return its words. Raises ConnectionLost, ProtocolError."""
         goodbye = ""
         async for frame in link.frames():
-            if isinstance(frame, Event | Progress | Snapshot | Past | NamesFound) and is_too_deep(frame.body):
+            if isinstance(frame, Event | Progress | Snapshot | Past | NamesFound | Listening) and is_too_deep(
+                frame.body
+            ):
                 raise ProtocolError(f"the host sent a message with more than {MAX_DEPTH} levels")
             if isinstance(frame, Bye):
                 goodbye = f"{HostText(frame.reason)}" if frame.reason else ""
@@ -153,6 +170,10 @@ class LinkReader:
                 self.have = frame.seq
             case Applied():
                 self.outbox.confirm(frame.id)
+            case Listening():
+                self.listening = frame.body
+                for tell in self.ports_told:
+                    tell(frame.body)
             case Past() | NamesFound():
                 self.requests.take_numbered(frame.request, frame.body)
             case Fenced():

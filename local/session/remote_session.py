@@ -221,11 +221,16 @@ class RemoteSession:
 
     async def open_channel(self, kind: str, body: client.Json) -> Channel:
         """Open a channel on the present connection, which it does not outlive. Raises ChannelError."""
-        if self._connection is None or not self.driving:
-            raise ChannelError("another client drives this session" if self._connection else "the connection is lost")
+        if self._connection is None:
+            raise ChannelError("the connection is lost")
         if CHANNELS not in self.hello.capabilities:
             raise ChannelError("the worker of this session is of an older version")
         return await self._connection.link.open_channel(kind, body)
+
+    def tell_ports(self, told: Callable[[client.Json], None]) -> None:
+        """Call `told` with the body of the last `listening` frame, and of each that comes."""
+        self._reader.ports_told.append(told)
+        told(self._reader.listening)
 
     async def _numbered(self, ask: Callable[[int, int], Frame]) -> client.Json:
         """Return the answer to the frame that `ask` makes of epoch and number. Raises ConnectionLost, TimeoutError."""

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from ..files.copying import Transfers
     from ..files.fetched_files import FetchedFiles
     from ..mcp.mcp_service import LaptopServers
+    from ..ports.port_forwards import PortForwards
     from ..providers.known_models import OfferedModels
     from ..session.session_client import Json, SessionClient
     from ..transcript.transcript_reducer import TranscriptReducer
@@ -47,6 +48,7 @@ class LaptopSide:
     transfers: Transfers | None = None
     models: OfferedModels | None = None
     fetched: FetchedFiles | None = None
+    ports: PortForwards | None = None
 
 
 NO_LAPTOP = LaptopSide()
@@ -210,7 +212,7 @@ def info_of(opened: OpenSession, first_prompt: str = "") -> ReplInfo:
 def laptop_of(
     opened: OpenSession, transfers: Transfers | None = None, fetched: FetchedFiles | None = None
 ) -> LaptopSide:
-    return LaptopSide(opened.projects, opened.mcp, opened.sessions, transfers, opened.models, fetched)
+    return LaptopSide(opened.projects, opened.mcp, opened.sessions, transfers, opened.models, fetched, opened.ports)
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ ServeChannel = Callable[[Channel, Json], Awaitable[None]]
 
 
 class ClientChannels:
-    """The channels of one connection of the driver. `kinds` are what may be opened."""
+    """The channels of one connection. `kinds` are what may be opened."""
 
     def __init__(self, outbox: ClientOutbox, kinds: Mapping[str, ServeChannel]) -> None:
         self._outbox = outbox
@@ -39,10 +39,6 @@ class ClientChannels:
 
     def take(self, frame: ChannelFrame) -> None:
         self._channels.take(frame)
-
-    def lost(self) -> None:
-        """Break all channels off: only the driver has any."""
-        self._channels.lost("another client drives this session")
 
     async def close(self) -> None:
         self._channels.lost("the connection has ended")

@@ -28,6 +28,7 @@ from ..system.deadline import first_of, in_thread, within
 from ..tools.tool_contract import ToolContext
 from .client_channels import ClientChannels, ServeChannel
 from .model_streams import ModelStreams, StreamLink
+from .ports import PortWatch
 
 if TYPE_CHECKING:
     from ..tools.search_process import NameFinder
@@ -108,7 +109,7 @@ class AttachedClient:
         if isinstance(frame, (frames.Input, frames.Stop)):
             return role == "driver" and frame.epoch == self.outbox.epoch
         if isinstance(frame, frames.ChannelOpen):
-            if role == "driver" and frame.epoch == self.outbox.epoch:
+            if role:
                 self.channels.open(frame)
         elif isinstance(frame, (frames.ChannelData, frames.ChannelCredit, frames.ChannelEnd)):
             self.channels.take(frame)
@@ -195,13 +196,14 @@ class AttachedClients:
         changed: Callable[[], None],
         stop: Callable[[], None],
         channel_kinds: Mapping[str, ServeChannel],
+        ports: PortWatch,
     ) -> None:
         self.driver: AttachedClient | None = None
         self.session: Session | None = None
         self.outboxes: set[ClientOutbox] = set()
         self._journal, self._context, self._lease, self._lifetime = journal, context, lease, lifetime
         self._calls, self._begin, self._changed, self._stop = calls, begin, changed, stop
-        self._channel_kinds = channel_kinds
+        self._channel_kinds, self._ports = channel_kinds, ports
         self.names: NameFinder | None = None
         self._clients: dict[AttachedClient, asyncio.Task[None]] = {}
         self._finisher: AttachedClient | None = None  # the driver that asked the session to end after its turns
@@ -254,6 +256,8 @@ class AttachedClients:
         if session is not None and session.options.partial_messages:
             for key, body in session.log.partial.bodies():
                 client.outbox.progress(self._journal.seq, key, body)
+        if self._ports.body["ports"]:
+            client.outbox.control(frames.Listening(self._lease.epoch, self._ports.body))
         self._link_calls(client, frame)
         self._changed()
 
@@ -317,7 +321,6 @@ class AttachedClients:
                 self._journal.flush_soon()
         if self.driver is not None:
             self.driver.outbox.role = "viewer"
-            self.driver.channels.lost()
         self._fence(client.name)
         return True
 

@@ -112,8 +112,8 @@ CHANNELS = "channels"  # the capability of a worker that has the kinds of `chann
 @dataclass(frozen=True)
 class ChannelOpen:
     """L>W. Opens a channel: bytes both ways between the laptop and something of `kind` on the host that `body` names.
-    `channel` is a number that was not used before on this connection. Only the driver may open one, and never the
-    worker. A channel ends with its connection."""
+    `channel` is a number that was not used before on this connection. The worker opens none. A
+    channel ends with its connection."""
 
     t: ClassVar[str] = "channel"
     epoch: int
@@ -152,6 +152,16 @@ class ChannelEnd:
     channel: int
     error: str = ""
     body: Json = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Listening:
+    """W>L. The ports on which processes of the session listen, after each change, and to each client that attaches.
+    `body` is {"ports": [{"port", "name" (of the program), "pid"}, …]}."""
+
+    t: ClassVar[str] = "listening"
+    epoch: int
+    body: Json
 
 
 NAMES = "names"  # the capability of a worker that answers
@@ -420,7 +430,7 @@ class Bye:
 Frame = Union[
     Hello, Refused, Attach, Attached, Snapshot, Fetch, Past, Event, Progress, Input, Applied, Ack, Fenced, CallOpen,
     CallHead, CallData, Packed, CallEnd, Credit, Cancel, Ping, Pong, Detach, Stop, Report, Bye, FindNames, NamesFound,
-    ChannelOpen, ChannelData, ChannelCredit, ChannelEnd,
+    ChannelOpen, ChannelData, ChannelCredit, ChannelEnd, Listening,
 ]  # fmt: skip
 
 _KINDS: dict[str, type[Any]] = {kind.t: kind for kind in get_args(Frame)}

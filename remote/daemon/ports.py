@@ -1,19 +1,43 @@
-"""Carries the bytes of a channel to a port of this host, and back."""
+"""The ports of this host: which the processes of the session listen on, and the bytes of a channel to one of them."""
 
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Coroutine
-from typing import Any
+from typing import Any, Callable
 
 from ccb.tunnel.wire.channels import Channel
 from ccb.tunnel.wire.frames import Json
 
-from ..system.deadline import within
+from ..system.deadline import in_thread, within
+from ..system.listeners import Listener, listeners_below
 
 _BLOCK = 64 * 1024
 _LOOPBACK = ("127.0.0.1", "::1")
 _CONNECT_S = 10.0
+_LOOK_S = 1.0
+
+
+class PortWatch:
+    """Looks for ports while something `runs` that may open some, and calls `changed` when they are others."""
+
+    def __init__(self, runs: Callable[[], bool], changed: Callable[[], None]) -> None:
+        self._runs, self._changed = runs, changed
+        self._found: list[Listener] = []
+
+    @property
+    def body(self) -> Json:
+        """The body of a `listening` frame."""
+        return {"ports": [{"port": each.port, "name": each.name, "pid": each.pid} for each in self._found]}
+
+    async def run(self) -> None:
+        while True:
+            await asyncio.sleep(_LOOK_S)
+            found = await in_thread(listeners_below, os.getpid()) if self._runs() else []
+            if found != self._found:
+                self._found = found
+                self._changed()
 
 
 async def serve_port(channel: Channel, body: Json) -> None:

@@ -1,0 +1,1 @@
+"""Ports of the host on this machine."""

@@ -1,0 +1,233 @@
+"""Ports of the host that the person has taken: each has a listener on this machine, which leads there."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import logging
+from collections.abc import Callable, Coroutine, Mapping
+from contextlib import AbstractAsyncContextManager
+from dataclasses import field
+from typing import Any
+
+from ccb.tunnel.errors import UsageError
+from ccb.tunnel.plain_text import HostText
+from ccb.tunnel.tasks import cancelled
+from ccb.tunnel.wire.channels import Channel, ChannelError
+from ccb.tunnel.wire.dataclass import dataclass
+from ccb.tunnel.wire.frames import CHANNELS
+
+from ..session.remote_session import RemoteSession
+from ..session.session_client import Json
+
+log = logging.getLogger(__name__)
+
+LOOPBACK = "127.0.0.1"  # nobody else on the network of this machine reaches a forward
+MAX_FORWARDS = 50
+_MAX_LISTENERS = 100
+_MAX_NAME = 60
+_BLOCK = 64 * 1024
+_RECONNECT_S = 60.0  # seconds that a new connection waits for a lost session
+_TRY_S = 0.2
+
+
+def forward_of(text: str) -> tuple[int, int]:
+    """Return the port of the host and that of this machine, 0 for any, of a checked `[LOCAL:]PORT`."""
+    local, _, remote = text.rpartition(":")
+    return int(remote), int(local or 0)
+
+
+def url_of(port: int) -> str:
+    return f"http://{LOOPBACK}:{port}"
+
+
+@dataclass(frozen=True)
+class HostPort:
+    """A port on which a program of the session listens."""
+
+    port: int
+    name: HostText
+
+
+def host_ports(body: Json) -> dict[int, HostPort]:
+    """Return the ports in the body of a `listening` frame. What is no port is left out."""
+    listed = body.get("ports")
+    found: dict[int, HostPort] = {}
+    for each in listed[:_MAX_LISTENERS] if isinstance(listed, list) else []:
+        port = each.get("port") if isinstance(each, dict) else None
+        if type(port) is int and 0 < port < 65536:
+            found[port] = HostPort(port, HostText(str(each.get("name") or "")[:_MAX_NAME]))
+    return found
+
+
+@dataclass(eq=False)
+class Forward:
+    """A port of the host, and where it is on this machine. `pinned`: no program of the session listened
+    there, so it stays until it is stopped."""
+
+    remote: int
+    local: int
+    pinned: bool
+    server: asyncio.Server
+    connections: set[asyncio.Task[None]] = field(default_factory=set)
+
+    @property
+    def url(self) -> str:
+        return url_of(self.local)
+
+    async def close(self) -> None:
+        self.server.close()
+        await cancelled(*self.connections)
+
+
+class PortForwards(AbstractAsyncContextManager["PortForwards"]):
+    """The forwards of a session, until the end of the context. A new port that the person has not taken is offered if
+    `offers` says so."""
+
+    def __init__(
+        self, session: RemoteSession, labels: Mapping[str, str], offers: Callable[[int], bool] = lambda _: False
+    ) -> None:
+        self._session = session
+        self._labels = labels
+        self._offers = offers
+        self.listening: Mapping[int, HostPort] = {}
+        self.forwards: dict[int, Forward] = {}
+        self._taken: dict[int, int] = {}  # the ports here of forwards whose programs have ended: they come back
+        self._tasks: set[asyncio.Task[Any]] = set()
+
+    async def __aenter__(self) -> PortForwards:
+        self._session.tell_ports(self.told)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await cancelled(*self._tasks)
+        await asyncio.gather(*(each.close() for each in self.forwards.values()))
+        self.forwards.clear()
+
+    def told(self, body: Json) -> None:
+        """Take a `listening` frame. A forward ends with its program, unless it is pinned, and comes back with it."""
+        before, self.listening = self.listening, host_ports(body)
+        for forward in [each for each in self.forwards.values() if not each.pinned]:
+            if forward.remote not in self.listening:
+                del self.forwards[forward.remote]
+                self._taken[forward.remote] = forward.local
+                self._run(forward.close())
+        for port in self.listening.values():
+            if port.port in self._taken:
+                self._run(self._again(port.port))
+            elif port.port not in before and port.port not in self.forwards and self._offers(port.port):
+                self._session.warn(
+                    f"{self.shown(port.port)} listens on the host → /ports {port.port} makes it {url_of(port.port)} "
+                    f"here, /ports open {port.port} shows it, /ports ignore {port.port} hides it in this project"
+                )
+
+    @property
+    def offered(self) -> list[HostPort]:
+        return [each for each in self.listening.values() if each.port not in self.forwards]
+
+    def shown(self, remote: int) -> str:
+        """Return a port with the person's label for it, else the name of its program."""
+        found = self.listening.get(remote)
+        name = self._labels.get(str(remote)) or (found.name.cell if found is not None else "")
+        return f"{remote} ({name})" if name else str(remote)
+
+    def _run(self, work: Coroutine[Any, Any, object]) -> None:
+        task = asyncio.create_task(work, name="forwards")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _again(self, remote: int) -> None:
+        try:
+            await self.forward(remote, self._taken.pop(remote))
+        except UsageError as error:
+            log.info("port %d is not forwarded again: %s", remote, error.what)
+
+    async def forward(self, remote: int, local: int = 0) -> Forward:
+        """Listen on this machine for `remote`: on the port `local`, else on the same number, else on a free one. Raises
+        UsageError."""
+        if CHANNELS not in self._session.hello.capabilities:
+            what = "the worker of this session is of an older version, which forwards no ports"
+            raise UsageError(what, do="/stop, then start again.")
+        if remote in self.forwards:
+            return self.forwards[remote]
+        if len(self.forwards) >= MAX_FORWARDS:
+            raise UsageError(f"{MAX_FORWARDS} ports are forwarded", do="/ports stop PORT ends one.")
+        connections: set[asyncio.Task[None]] = set()
+
+        def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            task = asyncio.create_task(self._carry(remote, reader, writer), name=f"connection to port {remote}")
+            connections.add(task)
+            task.add_done_callback(connections.discard)
+
+        server = await _listen(accept, [local] if local else [remote, 0])
+        at = server.sockets[0].getsockname()[1]
+        made = self.forwards[remote] = Forward(remote, at, remote not in self.listening, server, connections)
+        log.info("port %d of the host is %s:%d here", remote, LOOPBACK, at)
+        return made
+
+    async def stop(self, remote: int) -> Forward:
+        """End a forward and its connections. Raises UsageError."""
+        if remote not in self.forwards:
+            raise UsageError(f"port {remote} is not forwarded", do="/ports lists what is.")
+        forward = self.forwards.pop(remote)
+        await forward.close()
+        return forward
+
+    async def _carry(self, remote: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            async with await self._channel(remote) as channel:
+                await _both(_from_here(reader, channel), _to_here(channel, writer))
+        except (ChannelError, OSError) as error:
+            log.info("a connection to port %d: %s", remote, error)
+        finally:
+            writer.close()
+
+    async def _channel(self, remote: int) -> Channel:
+        """Open a channel. While the session is lost, wait for it as long as a browser waits. Raises ChannelError."""
+        loop = asyncio.get_running_loop()
+        until = loop.time() + _RECONNECT_S
+        while True:
+            try:
+                return await self._session.open_channel("port", {"port": remote})
+            except ChannelError:
+                if loop.time() >= until:
+                    raise
+            await asyncio.sleep(_TRY_S)
+
+
+async def _listen(
+    accept: Callable[[asyncio.StreamReader, asyncio.StreamWriter], None], ports: list[int]
+) -> asyncio.Server:
+    """Listen on the first of `ports` that is free. Raises UsageError."""
+    for port in ports:
+        try:
+            return await asyncio.start_server(accept, LOOPBACK, port)
+        except OSError as error:
+            failed = error
+            if error.errno not in (errno.EADDRINUSE, errno.EACCES):
+                break
+    what = f"port {ports[-1]} of this machine cannot be used: {failed.strerror}"
+    raise UsageError(what, do="Choose another one: LOCAL:PORT.")
+
+
+async def _from_here(reader: asyncio.StreamReader, channel: Channel) -> None:
+    while data := await reader.read(_BLOCK):
+        await channel.write(data)
+    await channel.end()
+
+
+async def _to_here(channel: Channel, writer: asyncio.StreamWriter) -> None:
+    while data := await channel.read():
+        writer.write(data)
+        await writer.drain()
+    with contextlib.suppress(OSError):
+        writer.write_eof()
+
+
+async def _both(one: Coroutine[Any, Any, None], other: Coroutine[Any, Any, None]) -> None:
+    tasks = [asyncio.create_task(one), asyncio.create_task(other)]
+    try:
+        await asyncio.gather(*tasks)
+    finally:
+        await cancelled(*tasks)

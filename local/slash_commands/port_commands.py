@@ -1,0 +1,84 @@
+"""/ports: the ports of the host on which the session's programs listen, and which of them are on this machine."""
+
+from __future__ import annotations
+
+import asyncio
+import webbrowser
+
+from ccb.tunnel.errors import UsageError
+from ccb.tunnel.plain_text import one_line
+
+from ..command_line.arguments import read_forward
+from ..ports.port_forwards import Forward, PortForwards, forward_of
+from ..transcript.blocks import Level
+from .registry import Choices, Reply, ReplyRow, Rows, Text, command
+from .session_api import SessionApi
+
+_USAGE = (
+    "/ports lists them; /ports [LOCAL:]PORT forwards one; with open, stop or ignore before PORT it is shown in the "
+    "browser, ended, or not offered any more"
+)
+
+
+def _known(api: SessionApi) -> Choices:
+    ports = api.laptop.ports
+    if ports is None:
+        return {}
+    new = {str(each.port): f"forward {each.name.cell}" for each in ports.offered}
+    opens = {f"open {port}": "in the browser" for port in ports.listening}
+    return {**new, **opens, **{f"stop {port}": "end the forward" for port in ports.forwards}}
+
+
+@command(
+    "ports [PORT, open PORT, stop PORT, ignore PORT]",
+    "list the ports of the host, forward and open them",
+    choices=_known,
+)
+async def ports(api: SessionApi, argument: str) -> Reply:
+    held = api.laptop.ports
+    if held is None:
+        return Text("This session forwards no ports.", Level.WARNING)
+    verb, _, rest = argument.partition(" ")
+    if not rest:
+        verb, rest = "forward", verb
+    if not rest:
+        return _listed(held)
+    try:
+        remote, local = forward_of(read_forward(rest.strip(), "/ports"))
+    except UsageError:
+        return Text(f"{one_line(rest)} is no port. {_USAGE}.", Level.WARNING)
+    return await _done(api, held, verb, remote, local)
+
+
+async def _done(api: SessionApi, held: PortForwards, verb: str, remote: int, local: int) -> Reply:
+    if verb == "forward":
+        return _at(await held.forward(remote, local))
+    if verb == "open":
+        forward = await held.forward(remote, local)
+        await asyncio.to_thread(webbrowser.open, forward.url)
+        return _at(forward)
+    if verb == "stop":
+        await held.stop(remote)
+        return Text(f"Port {remote} is not forwarded any more.", brief=True)
+    if verb == "ignore" and api.laptop.projects is not None:
+        await api.laptop.projects.ignore_port(remote)
+        return Text(f"Port {remote} is not offered in this project any more.", brief=True)
+    return Text(f"{_USAGE}.", Level.WARNING)
+
+
+def _at(forward: Forward) -> Text:
+    other = "" if forward.local == forward.remote else f" (port {forward.remote} of this machine is in use)"
+    return Text(f"Port {forward.remote} of the host is {forward.url} on this machine{other}.")
+
+
+def _listed(held: PortForwards) -> Rows:
+    rows = []
+    for remote in sorted({*held.listening, *held.forwards}):
+        forward = held.forwards.get(remote)
+        if forward is None:
+            rows.append(ReplyRow(held.shown(remote), "not forwarded", f"/ports {remote}"))
+        else:
+            uses = len(forward.connections)
+            text = f"{forward.url}, {uses} connection{'s' if uses != 1 else ''}"
+            rows.append(ReplyRow(held.shown(remote), text, f"/ports open {remote}"))
+    return Rows(rows, none="No program of this session listens on a port.", after=f"{_USAGE}.")

@@ -1,0 +1,67 @@
+"""The ports on which a process and what it has started listen, as Linux tells them."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterable, Iterator
+
+from ccb.tunnel.wire.dataclass import dataclass
+from ccb.tunnel.wire.process_tree import descendants
+
+from ..sandbox.running import name_of
+
+MAX_LISTENERS = 100
+_LISTEN = "0A"  # the state of a socket that listens, in /proc/net/tcp (Documentation/networking/proc_net_tcp.rst)
+_TABLES = ("/proc/self/net/tcp", "/proc/self/net/tcp6")
+_LOOPBACKS = ("0100007F", "0" * 24 + "01000000", "0" * 16 + "FFFF00000100007F")
+_ANY = ("0" * 8, "0" * 32)
+
+
+@dataclass(frozen=True)
+class Listener:
+    """A port that takes connections on the loopback, and the program that listens."""
+
+    port: int
+    name: str
+    pid: int
+
+
+def listeners_below(top: int) -> list[Listener]:
+    """Return the listeners among the descendants of a process, by port; none where there is no /proc. No other process
+    is looked at."""
+    ports = dict(_listening_sockets())
+    found: dict[int, Listener] = {}
+    for pid in descendants(top) if ports else ():
+        for inode in _sockets_of(pid):
+            port = ports.get(inode)
+            if port is not None and port not in found:
+                found[port] = Listener(port, name_of(pid), pid)
+    return [found[port] for port in sorted(found)[:MAX_LISTENERS]]
+
+
+def _listening_sockets() -> Iterator[tuple[str, int]]:
+    """Yield inode and port of each socket that listens where the loopback reaches it."""
+    for table in _TABLES:
+        with contextlib.suppress(OSError), open(table, encoding="ascii") as file:
+            yield from _rows(file)
+
+
+def _rows(lines: Iterable[str]) -> Iterator[tuple[str, int]]:
+    for line in lines:
+        fields = line.split()
+        if len(fields) > 9 and fields[3] == _LISTEN:
+            address, _, port = fields[1].partition(":")
+            if address in _LOOPBACKS or address in _ANY:
+                yield fields[9], int(port, 16)
+
+
+def _sockets_of(pid: int) -> Iterator[str]:
+    """Yield the inodes of the sockets that a process has open."""
+    directory = f"/proc/{pid}/fd"
+    with contextlib.suppress(OSError):  # it has ended, or belongs to another user
+        for name in os.listdir(directory):
+            with contextlib.suppress(OSError):
+                target = os.readlink(f"{directory}/{name}")
+                if target.startswith("socket:["):
+                    yield target[8:-1]
