@@ -28,8 +28,6 @@ MAX_FORWARDS = 50
 _MAX_LISTENERS = 100
 _MAX_NAME = 60
 _BLOCK = 64 * 1024
-_RECONNECT_S = 60.0  # seconds that a new connection waits for a lost session
-_TRY_S = 0.2
 
 
 def forward_of(text: str) -> tuple[int, int]:
@@ -176,24 +174,13 @@ class PortForwards(AbstractAsyncContextManager["PortForwards"]):
 
     async def _carry(self, remote: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
-            async with await self._channel(remote) as channel:
+            async with await self._session.open_channel("port", {"port": remote}) as channel:
                 await _both(_from_here(reader, channel), _to_here(channel, writer))
+                await channel.over()
         except (ChannelError, OSError) as error:
             log.info("a connection to port %d: %s", remote, error)
         finally:
             writer.close()
-
-    async def _channel(self, remote: int) -> Channel:
-        """Open a channel. While the session is lost, wait for it as long as a browser waits. Raises ChannelError."""
-        loop = asyncio.get_running_loop()
-        until = loop.time() + _RECONNECT_S
-        while True:
-            try:
-                return await self._session.open_channel("port", {"port": remote})
-            except ChannelError:
-                if loop.time() >= until:
-                    raise
-            await asyncio.sleep(_TRY_S)
 
 
 async def _listen(
@@ -214,7 +201,7 @@ async def _listen(
 async def _from_here(reader: asyncio.StreamReader, channel: Channel) -> None:
     while data := await reader.read(_BLOCK):
         await channel.write(data)
-    await channel.end()
+    channel.end()
 
 
 async def _to_here(channel: Channel, writer: asyncio.StreamWriter) -> None:

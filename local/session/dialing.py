@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, suppress
 from dataclasses import field
 from typing import TYPE_CHECKING
@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING
 from ccb.tunnel.errors import CcbError, ConnectionLost
 from ccb.tunnel.link.link import Greeting, Link, new_nonce
 from ccb.tunnel.reconnecting import Pace, waits
+from ccb.tunnel.wire.channels import ChannelError, ChannelFrame
 from ccb.tunnel.wire.dataclass import dataclass
+from ccb.tunnel.wire.frames import ChannelOpen
 
 if TYPE_CHECKING:
     from ccb.tunnel.proxy.auth_proxy import AuthProxy
@@ -33,7 +35,9 @@ class WorkerConnection:
     _stack: AsyncExitStack | None = None
     _calls: LinkFront | None = None
 
-    async def attach(self, *, role: str, have: int, tail: int, options: Mapping[str, object]) -> None:
+    async def attach(
+        self, *, role: str, have: int, tail: int, options: Mapping[str, object], channels: Sequence[int]
+    ) -> None:
         """Send the attach frame. From now on, if this client drives, model calls over this connection are served."""
         nonce, proxy, stack, epoch = new_nonce(), self._proxy, self._stack, self.hello.epoch + 1
         if proxy is not None and stack is not None and (role == "driver" or proxy.keeps_calls):
@@ -44,7 +48,16 @@ class WorkerConnection:
             self._calls = LinkFront(proxy, self.link.send, nonce, epoch=epoch, packs=packs)
             await stack.enter_async_context(self._calls)
         calls = self._calls.handle if self._calls is not None else None
-        await self.link.attach(role=role, have=have, nonce=nonce, options=options, calls=calls, tail=tail)
+        await self.link.attach(
+            role=role, have=have, nonce=nonce, options=options, calls=calls, tail=tail, channels=channels
+        )
+
+    async def send_of_channel(self, frame: ChannelFrame | ChannelOpen) -> None:
+        """Raise ChannelError."""
+        try:
+            await self.link.send(frame)
+        except ConnectionLost as error:
+            raise ChannelError(error.what) from error
 
     @property
     def reading(self) -> bool:

@@ -11,12 +11,16 @@ from dataclasses import field
 from ccb.tunnel.errors import CcbError, ConnectionLost, ProtocolError
 from ccb.tunnel.link.link import Link, SessionFrame
 from ccb.tunnel.plain_text import HostText
+from ccb.tunnel.wire.channels import Channels
 from ccb.tunnel.wire.control_protocol import Failure
 from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.frames import (
     Applied,
     Attached,
     Bye,
+    ChannelCredit,
+    ChannelData,
+    ChannelEnd,
     Event,
     Fenced,
     Json,
@@ -125,6 +129,7 @@ class LinkReader:
     skipped: int = 0
     begun: bool = False
     inputs: Newest[str, None] = field(default_factory=lambda: Newest(_MAX_INPUTS))
+    channels: Channels = field(default_factory=Channels)
     listening: Json = field(default_factory=dict)  # the body of the last such frame
     ports_told: list[Callable[[Json], None]] = field(default_factory=list)
     _replay_ends: int | None = None  # the last event that is replayed; None before the attach is granted
@@ -174,6 +179,8 @@ class LinkReader:
                 self.listening = frame.body
                 for tell in self.ports_told:
                     tell(frame.body)
+            case ChannelData() | ChannelCredit() | ChannelEnd():
+                self.channels.take(frame)
             case Past() | NamesFound():
                 self.requests.take_numbered(frame.request, frame.body)
             case Fenced():

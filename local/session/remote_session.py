@@ -220,12 +220,10 @@ class RemoteSession:
             return None
 
     async def open_channel(self, kind: str, body: client.Json) -> Channel:
-        """Open a channel on the present connection, which it does not outlive. Raises ChannelError."""
-        if self._connection is None:
-            raise ChannelError("the connection is lost")
+        """Open a channel, which survives lost connections. The host may refuse it later. Raises ChannelError."""
         if CHANNELS not in self.hello.capabilities:
             raise ChannelError("the worker of this session is of an older version")
-        return await self._connection.link.open_channel(kind, body)
+        return await self._reader.channels.open(kind, body)
 
     def tell_ports(self, told: Callable[[client.Json], None]) -> None:
         """Call `told` with the body of the last `listening` frame, and of each that comes."""

@@ -63,6 +63,7 @@ class Supervisor:
 
     def end(self, change: LinkChangeKind) -> None:
         self._feed.end(change)
+        self._reader.channels.end("the session has ended")
         self._requests.fail("the connection ended before the answer")
 
     async def _connect_once(self, *, may_ask: bool) -> errors.CcbError | None:
@@ -106,7 +107,9 @@ class Supervisor:
         reader.attaching(others_drove=hello.driver != options.who or hello.epoch > self._asked_epoch)
         role = "driver" if self._feed.standing.driving else "viewer"
         tail, given = (options.later_tail, {"client": options.who}) if reader.begun else (options.tail, first)
-        await connection.attach(role=role, have=reader.have, tail=tail, options=given)
+        channels = reader.channels
+        await connection.attach(role=role, have=reader.have, tail=tail, options=given, channels=channels.numbers)
+        await channels.back(connection.send_of_channel)
         self.hello, self.connection, self._asked_epoch = hello, connection, connection.link.epoch
         if not self.ready.done():
             self.ready.set_result(None)
@@ -132,6 +135,7 @@ class Supervisor:
             return await self._reader.read(connection.link)
         finally:
             self.connection = None
+            self._reader.channels.lost()
             self._requests.connection_lost()
             await cancelled(sending)
 

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Mapping
 from typing import Callable
 
 from ccb.tunnel.wire.channels import Channel, ChannelError, ChannelFrame, Channels
-from ccb.tunnel.wire.frames import ChannelCredit, ChannelEnd, ChannelOpen, Json
+from ccb.tunnel.wire.frames import ChannelEnd, ChannelOpen, Json
 
 from ..session_store.client_outbox import ClientOutbox
 
@@ -17,21 +17,55 @@ log = logging.getLogger(__name__)
 ServeChannel = Callable[[Channel, Json], Awaitable[None]]
 """Serves a channel until it is over. Raise ValueError or OSError with the reason for the client."""
 
+AWAY_S = 600.0  # seconds that the channels of a client wait for its next connection
+
 
 class ClientChannels:
-    """The channels of one connection. `kinds` are what may be opened."""
+    """The channels of one client, over all its connections. `kinds` are what may be opened."""
 
-    def __init__(self, outbox: ClientOutbox, kinds: Mapping[str, ServeChannel]) -> None:
-        self._outbox = outbox
+    def __init__(self, kinds: Mapping[str, ServeChannel]) -> None:
         self._kinds = kinds
-        self._channels = Channels(self._send)
+        self._channels = Channels()
         self._tasks: set[asyncio.Task[None]] = set()
+        self._outbox: ClientOutbox | None = None
+        self._away: asyncio.TimerHandle | None = None
 
-    def open(self, frame: ChannelOpen) -> None:
+    async def attached(self, outbox: ClientOutbox, numbers: list[int]) -> None:
+        """Continue over a new connection those channels that the client still has."""
+        if self._away is not None:
+            self._away.cancel()
+        self._outbox = outbox
+        self._channels.lost()
+        self._channels.keep_only(numbers)
+
+        async def send(frame: ChannelFrame | ChannelOpen) -> None:
+            await outbox.bulk(frame)
+            if outbox.closing:
+                raise ChannelError("the connection is lost")
+
+        await self._channels.back(send)
+
+    @property
+    def idle(self) -> bool:
+        return self._outbox is None and not self._tasks
+
+    def left(self, outbox: ClientOutbox) -> None:
+        """Note that a connection is lost. If the client does not come back, its channels end."""
+        if self._outbox is outbox:
+            self._outbox = None
+            self._channels.lost()
+            loop = asyncio.get_running_loop()
+            self._away = loop.call_later(AWAY_S, self._channels.end, "the client did not come back")
+
+    def open(self, frame: ChannelOpen, outbox: ClientOutbox) -> None:
+        if self._channels.get(frame.channel) is not None:
+            return  # it goes on, see `attached`
         try:
-            channel = self._channels.add(frame.channel, frame.epoch)
+            if frame.begun:
+                raise ChannelError("it has ended meanwhile")
+            channel = self._channels.add(frame.channel)
         except ChannelError as error:
-            self._outbox.control(ChannelEnd(frame.epoch, frame.channel, str(error)))
+            outbox.control(ChannelEnd(frame.channel, str(error)))
             return
         task = asyncio.get_running_loop().create_task(self._serve(channel, frame.kind, frame.body))
         self._tasks.add(task)
@@ -41,7 +75,9 @@ class ClientChannels:
         self._channels.take(frame)
 
     async def close(self) -> None:
-        self._channels.lost("the connection has ended")
+        if self._away is not None:
+            self._away.cancel()
+        self._channels.end("the worker ends")
         tasks = list(self._tasks)
         for task in tasks:
             task.cancel()
@@ -54,13 +90,9 @@ class ClientChannels:
                 if serve is None:
                     raise ValueError("this worker has no %s to open" % kind)
                 await serve(channel, body)
+                channel.end()
+                await channel.over()
             except ChannelError as error:
                 log.info("channel %d (%s): %s", channel.number, kind, error)
             except (ValueError, OSError) as error:
                 await channel.close(str(error))
-
-    async def _send(self, frame: ChannelFrame) -> None:
-        if isinstance(frame, ChannelCredit):
-            self._outbox.control(frame)
-        else:
-            await self._outbox.bulk(frame)

@@ -55,11 +55,10 @@ class AttachedClient:
         reader: asyncio.StreamReader,
         writer: asyncio.StreamWriter,
         greeting: Json | None,
-        channel_kinds: Mapping[str, ServeChannel],
     ) -> None:
         self.name = ""
         self.outbox = ClientOutbox(journal)
-        self.channels = ClientChannels(self.outbox, channel_kinds)
+        self.channels: ClientChannels | None = None
         self.model_link: StreamLink | None = None
         self.late: list[frames.Input | frames.Stop] = []  # at most as many as a laptop has unconfirmed
         self._journal, self._calls, self._reader = journal, calls, reader
@@ -76,7 +75,6 @@ class AttachedClient:
                     log.error("client %s: %r", self.name, error)
         finally:
             self.outbox.close()
-            await self.channels.close()
             self._writer.transport.abort()  # free the unsent bytes of a peer that reads nothing
 
     async def _read(self, take: Callable[[AttachedClient, frames.Frame], Awaitable[None]]) -> None:
@@ -108,12 +106,7 @@ class AttachedClient:
             return bool(role)
         if isinstance(frame, (frames.Input, frames.Stop)):
             return role == "driver" and frame.epoch == self.outbox.epoch
-        if isinstance(frame, frames.ChannelOpen):
-            if role:
-                self.channels.open(frame)
-        elif isinstance(frame, (frames.ChannelData, frames.ChannelCredit, frames.ChannelEnd)):
-            self.channels.take(frame)
-        elif isinstance(frame, frames.Ping):
+        if isinstance(frame, frames.Ping):
             self.outbox.control(frames.Pong(self.outbox.epoch, frame.n))
         elif isinstance(frame, frames.Fetch) and role:
             if self._pages.full():
@@ -121,6 +114,11 @@ class AttachedClient:
                 self.outbox.close()
             else:
                 self._pages.put_nowait(frame)
+        elif isinstance(frame, frames.ChannelOpen) and self.channels is not None:
+            self.channels.open(frame, self.outbox)
+        elif isinstance(frame, (frames.ChannelData, frames.ChannelCredit, frames.ChannelEnd)):
+            if self.channels is not None:
+                self.channels.take(frame)
         elif (
             isinstance(frame, (frames.CallHead, frames.CallData, frames.CallEnd, frames.Credit))
             and self.model_link is not None
@@ -204,6 +202,7 @@ class AttachedClients:
         self._journal, self._context, self._lease, self._lifetime = journal, context, lease, lifetime
         self._calls, self._begin, self._changed, self._stop = calls, begin, changed, stop
         self._channel_kinds, self._ports = channel_kinds, ports
+        self._channels: dict[str, ClientChannels] = {}  # by the name of their client
         self.names: NameFinder | None = None
         self._clients: dict[AttachedClient, asyncio.Task[None]] = {}
         self._finisher: AttachedClient | None = None  # the driver that asked the session to end after its turns
@@ -211,7 +210,7 @@ class AttachedClients:
 
     def add(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, greeting: Json | None) -> None:
         """Serve a new connection. Send `greeting` as its hello; with None the client has it already."""
-        client = AttachedClient(self._journal, self._calls, reader, writer, greeting, self._channel_kinds)
+        client = AttachedClient(self._journal, self._calls, reader, writer, greeting)
         self.outboxes.add(client.outbox)
         serving = asyncio.get_running_loop().create_task(client.run(self._take))
         serving.add_done_callback(lambda _: self._left(client))
@@ -223,6 +222,8 @@ class AttachedClients:
             if self.session is not None or frame.options.get("sandbox") == WORKSPACE:
                 await self._know_cages()
             self._attach(client, frame)
+            if client.channels is not None:
+                await client.channels.attached(client.outbox, frame.channels)
         elif isinstance(frame, frames.Detach):
             self._detach(client, done=frame.done)
         elif isinstance(frame, frames.FindNames):
@@ -256,6 +257,9 @@ class AttachedClients:
         if session is not None and session.options.partial_messages:
             for key, body in session.log.partial.bodies():
                 client.outbox.progress(self._journal.seq, key, body)
+        name = str(frame.options.get("client", "")) or f"connection {id(client)}"
+        self._channels = {key: each for key, each in self._channels.items() if not each.idle}
+        client.channels = self._channels.setdefault(name, ClientChannels(self._channel_kinds))
         if self._ports.body["ports"]:
             client.outbox.control(frames.Listening(self._lease.epoch, self._ports.body))
         self._link_calls(client, frame)
@@ -400,6 +404,8 @@ class AttachedClients:
             self.driver = None
         if client.model_link is not None:
             self._calls.detach(client.model_link)
+        if client.channels is not None:
+            client.channels.left(client.outbox)
         attached = bool(client.outbox.role)
         if attached:
             self._changed()
@@ -421,6 +427,7 @@ class AttachedClients:
 
     async def close(self, *, session_over: bool) -> None:
         """End all connections. Say goodbye only if the session is over, so that otherwise the clients come back."""
+        await asyncio.gather(*(each.close() for each in self._channels.values()))
         for outbox in self.outboxes:
             if session_over and outbox.role:
                 outbox.finish(frames.Bye("the session has ended"))

@@ -57,7 +57,7 @@ async def serve_port(channel: Channel, body: Json) -> None:
     async def from_port() -> None:
         while data := await reader.read(_BLOCK):
             await channel.write(data)
-        await channel.end()
+        channel.end()
 
     try:
         await both(to_port(), from_port())

@@ -11,7 +11,7 @@ import itertools
 import logging
 import secrets
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import field, fields
 from typing import Any, Self
 
@@ -21,7 +21,7 @@ from ..secret import Secret
 from ..tasks import cancelled
 from ..transports.pipe import Pipe
 from ..wire import frames as wire
-from ..wire.channels import Channel, ChannelError, ChannelFrame, Channels
+from ..wire.channels import ChannelFrame
 from ..wire.dataclass import dataclass
 from ..wire.ndjson import FrameDecoder, encode_frame, is_too_deep
 from .liveness import DEAD_AFTER, PING_AFTER, Liveness
@@ -69,7 +69,8 @@ log = logging.getLogger(__name__)
 
 HELLO_TIMEOUT = 30.0  # seconds from the start of the worker to its hello
 
-_Passed = wire.Progress | wire.Applied | wire.Attached | wire.Past | wire.NamesFound | wire.Fenced | wire.Listening
+_Answer = wire.Applied | wire.Attached | wire.Past | wire.NamesFound | wire.Fenced
+_Passed = wire.Progress | _Answer | wire.Listening | ChannelFrame
 SessionFrame = wire.Event | wire.Snapshot | wire.Bye | _Passed  # what a link hands to its owner
 
 StreamFrame = wire.CallOpen | wire.CallData | wire.CallEnd | wire.Credit | wire.Cancel  # the frames of model calls
@@ -113,12 +114,12 @@ class FrameWriter:
 
     async def send(self, frame: wire.Frame) -> None:
         """Queue `frame`. Wait while its queue is full. Raise ConnectionLost, or FrameError if it is too large."""
-        if isinstance(frame, wire.Credit | wire.ChannelCredit):  # never dropped: its stream would stand still for good
+        if isinstance(frame, wire.Credit):  # never dropped: its stream would stand still for good
             await self._when(lambda: len(self._urgent) < _MAX_URGENT)
             self.send_soon(frame)
             return
         lines = encode_frame(frame, next(self._part_ids))
-        answers = isinstance(frame, wire.CallHead | wire.CallData | wire.CallEnd | wire.ChannelData | wire.ChannelEnd)
+        answers = isinstance(frame, wire.CallHead | wire.CallData | wire.CallEnd | ChannelFrame)
         lane, limit = (self._data, _MAX_DATA) if answers else (self._inputs, _MAX_INPUTS)
         await self._when(lambda: len(lane) < limit)
         lane.append(lines)
@@ -213,8 +214,6 @@ class Link:
         self._hello: Greeting | None = None
         self.epoch = 0  # that this connection holds
         self._least_epoch = 0  # frames with a lower epoch are about an earlier connection
-        self.channels = Channels(self._send_of_channel)
-        self._channel_numbers = itertools.count(1)
         self.silent = False  # it died of silence: a new channel over the same SSH connection would be silent, too
 
     async def __aenter__(self) -> Self:
@@ -228,7 +227,6 @@ class Link:
             self._ack_timer.cancel()
         await self.liveness.close()
         await self._writer.close()
-        self.channels.lost("the connection was lost")
         await self._pipe.close()
 
     @property
@@ -279,6 +277,7 @@ class Link:
         options: Mapping[str, object],
         calls: HandleCalls | None,
         tail: int = 0,
+        channels: Sequence[int] = (),
     ) -> None:
         """Ask for the next epoch and everything after event `have`; with `tail`, for a snapshot and about `tail` bytes
         of events behind it. Frames of model calls go to `calls` (None for a viewer). Raise ConnectionLost."""
@@ -288,28 +287,12 @@ class Link:
         self.last_seq = self._acked = have
         self._calls = calls
         shown = nonce.reveal() if calls is not None else ""
-        await self.send(wire.Attach(self.epoch, role, have, shown, dict(options), tail, deltas=True, primed=True))
+        await self.send(wire.Attach(self.epoch, role, have, shown, dict(options), tail, True, True, list(channels)))
         self.liveness.start()
 
     async def send(self, frame: wire.Frame) -> None:
         """Queue a frame. Wait while the queue is full. Raise ConnectionLost."""
         await self._writer.send(frame)
-
-    async def open_channel(self, kind: str, body: wire.Json) -> Channel:
-        """Open a channel to what `kind` and `body` name on the host, which may refuse it later. Raise ChannelError."""
-        channel = self.channels.add(next(self._channel_numbers), self.epoch)
-        try:
-            await self.send(wire.ChannelOpen(self.epoch, channel.number, kind, body))
-        except ConnectionLost as error:
-            channel.broken(error.what)
-            raise ChannelError(error.what) from error
-        return channel
-
-    async def _send_of_channel(self, frame: ChannelFrame) -> None:
-        try:
-            await self.send(frame)
-        except ConnectionLost as error:
-            raise ChannelError(error.what) from error
 
     def drop(self, reason: str, *, silent: bool = False) -> None:
         """Give the connection up. `frames` raises ConnectionLost once the frames that were read before were taken."""
@@ -346,8 +329,6 @@ class Link:
                     if self._calls is None:
                         raise ProtocolError(f"{self._host} sent a {frame.t!r} frame to a client that only watches")
                     await self._calls(frame)
-                case wire.ChannelData() | wire.ChannelCredit() | wire.ChannelEnd():
-                    self.channels.take(frame)
                 case wire.Refused():
                     raise refusal_error(frame, self._host)
                 case wire.Pong():

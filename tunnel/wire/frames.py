@@ -112,34 +112,35 @@ CHANNELS = "channels"  # the capability of a worker that has the kinds of `chann
 @dataclass(frozen=True)
 class ChannelOpen:
     """L>W. Opens a channel: bytes both ways between the laptop and something of `kind` on the host that `body` names.
-    `channel` is a number that was not used before on this connection. The worker opens none. A
-    channel ends with its connection."""
+    `channel` is a number that this client has not used before. After a lost connection the laptop sends it again, for
+    each channel that it still has; `begun`: it has heard of it, so the worker must know it. The worker opens none."""
 
     t: ClassVar[str] = "channel"
-    epoch: int
     channel: int
     kind: str
     body: Json
+    begun: bool = False
 
 
 @dataclass(frozen=True)
 class ChannelData:
-    """Both ways. The next bytes on `channel`, in base64: at most `CHUNK`, and within the credit."""
+    """Both ways. Bytes on `channel` from `off` on, in base64: at most `CHUNK`, and up to where the receiver takes."""
 
     t: ClassVar[str] = "channel_data"
-    epoch: int
     channel: int
+    off: int
     b64: str
 
 
 @dataclass(frozen=True)
 class ChannelCredit:
-    """Both ways. The receiver has read `bytes` more bytes of `channel`; the sender may send that many again."""
+    """Both ways. The receiver has `have` bytes of `channel`, and takes them up to byte `up_to`. Both ends send it first
+    on a new connection."""
 
     t: ClassVar[str] = "channel_credit"
-    epoch: int
     channel: int
-    bytes: int
+    have: int
+    up_to: int
 
 
 @dataclass(frozen=True)
@@ -148,7 +149,6 @@ class ChannelEnd:
     `body` says how what was opened has ended."""
 
     t: ClassVar[str] = "channel_end"
-    epoch: int
     channel: int
     error: str = ""
     body: Json = field(default_factory=dict)
@@ -273,7 +273,8 @@ class Attach:
     it; a viewer sends one only to read the rest of the calls that it made as driver. `options` start a session that has
     no events yet; in an older session they change what they name. A client that is more than `tail` bytes behind (if
     that is above 0) gets a `snapshot` and only about the last `tail` bytes of events. `deltas` and `primed` say which
-    bodies of model calls the laptop takes, see `CallOpen`."""
+    bodies of model calls the laptop takes, see `CallOpen`. The worker ends the channels of the client that are not in
+    `channels`."""
 
     t: ClassVar[str] = "attach"
     epoch: int
@@ -284,6 +285,7 @@ class Attach:
     tail: int = 0
     deltas: bool = False
     primed: bool = False
+    channels: list[int] = field(default_factory=list)
 
 
 @dataclass(frozen=True)

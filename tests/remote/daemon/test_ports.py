@@ -34,10 +34,10 @@ async def echo_server(address: str = "127.0.0.1") -> AsyncIterator[int]:
 
 
 async def opened(laptop: Laptop, kind: str, body: Json, sent: bytes = b"", channel: int = 1) -> None:
-    await laptop.send(ChannelOpen(laptop.epoch, channel, kind, body))
+    await laptop.send(ChannelOpen(channel, kind, body))
     if sent:
-        await laptop.send(ChannelData(laptop.epoch, channel, base64.b64encode(sent).decode()))
-        await laptop.send(ChannelEnd(laptop.epoch, channel))
+        await laptop.send(ChannelData(channel, 0, base64.b64encode(sent).decode()))
+        await laptop.send(ChannelEnd(channel))
 
 
 async def received(laptop: Laptop) -> tuple[bytes, str]:
@@ -88,10 +88,10 @@ async def test_the_channels_of_a_client_end_with_its_connection_and_outlive_a_ta
     first = await host.drive(session)
     await first.turn("hi", says("hello"))
     async with echo_server() as port:
-        await first.send(ChannelOpen(first.epoch, 1, "port", {"port": port}))
+        await first.send(ChannelOpen(1, "port", {"port": port}))
         second = await host.drive(session)
-        await first.send(ChannelData(first.epoch, 1, base64.b64encode(b"still mine").decode()))
-        await first.send(ChannelEnd(first.epoch, 1))
+        await first.send(ChannelData(1, 0, base64.b64encode(b"still mine").decode()))
+        await first.send(ChannelEnd(1))
         assert await received(first) == (b"echo: still mine", "")
         await opened(second, "port", {"port": port}, b"y")
         assert await received(second) == (b"echo: y", "")

@@ -159,7 +159,7 @@ async def test_a_refused_attach_and_a_frame_that_only_a_laptop_sends_are_errors(
     for frame, kind, said in (
         (wire.Refused("bad_attach", "unknown option"), UsageError, "unknown option"),
         (wire.Input(1, "x", {"type": "user"}), ProtocolError, "only a laptop"),
-        (wire.ChannelOpen(1, 1, "port", {"port": 22}), ProtocolError, "only a laptop"),
+        (wire.ChannelOpen(1, "port", {"port": 22}), ProtocolError, "only a laptop"),
     ):
         async with attached() as (link, peer, _, _):
             await peer.send(frame)

@@ -1,36 +1,71 @@
-"""Both ends of channels, wired together: what is written arrives, and nobody holds more than was granted."""
+"""Both ends of channels, wired together: what is written arrives once and whole, over any connections."""
 
 from __future__ import annotations
 
 import asyncio
 import base64
-from collections.abc import Awaitable, Callable
+import random
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from ccb.tunnel.wire.channels import MAX_CHANNELS, Channel, ChannelError, ChannelFrame, Channels
-from ccb.tunnel.wire.frames import CHUNK, INITIAL_CREDIT, ChannelCredit, ChannelData, ChannelEnd
+from ccb.tunnel.wire.frames import CHUNK, INITIAL_CREDIT, ChannelCredit, ChannelData, ChannelEnd, ChannelOpen
+
+OPEN = ChannelOpen(1, "port", {})
 
 
 class Wire:
-    """Two tables of channels whose frames reach the other at once, and a record of them."""
+    """The tables of a laptop and a host, whose frames reach the other end while there is a connection. A cut loses what
+    was sent since the last look of the other end."""
 
-    def __init__(self) -> None:
-        self.frames: list[ChannelFrame] = []
-        self.near = Channels(self._to(lambda: self.far))
-        self.far = Channels(self._to(lambda: self.near))
-
-    def _to(self, table: Callable[[], Channels]) -> Callable[[ChannelFrame], Awaitable[None]]:
-        async def send(frame: ChannelFrame) -> None:
-            self.frames.append(frame)
-            table().take(frame)
-
-        return send
+    def __init__(self, lossy: random.Random | None = None) -> None:
+        self.frames: list[ChannelFrame | ChannelOpen] = []
+        self.laptop, self.host = Channels(), Channels()
+        self._lossy = lossy
+        self._alive = [True]
 
     def channel(self, number: int = 1) -> tuple[Channel, Channel]:
-        return self.near.add(number, 1), self.far.add(number, 1)
+        return self.laptop.add(number, ChannelOpen(number, "port", {})), self.host.add(number)
+
+    async def connect(self) -> None:
+        self.cut()  # an end may not have noticed that
+        alive = self._alive = [True]
+
+        async def carry(frame: ChannelFrame | ChannelOpen, to: Channels) -> None:
+            await asyncio.sleep(0)
+            if not alive[0]:
+                raise ChannelError("lost")
+            self.frames.append(frame)
+            if self._lossy is not None and self._lossy.random() < 0.2:
+                self.cut()  # on its way
+            elif not isinstance(frame, ChannelOpen):
+                to.take(frame)
+
+        self.host.keep_only(self.laptop.numbers)
+        await self.host.back(lambda frame: carry(frame, self.laptop))
+        await self.laptop.back(lambda frame: carry(frame, self.host))
+
+    def cut(self) -> None:
+        self._alive[0] = False
+        self.laptop.lost()
+        self.host.lost()
+
+    @property
+    def alive(self) -> bool:
+        return self._alive[0]
+
+
+@asynccontextmanager
+async def connected(number: int = 1) -> AsyncIterator[tuple[Wire, Channel, Channel]]:
+    wire = Wire()
+    near, far = wire.channel(number)
+    await wire.connect()
+    async with near, far:
+        yield wire, near, far
 
 
 async def all_of(channel: Channel) -> bytes:
@@ -40,86 +75,124 @@ async def all_of(channel: Channel) -> bytes:
     return bytes(data)
 
 
-@given(st.lists(st.binary(max_size=3 * CHUNK), max_size=8), st.lists(st.binary(max_size=200), max_size=8))
-def test_what_is_written_arrives_whole_and_in_order_in_both_directions(one: list[bytes], other: list[bytes]) -> None:
+async def give(channel: Channel, pieces: list[bytes]) -> None:
+    for piece in pieces:
+        await channel.write(piece)
+    channel.end({"code": 3})
+
+
+SIZES = st.lists(st.integers(0, 3 * CHUNK), max_size=6)
+
+
+@given(SIZES, SIZES, st.none() | st.integers())
+def test_what_is_written_arrives_once_and_whole_over_any_lost_connections(
+    sizes: list[int], sizes_back: list[int], seed: int | None
+) -> None:
+    one, other = ([random.Random(size).randbytes(size) for size in each] for each in (sizes, sizes_back))
+
     async def run() -> None:
-        near, far = Wire().channel()
+        wire = Wire(random.Random(seed) if seed is not None else None)
+        near, far = wire.channel()
+        await wire.connect()
 
-        async def give(channel: Channel, pieces: list[bytes]) -> None:
-            for piece in pieces:
-                await channel.write(piece)
-            await channel.end({"code": 3})
+        async def reconnect() -> None:
+            while True:
+                if not wire.alive:
+                    await wire.connect()
+                await asyncio.sleep(0)
 
-        *_, there, here = await asyncio.gather(give(near, one), give(far, other), all_of(far), all_of(near))
-        assert (there, here, near.result) == (b"".join(one), b"".join(other), {"code": 3})
+        again = asyncio.create_task(reconnect())
+        async with near, far, asyncio.timeout(20):
+            *_, there, here = await asyncio.gather(give(near, one), give(far, other), all_of(far), all_of(near))
+            await asyncio.gather(near.over(), far.over())
+        again.cancel()
+        assert there == b"".join(one) and here == b"".join(other) and near.result == {"code": 3}
+        assert not wire.laptop.numbers and not wire.host.numbers
 
     asyncio.run(run())
 
 
 async def test_a_reader_that_stops_holds_up_its_own_channel_only() -> None:
-    wire = Wire()
-    (near, far), (second, other) = wire.channel(1), wire.channel(2)
-    writing = asyncio.create_task(far.write(bytes(4 * INITIAL_CREDIT)))
-    await asyncio.sleep(0)  # it writes until it has no credit
-    await other.write(b"still here")
-    assert await second.read() == b"still here"
-    sent = sum(len(base64.b64decode(each.b64)) for each in wire.frames if isinstance(each, ChannelData))
-    assert sent == INITIAL_CREDIT + len(b"still here") and not writing.done()
-    read = 0
-    while read < 4 * INITIAL_CREDIT:
-        read += len(await near.read())
-    await writing
+    async with connected() as (wire, near, far):
+        second, other = wire.channel(2)
+        async with second, other:
+            writing = asyncio.create_task(far.write(bytes(4 * INITIAL_CREDIT)))
+            await other.write(b"still here")
+            assert await second.read() == b"still here"
+            while sum(len(each.b64) for each in wire.frames if isinstance(each, ChannelData)) < INITIAL_CREDIT:
+                await asyncio.sleep(0)
+            assert not writing.done()
+            read = 0
+            while read < 4 * INITIAL_CREDIT:
+                read += len(await near.read())
+            await writing
+    sent = [len(base64.b64decode(each.b64)) for each in wire.frames if isinstance(each, ChannelData)]
+    assert sum(sent) == 4 * INITIAL_CREDIT + len(b"still here")
 
 
 @pytest.mark.parametrize(
-    "frame", [ChannelData(1, 1, base64.b64encode(bytes(INITIAL_CREDIT + 1)).decode()), ChannelData(1, 1, "no base64")]
+    "frame",
+    [
+        ChannelData(1, 0, base64.b64encode(bytes(INITIAL_CREDIT + 1)).decode()),
+        ChannelData(1, 7, base64.b64encode(b"a gap").decode()),
+        ChannelData(1, 0, "no base64"),
+        ChannelCredit(1, 5, INITIAL_CREDIT),
+    ],
+    ids=["more than it may", "a gap", "no base64", "bytes that nobody sent"],
 )
-async def test_a_peer_that_sends_more_than_it_was_granted_or_nonsense_breaks_its_channel(frame: ChannelData) -> None:
-    wire = Wire()
-    near, _ = wire.channel()
-    wire.near.take(frame)
-    with pytest.raises(ChannelError):
-        await near.read()
-    with pytest.raises(ChannelError):
-        await near.write(b"x")
+async def test_a_peer_that_lies_breaks_its_channel_and_no_other(frame: ChannelFrame) -> None:
+    async with connected() as (wire, near, _):
+        second, other = wire.channel(2)
+        async with second, other:
+            wire.laptop.take(frame)
+            with pytest.raises(ChannelError):
+                await near.read()
+            with pytest.raises(ChannelError):
+                await near.write(b"x")
+            await other.write(b"fine")
+            assert await second.read() == b"fine"
 
 
 async def test_frames_of_channels_that_nobody_opened_or_that_are_over_do_nothing() -> None:
-    wire = Wire()
-    near, far = wire.channel()
-    await near.end()
-    await far.end()
+    async with connected() as (wire, near, far):
+        near.end()
+        far.end()
+        await asyncio.gather(near.over(), far.over())
     before = list(wire.frames)
     for number in (1, 7):
-        for frame in (ChannelData(1, number, ""), ChannelCredit(1, number, 9), ChannelEnd(1, number)):
-            wire.near.take(frame)
-    assert wire.frames == before and await near.read() == b""
-    wire.near.add(1, 1)  # the number is free again
+        for frame in (ChannelData(number, 0, ""), ChannelCredit(number, 9, 9), ChannelEnd(number)):
+            wire.laptop.take(frame)
+    assert wire.frames == before and not wire.laptop.numbers
 
 
 async def test_too_many_channels_and_a_number_in_use_are_refused() -> None:
-    wire = Wire()
+    table = Channels()
     for number in range(MAX_CHANNELS):
-        wire.near.add(number, 1)
+        table.add(number)
     for number in (0, MAX_CHANNELS):
         with pytest.raises(ChannelError):
-            wire.near.add(number, 1)
+            table.add(number)
 
 
-async def test_a_lost_connection_breaks_channels_behind_what_has_arrived() -> None:
+async def test_a_channel_that_is_left_without_a_connection_is_closed_at_the_other_end_by_the_next_attach() -> None:
     wire = Wire()
     near, far = wire.channel()
-    await far.write(b"last words")
-    wire.near.lost("the connection was lost")
-    assert await near.read() == b"last words"
-    with pytest.raises(ChannelError, match="lost"):
-        await near.read()
+    await wire.connect()
+    async with far:
+        async with near:
+            wire.cut()
+        reading = asyncio.create_task(far.read())
+        await wire.connect()
+        with pytest.raises(ChannelError, match="closed"):
+            await reading
 
 
-async def test_leaving_an_open_channel_closes_it_at_the_other_end() -> None:
-    near, far = Wire().channel()
-    async with near:
-        await near.write(b"x")
-    assert await far.read() == b"x"
-    with pytest.raises(ChannelError, match="closed"):
-        await far.read()
+async def test_leaving_an_open_channel_closes_it_at_the_other_end_behind_what_has_arrived() -> None:
+    async with connected() as (_, near, far):
+        await far.write(b"last words")
+        while not near._received:
+            await asyncio.sleep(0)
+        await far.close("the program has ended")
+        assert await near.read() == b"last words"
+        with pytest.raises(ChannelError, match="has ended"):
+            await near.read()

@@ -1,0 +1,55 @@
+"""Which ports count as those of the session: what its own processes listen on, where the loopback reaches it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from ccb.remote.system.listeners import listeners_below
+
+_LISTEN = """
+import os, socket, sys, time
+if sys.argv[2] == "apart": os.setsid()
+family = socket.AF_INET6 if ":" in sys.argv[1] else socket.AF_INET
+server = socket.socket(family)
+server.bind((sys.argv[1], 0))
+server.listen()
+print(server.getsockname()[1], flush=True)
+time.sleep(600)
+"""
+
+
+@asynccontextmanager
+async def listener(address: str, how: str = "") -> AsyncIterator[tuple[int, int]]:
+    """A child that listens. Yields its port and its pid."""
+    words = [sys.executable, "-c", _LISTEN, address, how]
+    child = await asyncio.create_subprocess_exec(*words, stdout=asyncio.subprocess.PIPE)
+    assert child.stdout is not None
+    try:
+        yield int(await child.stdout.readline()), child.pid
+    finally:
+        child.kill()
+        await child.wait()
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1", "0.0.0.0", "::1", "::"])
+@pytest.mark.parametrize("how", ["", "apart"])
+async def test_a_child_that_listens_is_found_with_its_program_also_in_a_session_of_its_own(
+    address: str, how: str
+) -> None:
+    async with listener(address, how) as (port, pid):
+        (found,) = [each for each in listeners_below(os.getpid()) if each.port == port]
+        assert (found.pid, found.name[:6]) == (pid, "python")
+
+
+async def test_ports_of_other_processes_and_own_connections_are_not_looked_at() -> None:
+    async with listener("127.0.0.1") as (port, pid):
+        with socket.create_connection(("127.0.0.1", port)):
+            assert port not in [each.port for each in listeners_below(pid)], "it is no child of itself"
+            assert [each.port for each in listeners_below(os.getpid())].count(port) == 1
