@@ -135,7 +135,7 @@ async def test_a_reader_that_stops_holds_up_its_own_channel_only() -> None:
     [
         ChannelData(1, 0, base64.b64encode(bytes(INITIAL_CREDIT + 1)).decode()),
         ChannelData(1, 7, base64.b64encode(b"a gap").decode()),
-        ChannelData(1, 0, "no base64"),
+        ChannelData(1, 0, "x"),
         ChannelCredit(1, 5, INITIAL_CREDIT),
     ],
     ids=["more than it may", "a gap", "no base64", "bytes that nobody sent"],
