@@ -20,6 +20,7 @@ _MEMORY_OF_LINE = 24  # bytes of memory for each byte of a line, at most: `[],` 
 _MEMORY_OF_VALUE = 120  # bytes of memory for each value of a frame of many lines, at most, apart from its text
 _MAX_OPEN_PARTS = 16
 _PART_CHARS = 40 * 1024  # a character is at most 6 bytes once it is escaped
+_BASE64 = re.compile("[A-Za-z0-9+/=]*")
 _OTHER_LINE_ENDS = "\u0085\u2028\u2029"
 _ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False)
 
@@ -60,7 +61,7 @@ def to_bytes(text: str) -> bytes:
 
 def encode_frame(frame: Frame, part_id: int = 0) -> list[bytes]:
     """Return the lines of a frame. Large frames that are sent at the same time need different `part_id`s."""
-    if isinstance(frame, (CallData, ChannelData)):  # base64 needs no escapes, and looking for them is what takes long
+    if isinstance(frame, (CallData, ChannelData)) and _BASE64.fullmatch(frame.b64):  # what needs no escapes is quick
         return [to_bytes(dump({**frame_to_dict(frame), "b64": ""})[:-2] + frame.b64 + '"}\n')]
     text = dump(frame_to_dict(frame))
     line = to_bytes(text) + b"\n"

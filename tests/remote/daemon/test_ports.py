@@ -107,6 +107,7 @@ async def test_a_laptop_that_reads_nothing_of_a_port_gets_no_more_than_the_windo
         with contextlib.suppress(ConnectionError):
             writer.write(whole)
             await writer.drain()
+        writer.close()
 
     server = await asyncio.start_server(pour, "127.0.0.1", 0)
     async with server:
