@@ -13,7 +13,18 @@ from ccb.tunnel.link.link import Link, SessionFrame
 from ccb.tunnel.plain_text import HostText
 from ccb.tunnel.wire.control_protocol import Failure
 from ccb.tunnel.wire.dataclass import dataclass
-from ccb.tunnel.wire.frames import Applied, Attached, Bye, Event, Fenced, NamesFound, Past, Progress, Snapshot
+from ccb.tunnel.wire.frames import (
+    Applied,
+    Attached,
+    Bye,
+    Event,
+    Fenced,
+    NamesFound,
+    OutputRead,
+    Past,
+    Progress,
+    Snapshot,
+)
 from ccb.tunnel.wire.journal_records import InputRecord, MessageRecord
 from ccb.tunnel.wire.messages import ControlResponse, parse_message
 from ccb.tunnel.wire.ndjson import MAX_DEPTH, is_too_deep
@@ -126,7 +137,9 @@ class LinkReader:
         """Read one connection up to the host's goodbye, and return its words. Raises ConnectionLost, ProtocolError."""
         goodbye = ""
         async for frame in link.frames():
-            if isinstance(frame, Event | Progress | Snapshot | Past | NamesFound) and is_too_deep(frame.body):
+            if isinstance(frame, Event | Progress | Snapshot | Past | NamesFound | OutputRead) and is_too_deep(
+                frame.body
+            ):
                 raise ProtocolError(f"the host sent a message with more than {MAX_DEPTH} levels")
             if isinstance(frame, Bye):
                 goodbye = f"{HostText(frame.reason)}" if frame.reason else ""
@@ -153,7 +166,7 @@ class LinkReader:
                 self.have = frame.seq
             case Applied():
                 self.outbox.confirm(frame.id)
-            case Past() | NamesFound():
+            case Past() | NamesFound() | OutputRead():
                 self.requests.take_numbered(frame.request, frame.body)
             case Fenced():
                 await self._another_drives(frame)

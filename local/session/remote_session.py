@@ -13,7 +13,7 @@ from ccb.tunnel.errors import ConnectionLost, UsageError
 from ccb.tunnel.link.link import Greeting
 from ccb.tunnel.tasks import cancelled
 from ccb.tunnel.wire import control_protocol as control
-from ccb.tunnel.wire.frames import NAMES, Detach, Fetch, FindNames, Frame
+from ccb.tunnel.wire.frames import NAMES, OUTPUT, Detach, Fetch, FindNames, Frame, ReadOutput
 from ccb.tunnel.wire.journal_records import parse_page
 from ccb.tunnel.wire.messages import ControlCancel, ControlRequest, ControlResponse, PublicMessage, parse_message
 
@@ -217,6 +217,16 @@ class RemoteSession:
             return client.parse_names(await self._numbered(lambda epoch, number: FindNames(epoch, number, query)))
         except TimeoutError:
             return None
+
+    async def output(self, task_id: str, after: int, most: int) -> client.TaskOutput | None:
+        if OUTPUT not in self.hello.capabilities:
+            what = "the worker of this session is too old to show the output of a task live"
+            raise UsageError(what, do=f"/tasks {task_id} shows its end.")
+        try:
+            answer = await self._numbered(lambda epoch, number: ReadOutput(epoch, number, task_id, after, most))
+        except TimeoutError:
+            raise ConnectionLost("the host did not send the output", do="Try again.") from None
+        return client.parse_output(answer)
 
     async def _numbered(self, ask: Callable[[int, int], Frame]) -> client.Json:
         """Return the answer to the frame that `ask` makes of epoch and number. Raises ConnectionLost, TimeoutError."""

@@ -250,7 +250,7 @@ class SnapshotProjection(Projection):
         if line.subtype == "task_notification":
             self._tasks.pop(line.task_id, None)
         elif line.in_background:
-            body = {"task_id": line.task_id, "description": line.description}
+            body = {"task_id": line.task_id, "description": line.description, "task_type": line.task_type}
             self._tasks[line.task_id] = record.seq, body
 
     @on(records.UnqueuedRecord, records.ForkedRecord)

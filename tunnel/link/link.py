@@ -68,7 +68,7 @@ log = logging.getLogger(__name__)
 
 HELLO_TIMEOUT = 30.0  # seconds from the start of the worker to its hello
 
-_Passed = wire.Progress | wire.Applied | wire.Attached | wire.Past | wire.NamesFound | wire.Fenced
+_Passed = wire.Progress | wire.Applied | wire.Attached | wire.Past | wire.NamesFound | wire.OutputRead | wire.Fenced
 SessionFrame = wire.Event | wire.Snapshot | wire.Bye | _Passed  # what a link hands to its owner
 
 StreamFrame = wire.CallOpen | wire.CallData | wire.CallEnd | wire.Credit | wire.Cancel  # the frames of model calls
