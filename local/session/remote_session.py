@@ -218,12 +218,14 @@ class RemoteSession:
         except TimeoutError:
             return None
 
-    async def output(self, task_id: str, after: int, most: int) -> client.TaskOutput | None:
+    async def output(
+        self, task_id: str, after: int, most: int, before: int | None = None
+    ) -> client.TaskOutput | None:
         if OUTPUT not in self.hello.capabilities:
             what = "the worker of this session is too old to show the output of a task live"
             raise UsageError(what, do=f"/tasks {task_id} shows its end.")
         try:
-            answer = await self._numbered(lambda epoch, number: ReadOutput(epoch, number, task_id, after, most))
+            answer = await self._numbered(lambda epoch, number: ReadOutput(epoch, number, task_id, after, most, before))
         except TimeoutError:
             raise ConnectionLost("the host did not send the output", do="Try again.") from None
         return client.parse_output(answer)

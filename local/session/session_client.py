@@ -169,9 +169,9 @@ class SessionClient(Protocol):
     async def earlier(self, before: int, most: int = 256 * 1024) -> list[SessionEvent]:
         """Return about `most` bytes of the events before this one, oldest first; [] at the start. Raises CcbError."""
 
-    async def output(self, task_id: str, after: int, most: int) -> TaskOutput | None:
-        """Return the newest `most` bytes that a task has put out behind byte `after`; None for no task. Raises
-        CcbError, also for an older worker."""
+    async def output(self, task_id: str, after: int, most: int, before: int | None = None) -> TaskOutput | None:
+        """Return the newest `most` bytes that a task has put out behind byte `after`, or those before byte `before`;
+        None for no task. Raises CcbError, also for an older worker."""
 
     async def names(self, query: str) -> FoundNames | None:
         """Return what `query` may mean; None from an older worker. Cancel an older call. Raises CcbError."""

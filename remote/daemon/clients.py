@@ -335,7 +335,7 @@ class AttachedClients:
         task = self.session.tasks.get(frame.task_id) if self.session is not None else None
         if task is None:
             return {}
-        piece = task.output.piece(frame.after, frame.most) if task.output is not None else {}
+        piece = task.output.piece(frame.after, frame.most, frame.before) if task.output is not None else {}
         return {"status": task.status.public, "seconds": task.seconds, **piece}
 
     def _take_stop(self, client: AttachedClient, frame: frames.Stop) -> None:

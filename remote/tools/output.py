@@ -73,11 +73,12 @@ class Output:
         lines = clean(recent).split("\n")
         return "\n".join(lines[-max_lines - 1 :] if lines[-1] == "" else lines[-max_lines:])
 
-    def piece(self, after: int, most: int) -> Json:
-        """Return the newest output behind byte `after`, at most `most` bytes, as in an `OutputRead` frame."""
+    def piece(self, after: int, most: int, before: int | None = None) -> Json:
+        """Return what a `ReadOutput` frame asks for. What is neither in memory nor in a file is left out."""
+        end = self.total if before is None else min(before, self.total)
         known = MAX_PIECE if self._file is not None and not self._file.dropped else _KEPT
-        start = max(0, min(after, self.total), self.total - min(most, known))
-        data = self._range(start, self.total)
+        start = max(0, min(after, end), end - min(most, known))
+        data = self._range(start, end)
         whole = data.rfind(b"\n") + 1
         return {"start": start, "next": start + whole, "text": clean(data[:whole]), "begun": clean(data[whole:])}
 

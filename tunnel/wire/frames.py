@@ -135,7 +135,8 @@ OUTPUT = "task_output"  # the capability of a worker that answers
 
 @dataclass(frozen=True)
 class ReadOutput:
-    """L>W. Asks for the newest output of a task behind its byte `after`, at most `most` bytes. Viewers may ask too."""
+    """L>W. Asks for the newest output of a task behind its byte `after`, or the last before its byte `before`, at most
+    `most` bytes. Viewers may ask too."""
 
     t: ClassVar[str] = "read_output"
     epoch: int
@@ -143,6 +144,7 @@ class ReadOutput:
     task_id: str
     after: int
     most: int
+    before: int | None = None
 
 
 @dataclass(frozen=True)

@@ -59,6 +59,11 @@ class OutputTail:
         return None if newest is None else newest.seconds + (time.monotonic() - self._read_at if newest.runs else 0.0)
 
     @property
+    def state(self) -> str:
+        status = one_line(self._newest.status) if self._newest is not None else ""
+        return f"{status} {age_text(self.age_s or 0)}".strip()
+
+    @property
     def last_line(self) -> str:
         return self.begun or next((each for each in reversed(self.lines) if each.strip()), "")
 
@@ -83,6 +88,18 @@ class OutputTail:
         return new
 
 
+    async def read_earlier(self, client: SessionClient) -> list[str]:
+        """Read what comes before the first line, and return its lines, the last of which may go on in that."""
+        try:
+            earlier = await client.output(self._task_id, 0, self._most, self.left_out)
+        except CcbError as error:
+            earlier, self.problem = None, error.what
+        if earlier is None or not (earlier.start < self.left_out and earlier.text + earlier.begun):
+            return [""]
+        self.left_out = earlier.start
+        return _lines(f"{earlier.text}{earlier.begun}\n")
+
+
 def _lines(text: str) -> list[str]:
     """Return whole lines as a terminal shows them, in which a carriage return goes back to the start."""
     return [as_line(each.rstrip("\r").rpartition("\r")[2]) for each in text.split("\n")[:-1]]
@@ -102,23 +119,43 @@ class TaskPage(ReadingPage):
     KEYS = _PAGE_KEYS
 
     def __init__(self, client: SessionClient, task: BackgroundTask, place: str) -> None:
-        super().__init__(f"{one_line(task.id)} on {place}: {one_line(task.description)}")
-        self._client = client
+        super().__init__(f"{one_line(task.id)}: {one_line(task.description)} · {place}")
+        self._name, self._client = self.heading, client
         self._command = task
         self._tail = OutputTail(task.id, _WHOLE, 1)
+        self._earlier = NoticeBlock(level=Level.DIM)  # in place of what is not loaded
         self._block: NoticeBlock | None = None  # the last one
         self._whole: list[str] = []  # the whole lines in it
 
     async def fill(self) -> None:
         self.say("loading …")
         await self._read()
-        if self._tail.left_out:
-            where = (
-                f" are in {one_line(self._command.output_file)} on the host" if self._command.output_file else " are left out"
-            )
-            first = NoticeBlock(text=f"… the first {self._tail.left_out:,} bytes{where}", level=Level.DIM)
-            self.body.add(first, before=self.body.blocks[0] if self.body.blocks else None)
+        if self.body.blocks and self._tail.left_out:
+            self.body.add(self._earlier, before=self.body.blocks[0])
+            self._count_earlier(f"{self.keymap.name('view-start')} loads them")
         self._follow()
+
+    def _count_earlier(self, but: str) -> None:
+        self._earlier.text = f"… the first {self._tail.left_out:,} bytes are not loaded: {but}"
+        self.body.update_block(self._earlier)
+
+    async def load_all(self) -> None:
+        while self._tail.left_out and self.body.block_layout.has_room_for_earlier:
+            left_out = self._tail.left_out
+            *lines, begun = await self._tail.read_earlier(self._client)
+            if self._tail.left_out == left_out:
+                break
+            below = self.body.blocks[1]
+            below.text = begun + below.text
+            self.body.update_block(below)
+            parts = [lines[at : at + _LINES] for at in range(0, len(lines), _LINES)]
+            self.body.insert([NoticeBlock(text="\n".join(part), tight=True) for part in parts], after=self._earlier)
+            self._count_earlier("loading …")
+            self.body.settle()
+        if self._tail.left_out:
+            self._count_earlier(f"they are in {one_line(self._command.output_file) or 'no file'} on the host")
+        else:
+            self.body.take_away(self._earlier)
 
     @work(exclusive=True, group="output")
     async def _follow(self) -> None:
@@ -134,6 +171,7 @@ class TaskPage(ReadingPage):
                 self._block, self._whole = None, []
             self._whole.append(line)
         self._show("\n".join([*self._whole, *filter(None, [self._tail.begun])]))
+        self.heading = f"{self._name} · {self._tail.state}"
         nothing = "" if self.body.blocks else "It has put out nothing yet."
         self.say(f"not live: {self._tail.problem}" if self._tail.problem else nothing)
 
@@ -203,7 +241,7 @@ def _task_row(task: BackgroundTask, call: ToolBlock | None) -> TaskRow:
 def _agent_row(call: ToolBlock, run: AgentRun) -> TaskRow:
     failed, unknown = call.state is ToolState.FAILED, call.state is ToolState.UNKNOWN
     over = run.ended or failed or unknown
-    end = "failed" if failed else "its end is not known here" if unknown and not run.ended else "done" if over else ""
+    end = "failed" if failed else "its end is not known here" if unknown and not run.ended else "completed" if over else ""
     return TaskRow(
         call.tool_id, agent_label(call.tool_input), run.since, end, run.since + run.seconds, failed, None, call
     )

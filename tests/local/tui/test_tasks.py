@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from tests.local.tui.test_steering import starts
 from tests.local.tui.test_sub_agents import calls, started
 from tests.support.repl.pilot import Desk
@@ -57,12 +59,16 @@ async def test_x_stops_the_marked_task_but_no_word_that_is_typed_does(at: Desk) 
     assert len(at.session.controls) == 1
 
 
-async def test_all_output_of_a_task_is_a_page_that_grows_and_leads_back(at: Desk) -> None:
-    task = await running(at, "".join(f"line {number}\n" for number in range(60_000)))
-    await at.press("enter", sees=("bash_1 on devbox:/srv/shop: npm run dev", "line 59999", "Esc goes back"))
+async def test_all_output_of_a_task_is_a_page_that_grows_and_leads_back(at: Desk, tmp_path: Path) -> None:
+    lines = [f"line {number}" for number in range(60_000)]
+    task = await running(at, "\n".join(lines) + "\n")
+    task.directory = str(tmp_path)
+    await at.press("enter", sees=("bash_1: npm run dev · devbox:/srv/shop · running 1m", "line 59999", "Esc goes back"))
     task.text += "and one more\n\nbegun"
     await at.sees("and one more\n\n begun")
-    await at.press("home", sees="bytes are left out")
+    await at.press("home", sees=" line 0\n line 1\n line 2")
+    page = at.view.reading.page
+    assert page is not None and await page.as_text() == "\n".join([*lines, "and one more", "", "begun", ""])
     await at.link(LinkState.RECONNECTING, "gone", sees="not live: there is no connection")
     await at.press("escape", sees=("Tasks on devbox:/srv/shop", "Ask for a change"))
     await at.press("escape", loses="Tasks on")
@@ -78,4 +84,19 @@ async def test_a_sub_agent_in_the_list_shows_its_calls_and_leads_to_its_conversa
     await at.press("escape", sees="Tasks on devbox:/srv/shop")
     body: Json = {"totalToolUseCount": 1, "status": "completed"}
     at.session.done(agent_id, "In parse.py.", structured=body)
-    await at.sees("0 running, 1 ended", "Explore: Find the parser  done")
+    await at.sees("0 running, 1 ended", "Explore: Find the parser  completed")
+
+
+async def test_the_list_stays_live_beside_a_question_and_esc_closes_it_before_it_interrupts(at: Desk) -> None:
+    await at.turn("go", then=lambda: at.view.reducer.running)
+    task = await running(at)
+    answer = at.session.ask("r1", "Bash", {"command": "make"})
+    await at.card_focused()
+    await at.answer("1")
+    assert (await answer)["behavior"] == "allow"
+    await at.until(lambda: at.app.focused is at.composer)
+    task.text += "reloaded\n"
+    await at.sees("npm run dev  reloaded")
+    await at.press("escape", loses="Tasks on")
+    assert at.session.interrupts == 0
+    await at.press("escape", then=lambda: at.session.interrupts == 1)

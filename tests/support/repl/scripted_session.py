@@ -68,11 +68,12 @@ class ScriptedTask:
     text: str = ""
     status: str = "running"
     seconds: float = 65.0
+    directory: str = ""  # for the file that has all of it
 
-    def piece(self, after: int, most: int) -> Json:
-        output = Output(OutputFiles(""), "task")
+    def piece(self, after: int, most: int, before: int | None) -> Json:
+        output = Output(OutputFiles(self.directory), "task")
         output.add(self.text.encode())
-        return {"status": self.status, "seconds": self.seconds, **output.piece(after, most)}
+        return {"status": self.status, "seconds": self.seconds, **output.piece(after, most, before)}
 
 
 class ScriptedSession:
@@ -141,11 +142,11 @@ class ScriptedSession:
             raise ConnectionLost("there is no connection")
         return [each for each in self.past if each.seq < before][-self.page :]
 
-    async def output(self, task_id: str, after: int, most: int) -> TaskOutput | None:
+    async def output(self, task_id: str, after: int, most: int, before: int | None = None) -> TaskOutput | None:
         self.outputs_read.append((task_id, after))
         if self.state not in (LinkState.CONNECTED, LinkState.FENCED):
             raise ConnectionLost("there is no connection")
-        return parse_output(self.outputs[task_id].piece(after, most)) if task_id in self.outputs else None
+        return parse_output(self.outputs[task_id].piece(after, most, before)) if task_id in self.outputs else None
 
     async def names(self, query: str) -> FoundNames | None:
         self.looked_up.append(query)
