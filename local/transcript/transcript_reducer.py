@@ -177,6 +177,8 @@ class TranscriptReducer:
             self._changes.note(content.body.get("tool_use_result"))
         if record.agent_id != self.agent_id:
             self._tools.agents.apply(record)
+            if isinstance(content, records.MessageRecord) and isinstance(content.public, messages.TaskMessage):
+                self.tasks.told(content.public)
         else:
             self._prompt_news(content)
             self._agent_news(content)

@@ -245,7 +245,7 @@ class SnapshotProjection(Projection):
             if prompt.shown["input"] in taken:
                 prompt.taken = min(prompt.taken, record.seq)
 
-    @on(messages.TaskMessage, main_only=True)
+    @on(messages.TaskMessage)
     def _task(self, line: messages.TaskMessage, record: Record) -> None:
         if line.subtype == "task_notification":
             self._tasks.pop(line.task_id, None)

@@ -84,8 +84,8 @@ class PageHolder(Vertical):
         elif key == "enter":
             self.open_agent(marked)
         elif key in ("up", "down") and marked in agents:
-            at = max(0, agents.index(marked) + (1 if key == "down" else -1))
-            self.mark(agents[at] if at < len(agents) else None)
+            at = agents.index(marked) + (1 if key == "down" else -1)
+            self.mark(agents[at] if 0 <= at < len(agents) else None)
         else:
             self.mark(None)
         return True

@@ -276,6 +276,7 @@ class TaskPanel(ListPanel):
         self._stopping: set[str] = set()
         self._moved = asyncio.Event()
         self._typed_at = 0.0
+        self._shape = 0, ""  # the number of lines, and the hint, which may be folded
         self._hint = ""
 
     def on_mount(self) -> None:
@@ -292,7 +293,7 @@ class TaskPanel(ListPanel):
                     self._draw()
             self._moved.clear()
             with suppress(TimeoutError):
-                async with asyncio.timeout(_EVERY_S / 4):
+                async with asyncio.timeout(_EVERY_S):
                     await self._moved.wait()
             self._draw()
 
@@ -361,7 +362,9 @@ class TaskPanel(ListPanel):
         lines = [self._line(rows[at], width, marked=at == self._at) for at in shown]
         below = self._below(min(_MAX_TAIL, room - len(lines)))
         keys = Text(self._hint or self.keymap.filled(_KEYS), style=palette.warn if self._hint else palette.dim)
-        self.update(Group(head, *lines, Text("─" * width, style=palette.dim), *below, keys))
+        drawn = [head, *lines, Text("─" * width, style=palette.dim), *below, keys]
+        shape, self._shape = self._shape, (len(drawn), self._hint)
+        self.update(Group(*drawn), layout=shape != self._shape)  # else the whole screen is laid out once a second
 
     def _line(self, row: TaskRow, width: int, *, marked: bool) -> Text:
         palette, tail, line = self._palette, self._tails.get(row.id), self._row(marked=marked)

@@ -176,8 +176,9 @@ async def test_up_and_down_choose_among_the_agents_in_sight_and_esc_lets_them_be
         await at.sees("Agent Plan: Other")
         plan, explore = ("Plan: Other\n   └ starting · Enter", "Explore: Find the parser  3 s\n   └ 1 tool use · Enter")
         await at.press("down", sees=plan)
-        await at.press("up", "up", sees=explore, lacks=plan)
-        await at.press("down", sees=plan)
+        await at.press("up", sees=explore, lacks=plan)
+        await at.press("up", loses=explore)
+        await at.press("down", "up", "down", sees=plan)
         await at.press("down", loses=plan)
         await at.press("down", "escape", loses=plan)
         assert at.session.interrupts == 0
