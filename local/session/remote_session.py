@@ -218,9 +218,7 @@ class RemoteSession:
         except TimeoutError:
             return None
 
-    async def output(
-        self, task_id: str, after: int, most: int, before: int | None = None
-    ) -> client.TaskOutput | None:
+    async def output(self, task_id: str, after: int, most: int, before: int | None = None) -> client.TaskOutput | None:
         if OUTPUT not in self.hello.capabilities:
             what = "the worker of this session is too old to show the output of a task live"
             raise UsageError(what, do=f"/tasks {task_id} shows its end.")

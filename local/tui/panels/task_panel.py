@@ -30,6 +30,7 @@ from .page_holder import PageHolder
 from .pages import ReadingPage
 
 _EVERY_S = 1.0  # between two questions about the output of one task
+_PATIENCE_S = 4.0  # from then on the status line says, too, that the host is silent
 _GONE = "the host does not keep its output any more"
 
 
@@ -70,8 +71,11 @@ class OutputTail:
     async def read(self, client: SessionClient) -> list[str]:
         """Read once, and return the new lines."""
         try:
-            newest = await client.output(self._task_id, self._next, self._most)
+            async with asyncio.timeout(_PATIENCE_S):
+                newest = await client.output(self._task_id, self._next, self._most)
             self.problem = "" if newest is not None else _GONE
+        except TimeoutError:
+            newest, self.problem = None, "the host does not answer now"
         except CcbError as error:
             newest, self.problem = None, error.what
         self._read_at = time.monotonic()
@@ -86,7 +90,6 @@ class OutputTail:
         self.begun = "".join(_lines(newest.begun[-self._most :] + "\n"))
         self.lines.extend(new)
         return new
-
 
     async def read_earlier(self, client: SessionClient) -> list[str]:
         """Read what comes before the first line, and return its lines, the last of which may go on in that."""
@@ -239,12 +242,10 @@ def _task_row(task: BackgroundTask, call: ToolBlock | None) -> TaskRow:
 
 
 def _agent_row(call: ToolBlock, run: AgentRun) -> TaskRow:
-    failed, unknown = call.state is ToolState.FAILED, call.state is ToolState.UNKNOWN
-    over = run.ended or failed or unknown
-    end = "failed" if failed else "its end is not known here" if unknown and not run.ended else "completed" if over else ""
-    return TaskRow(
-        call.tool_id, agent_label(call.tool_input), run.since, end, run.since + run.seconds, failed, None, call
-    )
+    ends = {ToolState.FAILED: "failed", ToolState.UNKNOWN: "its end is not known here"}
+    end = "completed" if run.ended and call.state is not ToolState.FAILED else ends.get(call.state, "")
+    label, failed = agent_label(call.tool_input), call.state is ToolState.FAILED
+    return TaskRow(call.tool_id, label, run.since, end, run.since + run.seconds, failed, call=call)
 
 
 _KEYS = "{task-open!} shows all · {task-stop!} stops it · Up, Down · Esc closes"

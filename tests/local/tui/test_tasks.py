@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from tests.local.tui.test_steering import starts
 from tests.local.tui.test_sub_agents import calls, started
 from tests.support.repl.pilot import Desk
 from tests.support.repl.scripted_session import ScriptedTask
 
 from ccb.local.session.session_client import LinkState
-from ccb.tunnel.wire.messages import Json
+from ccb.local.tui.panels import task_panel
+from ccb.tunnel.wire.frames import Json
 
 
 def ends(at: Desk, task_id: str, status: str, how: str) -> None:
@@ -29,7 +31,8 @@ async def running(at: Desk, text: str = "serving on :80\x1b[31m00\n") -> Scripte
     return task
 
 
-async def test_output_is_shown_as_it_comes_and_where_it_stands_still(at: Desk) -> None:
+async def test_output_is_shown_as_it_comes_and_where_it_stands_still(at: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(task_panel, "_PATIENCE_S", 0.2)
     task = await running(at)
     await at.sees("› ◐    1m  bash_1    npm run dev  serving on :8000", lacks="\x1b")
     task.text += "10%\r20%\r99%"
@@ -37,6 +40,10 @@ async def test_output_is_shown_as_it_comes_and_where_it_stands_still(at: Desk) -
     await at.link(LinkState.RECONNECTING, "gone", sees="not live: there is no connection")
     task.text += "\ndone"
     await at.link(LinkState.CONNECTED, sees="│ done", loses="not live")
+    at.session.answers_come.clear()
+    await at.sees("not live: the host does not answer now")
+    at.session.answers_come.set()
+    await at.loses("not live")
     await at.until(lambda: at.session.outputs_read[-1] == ("bash_1", len(task.text) - len("done")))
     assert at.session.outputs_read == sorted(at.session.outputs_read), "only what is new crosses"
     await at.press("escape", loses="Tasks on")

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
+from tests.support.model.model_script import Json
 from tests.support.repl.pilot import Desk
-from tests.support.repl.scripted_session import Json, ScriptedSession, ScriptedTask, session_rule
+from tests.support.repl.scripted_session import ScriptedSession, ScriptedTask, session_rule
 
 from ccb.local.session.session_client import FoundNames, LinkState
 from ccb.tunnel.errors import ConnectionLost
@@ -193,8 +194,8 @@ class HostileTask(ScriptedTask):
     """One whose host cleans nothing."""
 
     def piece(self, after: int, most: int, before: int | None) -> Json:
-        text = self.text
-        return {"status": text, "seconds": 1, "start": after + 9, "next": after + 99, "text": text + "\n", "begun": text}
+        text, at = self.text, {"start": after + 9, "next": after + 99}
+        return {"status": text, "seconds": 1, "text": text + "\n", "begun": text, **at}
 
 
 async def tasks(at: Desk, text: str) -> None:

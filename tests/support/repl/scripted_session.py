@@ -146,6 +146,7 @@ class ScriptedSession:
         self.outputs_read.append((task_id, after))
         if self.state not in (LinkState.CONNECTED, LinkState.FENCED):
             raise ConnectionLost("there is no connection")
+        await self.answers_come.wait()
         return parse_output(self.outputs[task_id].piece(after, most, before)) if task_id in self.outputs else None
 
     async def names(self, query: str) -> FoundNames | None:

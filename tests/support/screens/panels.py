@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tests.support.model.model_script import Json
 from tests.support.repl.pilot import Desk
 from tests.support.repl.scripted_session import ScriptedTask
 from tests.support.screens.scenes import agents, answered, sessions
@@ -89,7 +90,7 @@ async def agent(at: Desk) -> None:
     await agents(at)
     call = at.view.reducer.agent_calls[-1]
     block = {"type": "text", "text": "Read the tests.\nSay what they leave out."}
-    records = [
+    records: list[tuple[str, Json]] = [
         ("prompt", {"context": [], "items": [{"content": [block]}]}),
         ("message", {"type": "assistant", "message": {"content": [{"type": "text", "text": "I look for **gaps**."}]}}),
     ]
