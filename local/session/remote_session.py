@@ -222,11 +222,9 @@ class RemoteSession:
         if OUTPUT not in self.hello.capabilities:
             what = "the worker of this session is too old to show the output of a task live"
             raise UsageError(what, do=f"/tasks {task_id} shows its end.")
-        try:
-            answer = await self._numbered(lambda epoch, number: ReadOutput(epoch, number, task_id, after, most, before))
-        except TimeoutError:
-            raise ConnectionLost("the host did not send the output", do="Try again.") from None
-        return client.parse_output(answer)
+        return client.parse_output(
+            await self._numbered(lambda epoch, number: ReadOutput(epoch, number, task_id, after, most, before))
+        )
 
     async def _numbered(self, ask: Callable[[int, int], Frame]) -> client.Json:
         """Return the answer to the frame that `ask` makes of epoch and number. Raises ConnectionLost, TimeoutError."""

@@ -171,7 +171,7 @@ class SessionClient(Protocol):
 
     async def output(self, task_id: str, after: int, most: int, before: int | None = None) -> TaskOutput | None:
         """Return the newest `most` bytes that a task has put out behind byte `after`, or those before byte `before`;
-        None for no task. Raises CcbError, also for an older worker."""
+        None for no task. Raises CcbError, also for an older worker, and TimeoutError."""
 
     async def names(self, query: str) -> FoundNames | None:
         """Return what `query` may mean; None from an older worker. Cancel an older call. Raises CcbError."""

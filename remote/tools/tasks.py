@@ -42,13 +42,14 @@ class TaskStatus(enum.Enum):
 @dataclass(frozen=True)
 class TaskEnd:
     """How a task ended. `summary` is one line; `result` and `usage` are those of an agent. `told`: the model knows it
-    already, as after a call that stopped the task, so it gets no notification."""
+    already, as after a call that stopped the task, so it gets no notification. `at` is monotonic."""
 
     status: TaskStatus
     summary: str
     result: str = ""
     usage: Json | None = None
     told: bool = False
+    at: float = 0.0
 
 
 @dataclass(eq=False)
@@ -71,7 +72,6 @@ class Task:
     lasts: bool = False
     killed: bool = False
     end: TaskEnd | None = None
-    ended: float = 0.0
     over: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when the task has ended."""
 
@@ -81,7 +81,7 @@ class Task:
 
     @property
     def seconds(self) -> float:
-        return (self.ended or time.monotonic()) - self.started
+        return (time.monotonic() if self.end is None else self.end.at) - self.started
 
     def last(self, max_lines: int, max_bytes: int) -> str:
         return self.output.last(max_lines, max_bytes) if self.output is not None else ""
@@ -120,7 +120,7 @@ class TaskRegistry:
         """Note that a task has ended. Only the first end counts."""
         if task.end is not None:
             return
-        task.end, task.ended = replace(end, told=end.told or task.told), time.monotonic()
+        task.end = replace(end, told=end.told or task.told, at=time.monotonic())
         task.over.set()
         self._ended(task, task.end)
 

@@ -19,6 +19,7 @@ from ..widgets.transcript import Transcript
 from .list_panel import HelpPanel, HelpSection, ListPanel
 from .pages import AgentPage, ReadingPage, TranscriptPage
 
+_MARKING = ("up", "down", "enter", "escape")  # the keys that choose a sub-agent
 _TWICE_S = 0.7  # seconds within which a key counts as pressed twice
 
 
@@ -77,7 +78,7 @@ class PageHolder(Vertical):
     def take_key(self, key: str) -> bool:
         """Mark a sub-agent in sight, or open the marked one. Return False for a key that does nothing here."""
         marked, agents = self._marked, self.transcript.agents_in_sight
-        if self._composer.text or (marked is None and not (agents and key == "down")):
+        if self._composer.text or key not in _MARKING or (marked is None and not (agents and key == "down")):
             return False
         if marked is None:
             self.mark(agents[-1])

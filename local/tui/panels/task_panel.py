@@ -16,6 +16,7 @@ from ccb.tunnel.errors import CcbError
 from ccb.tunnel.plain_text import as_line, one_line
 from ccb.tunnel.wire.client_requests import STOP_TASK
 from ccb.tunnel.wire.control_protocol import Request
+from ccb.tunnel.wire.tool_traits import TASK
 
 from ...commands.session_table import age_text, cut
 from ...session.session_client import SessionClient, TaskOutput
@@ -31,6 +32,7 @@ from .pages import ReadingPage
 
 _EVERY_S = 1.0  # between two questions about the output of one task
 _PATIENCE_S = 4.0  # from then on the status line says, too, that the host is silent
+_SLOW = 16 * 1024  # bytes a second of a slow link
 _GONE = "the host does not keep its output any more"
 
 
@@ -70,14 +72,7 @@ class OutputTail:
 
     async def read(self, client: SessionClient) -> list[str]:
         """Read once, and return the new lines."""
-        try:
-            async with asyncio.timeout(_PATIENCE_S):
-                newest = await client.output(self._task_id, self._next, self._most)
-            self.problem = "" if newest is not None else _GONE
-        except TimeoutError:
-            newest, self.problem = None, "the host does not answer now"
-        except CcbError as error:
-            newest, self.problem = None, error.what
+        newest = await self._ask(client, self._next)
         self._read_at = time.monotonic()
         if newest is None:
             return []
@@ -93,14 +88,24 @@ class OutputTail:
 
     async def read_earlier(self, client: SessionClient) -> list[str]:
         """Read what comes before the first line, and return its lines, the last of which may go on in that."""
-        try:
-            earlier = await client.output(self._task_id, 0, self._most, self.left_out)
-        except CcbError as error:
-            earlier, self.problem = None, error.what
+        earlier = await self._ask(client, 0, self.left_out)
         if earlier is None or not (earlier.start < self.left_out and earlier.text + earlier.begun):
             return [""]
         self.left_out = earlier.start
         return _lines(f"{earlier.text}{earlier.begun}\n")
+
+    async def _ask(self, client: SessionClient, after: int, before: int | None = None) -> TaskOutput | None:
+        try:
+            async with asyncio.timeout(_PATIENCE_S + self._most / _SLOW):
+                found = await client.output(self._task_id, after, self._most, before)
+        except TimeoutError:
+            self.problem = "the host does not answer now"
+        except CcbError as error:
+            self.problem = error.what
+        else:
+            self.problem = "" if found is not None else _GONE
+            return found
+        return None
 
 
 def _lines(text: str) -> list[str]:
@@ -235,7 +240,7 @@ def task_rows(reducer: TranscriptReducer) -> list[TaskRow]:
 def _task_row(task: BackgroundTask, call: ToolBlock | None) -> TaskRow:
     if call is None and task.is_agent:  # the event that has started it is not loaded
         run = AgentRun(agent_id=task.id, in_background=True, ended=bool(task.end), since=task.since)
-        call = ToolBlock(tool_id=task.id, name="Task", tool_input={"description": task.description}, agent=run)
+        call = ToolBlock(tool_id=task.id, name=TASK.name, tool_input={"description": task.description}, agent=run)
     label = agent_label(call.tool_input) if call is not None else one_line(task.description)
     since = call.agent.since if call is not None and call.agent is not None else task.since
     return TaskRow(task.id, label, since, task.end, task.ended_at, task.failed, task, call)

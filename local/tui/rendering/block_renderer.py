@@ -56,10 +56,7 @@ def agent_rows(block: ToolBlock, run: AgentRun, palette: Palette, *, details: bo
     """Draw a line with what the agent has used, and its newest calls while it works; with `details` all."""
     text = Text(style=palette.dim, no_wrap=not details, overflow="fold" if details else "ellipsis")
     text.append(f"└ {agent_summary(block, run)}")
-    if run.marked:
-        text.append(" · Enter opens it", style=palette.accent)
-    elif key and not (details or run.ended):
-        text.append(" · Down, Enter opens it")
+    text.append("" if details else _how_to_open(run, key), style=palette.accent if run.marked else "")
     if details and isinstance(block.tool_input.get("prompt"), str):
         text.append(_below("Asked: " + block.tool_input["prompt"][:_MAX_PROMPT]))
     rows = list(run.rows) if details else [] if run.ended else list(run.rows)[-_MAX_LIVE_ROWS:]
@@ -71,6 +68,10 @@ def agent_rows(block: ToolBlock, run: AgentRun, palette: Palette, *, details: bo
     if details and block.result:
         text.append(_below("Answer: " + block.result))
     return text
+
+
+def _how_to_open(run: AgentRun, key: str) -> str:
+    return " · Enter opens it" if run.marked else " · Down, Enter opens it" if key and not run.ended else ""
 
 
 def agent_row(row: AgentRow, palette: Palette, cwd: str) -> Text:
