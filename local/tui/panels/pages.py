@@ -550,7 +550,7 @@ class AgentPage(TranscriptPage):
 
     def _title(self) -> str:
         failed = self._call.state in (ToolState.FAILED, ToolState.UNKNOWN)
-        state = "failed" if failed else "done" if self._run.ended else "asks you" if self._run.asks else "works"
+        state = "failed" if failed else "completed" if self._run.ended else "asks you" if self._run.asks else "works"
         summary = agent_summary(self._call, self._run)
         return f"{agent_label(self._call.tool_input)} · {state} · {summary} · {self._place}"
 

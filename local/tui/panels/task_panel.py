@@ -293,7 +293,7 @@ class TaskPanel(ListPanel):
     async def _follow(self) -> None:
         while True:
             for row in self._by_interest if self.display else ():
-                tail = self._tails.setdefault(row.id, OutputTail(row.id, _TAIL_BYTES, _MAX_TAIL))
+                tail = self._tails.setdefault(row.id, OutputTail(row.id, _TAIL_BYTES, 2 * _MAX_TAIL))
                 if tail.is_due:
                     await tail.read(self._client)
                     self._draw()
@@ -363,8 +363,8 @@ class TaskPanel(ListPanel):
         room = max(4, self.app.size.height - _FRAME)
         shown = self._window(len(rows), min(self.MAX_ROWS, max(2, room // 2)))
         runs = sum(not each.end for each in rows)
-        head = Text(f"Tasks on {self._place}", style="bold", no_wrap=True, overflow="ellipsis")
-        head.append(f"   {runs} running, {len(rows) - runs} ended", style=f"not bold {palette.dim}")
+        head = Text(f"Tasks: {runs} running, {len(rows) - runs} ended", "bold", no_wrap=True, overflow="ellipsis")
+        head.append(f"   {self._place}", style=f"not bold {palette.dim}")
         lines = [self._line(rows[at], width, marked=at == self._at) for at in shown]
         below = self._below(min(_MAX_TAIL, room - len(lines)))
         keys = Text(self._hint or self.keymap.filled(_KEYS), style=palette.warn if self._hint else palette.dim)
@@ -411,7 +411,7 @@ class TaskPanel(ListPanel):
             lines = [Text(agent_summary(row.call, row.agent), style=palette.dim)]
             lines += [agent_row(each, palette, self._cwd) for each in list(row.agent.rows)[1 - count :]]
         elif row is not None and (tail := self._tails.get(row.id)) is not None:
-            texts = [*tail.lines, *filter(None, [tail.begun])]
+            texts = list(filter(str.strip, (*tail.lines, tail.begun)))
             problem = [Text(f"not live: {tail.problem}", style=palette.warn)] if tail.problem else []
             lines = [*problem, *map(Text, texts[len(problem) - count :])]
             lines = lines or [Text("It has put out nothing yet.", style=palette.dim)]

@@ -212,7 +212,7 @@ CASES = [
     Case("/thinking 500", ["is not known to think"]),
     Case("/thinking loud", ["/thinking takes on, off, or a number"], asked=[]),
     Case("/tasks", ["b1: ", " s  npm test", "/tasks ID shows the output of one"], asked=[],
-         screen=["Tasks on devbox:/srv/shop   1 running", "b1        npm test"]),
+         screen=["Tasks: 1 running, 0 ended   devbox:/srv/shop", "b1        npm test"]),
     Case("/tasks b1", ["b1, running:", "epoch 1"], {"read_task": TASK}, [ENDED]),
     Case("/tasks b1", ["(no output yet)"]),
     Case("/tasks stop b1", ["b1 is being stopped"], asked=[("stop_task", {"task_id": "b1"})]),

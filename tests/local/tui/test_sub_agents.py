@@ -151,7 +151,7 @@ async def test_down_and_enter_show_the_conversation_of_an_agent_as_it_goes_on() 
         result = {"type": "result", "subtype": "success", "num_turns": 3, "duration_ms": 9000, "total_cost_usd": 0.02}
         at.session.fact("agent_result", result=result, agent_id=agent_id)
         at.session.done(agent_id, "In parse.py.", structured={"status": "completed", "totalToolUseCount": 2})
-        await at.sees("done · 2 tool uses", "9 s · $0.02")
+        await at.sees("completed · 2 tool uses", "9 s · $0.02")
         await at.press("escape", sees=("Ask for a change", "Words of the main agent."))
         assert at.app.focused is at.composer and at.session.interrupts == 0
 
@@ -165,7 +165,7 @@ async def test_a_click_opens_an_agent_and_what_came_after_its_end_is_not_loaded(
         await at.sees("└ 1 tool use")
         row = next(at for at, line in enumerate(at.lines) if "Agent Explore" in line)
         await at.pilot.click(at.view.transcript, offset=(5, row))
-        await at.sees("Explore: Find the parser · done · 1 tool use", "❯ Find it.", "Its own words.")
+        await at.sees("Explore: Find the parser · completed · 1 tool use", "❯ Find it.", "Its own words.")
         assert at.session.fetched[0] == end + 1
 
 

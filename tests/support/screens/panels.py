@@ -82,7 +82,7 @@ async def tasks(at: Desk) -> None:
     session.progress({"type": "system", "subtype": "task_progress", "task_id": call_id, "usage": used})
     await at.sees("8.1k tokens")
     await at.give("/tasks")
-    await at.sees("Tasks on devbox", "│ GET /api/items/131")
+    await at.sees("Tasks: 2 running", "│ GET /api/items/131")
 
 
 async def agent(at: Desk) -> None:
