@@ -379,7 +379,8 @@ class TaskPanel(ListPanel):
             mark, style = "?", f"bold {palette.warn}"
         line.append(f"{mark} ", style=style)
         age_s = tail.age_s if tail is not None else None
-        age = age_text(age_s if age_s is not None else (row.ended_at if row.end else time.monotonic()) - row.since)
+        age_s = (row.ended_at if row.end else time.monotonic()) - row.since if age_s is None else age_s
+        age = age_text(age_s) if age_s >= 1 or not row.end else ""  # it had ended before this terminal came
         kind = "agent" if row.call is not None else cut(one_line(row.id), _KIND_CELLS)
         line.append(f"{age:>{_AGE_CELLS}}  {kind:<{_KIND_CELLS}}  ", style=f"not bold {palette.dim}")
         line.append(cut(row.label, max(12, width // 2)), style=palette.dim if row.end else "bold" if marked else "")
