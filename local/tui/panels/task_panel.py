@@ -127,8 +127,8 @@ class TaskPage(ReadingPage):
     KEYS = _PAGE_KEYS
 
     def __init__(self, client: SessionClient, task: BackgroundTask, place: str) -> None:
-        super().__init__(f"{one_line(task.id)}: {one_line(task.description)} · {place}")
-        self._name, self._client = self.heading, client
+        super().__init__(f"{one_line(task.id)}: {one_line(task.description)}")
+        self._name, self._place, self._client = self.heading, place, client
         self._command = task
         self._tail = OutputTail(task.id, _WHOLE, 1)
         self._earlier = NoticeBlock(level=Level.DIM)  # in place of what is not loaded
@@ -138,9 +138,7 @@ class TaskPage(ReadingPage):
     async def fill(self) -> None:
         self.say("loading …")
         await self._read()
-        if self.body.blocks and self._tail.left_out:
-            self.body.add(self._earlier, before=self.body.blocks[0])
-            self._count_earlier(f"{self.keymap.name('view-start')} loads them")
+        self.say("" if self.body.blocks else "It has put out nothing yet.")
         self._follow()
 
     def _count_earlier(self, but: str) -> None:
@@ -148,14 +146,16 @@ class TaskPage(ReadingPage):
         self.body.update_block(self._earlier)
 
     async def load_all(self) -> None:
-        while self._tail.left_out and self.body.block_layout.has_room_for_earlier:
-            left_out = self._tail.left_out
+        layout = self.body.block_layout
+        while (left_out := self._tail.left_out) and self._earlier in layout and layout.has_room_for_earlier:
             *lines, begun = await self._tail.read_earlier(self._client)
             if self._tail.left_out == left_out:
                 break
             below = self.body.blocks[1]
             below.text = begun + below.text
             self.body.update_block(below)
+            if below is self._block and self._whole:
+                self._whole[0] = begun + self._whole[0]
             parts = [lines[at : at + _LINES] for at in range(0, len(lines), _LINES)]
             self.body.insert([NoticeBlock(text="\n".join(part), tight=True) for part in parts], after=self._earlier)
             self._count_earlier("loading …")
@@ -174,14 +174,18 @@ class TaskPage(ReadingPage):
 
     async def _read(self) -> None:
         for line in await self._tail.read(self._client):
-            if len(self._whole) >= _LINES and line.strip():  # a blank line at the start of a block is not drawn
+            count = len(self._whole)
+            if count >= 2 * _LINES or (count >= _LINES and line.strip()):  # a block does not draw blank lines first
                 self._show("\n".join(self._whole))
                 self._block, self._whole = None, []
             self._whole.append(line)
         self._show("\n".join([*self._whole, *filter(None, [self._tail.begun])]))
-        self.heading = f"{self._name} · {self._tail.state}"
-        nothing = "" if self.body.blocks else "It has put out nothing yet."
-        self.say(f"not live: {self._tail.problem}" if self._tail.problem else nothing)
+        if self._tail.left_out and self.body.blocks and not self._earlier.text:
+            self.body.add(self._earlier, before=self.body.blocks[0])
+            self._count_earlier(f"{self.keymap.name('view-start')} loads them")
+        state = f"not live: {self._tail.problem}" if self._tail.problem else self._tail.state
+        self.heading = f"{self._name} · {state} · {self._place}"
+        self._draw()
 
     def _show(self, text: str) -> None:
         if self._block is None and text:
@@ -352,12 +356,10 @@ class TaskPanel(ListPanel):
     # What is drawn.
 
     def _draw(self) -> None:
-        marked = self._marked
+        marked = self._marked.id if self._marked is not None else ""
         self._rows = rows = task_rows(self._reducer)
         ids = [each.id for each in rows]
-        self._at = (
-            ids.index(marked.id) if marked is not None and marked.id in ids else max(0, min(self._at, len(rows) - 1))
-        )
+        self._at = ids.index(marked) if marked in ids else max(0, min(self._at, len(rows) - 1))
         self._tails = {task_id: tail for task_id, tail in self._tails.items() if task_id in ids}
         palette, width = self._palette, max(20, self.size.width or self.app.size.width - FRAME_CELLS)
         room = max(4, self.app.size.height - _FRAME)
@@ -392,14 +394,9 @@ class TaskPanel(ListPanel):
     def _last(self, row: TaskRow, tail: OutputTail | None) -> str:
         if row.end or row.agent is None:
             return row.end or (tail.last_line if tail is not None else "")
-        newest = row.agent.rows[-1] if row.agent.rows else None
-        return (
-            "asks you"
-            if row.agent.asks
-            else agent_row(newest, self._palette, self._cwd).plain
-            if newest
-            else "starting"
-        )
+        if row.agent.asks or not row.agent.rows:
+            return "asks you" if row.agent.asks else "starting"
+        return agent_row(row.agent.rows[-1], self._palette, self._cwd).plain
 
     @property
     def _cwd(self) -> str:

@@ -70,7 +70,7 @@ async def test_all_output_of_a_task_is_a_page_that_grows_and_leads_back(at: Desk
     lines = [f"line {number}" for number in range(60_000)]
     task = await running(at, "\n".join(lines) + "\n")
     task.directory = str(tmp_path)
-    await at.press("enter", sees=("bash_1: npm run dev · devbox:/srv/shop · running 1m", "line 59999", "Esc goes back"))
+    await at.press("enter", sees=("bash_1: npm run dev · running 1m · devbox:/srv/shop", "line 59999", "Esc goes back"))
     task.text += "and one more\n\nbegun"
     await at.sees("and one more\n\n begun")
     await at.press("home", sees=" line 0\n line 1\n line 2")
