@@ -27,7 +27,7 @@ from ccb.tunnel.wire.journal_records import MAIN_AGENT
 
 from ...session.session_client import EventGap, SessionClient, SessionEvent, parse_snapshot
 from ...slash_commands.about_session import ChangedFile, RewindPreview
-from ...terminal.keymap import DEFAULT_KEYMAP
+from ...terminal.keymap import DEFAULT_KEYMAP, Keymap
 from ...transcript.blocks import (
     AgentRun,
     Block,
@@ -97,6 +97,7 @@ class ReadingPage(Vertical, can_focus=True):
         yield self._foot
 
     def on_mount(self) -> None:
+        self.body.name_keys(self.keymap)
         self._draw()
         self._fill()
 
@@ -242,6 +243,10 @@ class SearchedBlocks(Transcript):
         self.sought = ""
         self.found: list[Found] = []
         self.at = -1  # which of `found` the person looks at
+
+    def name_keys(self, keymap: Keymap) -> None:
+        """Name the keys of `keymap` that act on a page: that of running commands is for those of the main agent."""
+        self._drawing.keymap = Keymap({**keymap.keys, "background": ()})
 
     def show_details(self) -> None:
         if not self._drawing.details:

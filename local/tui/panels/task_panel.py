@@ -257,6 +257,12 @@ def _agent_row(call: ToolBlock, run: AgentRun) -> TaskRow:
     return TaskRow(call.tool_id, label, run.since, end, run.since + run.seconds, failed, call=call)
 
 
+def _age(row: TaskRow, known_s: float | None) -> str:
+    """Return how long a task runs or has run; "" for one that had ended before this terminal came."""
+    age_s = (row.ended_at if row.end else time.monotonic()) - row.since if known_s is None else known_s
+    return age_text(age_s) if age_s >= 1 or not row.end else ""
+
+
 _KEYS = "{task-open!} shows all · {task-stop!} stops it · Up, Down · Esc closes"
 _FRAME = 14  # lines of the screen beside the rows and the output of one
 _MAX_TAIL, _TAIL_BYTES = 10, 8 * 1024  # lines and bytes
@@ -380,9 +386,7 @@ class TaskPanel(ListPanel):
         if row.agent is not None and row.agent.asks:
             mark, style = "?", f"bold {palette.warn}"
         line.append(f"{mark} ", style=style)
-        age_s = tail.age_s if tail is not None else None
-        age_s = (row.ended_at if row.end else time.monotonic()) - row.since if age_s is None else age_s
-        age = age_text(age_s) if age_s >= 1 or not row.end else ""  # it had ended before this terminal came
+        age = _age(row, tail.age_s if tail is not None else None)
         kind = "agent" if row.call is not None else cut(one_line(row.id), _KIND_CELLS)
         line.append(f"{age:>{_AGE_CELLS}}  {kind:<{_KIND_CELLS}}  ", style=f"not bold {palette.dim}")
         line.append(cut(row.label, max(12, width // 2)), style=palette.dim if row.end else "bold" if marked else "")

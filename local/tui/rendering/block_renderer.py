@@ -285,7 +285,8 @@ class BlockRenderer:
             head.append("  its result is not known here", style=palette.dim)
         elif block.state is ToolState.RUNNING and block.elapsed_s >= 1:
             head.append(f"  {block.elapsed_s:.0f} s", style=palette.dim)
-            if block.elapsed_s >= _LONG_S and traits_of(block.name).view is View.COMMAND and not self.copied_from:
+            may_move = traits_of(block.name).view is View.COMMAND and self.keymap.keys["background"]
+            if block.elapsed_s >= _LONG_S and may_move and not self.copied_from:
                 head.append(f"  {self.keymap.name('background')} background", style=palette.dim)
         return head
 

@@ -146,6 +146,7 @@ async def test_down_and_enter_show_the_conversation_of_an_agent_as_it_goes_on() 
         at.session.progress({**printed, "elapsed_time_seconds": 9, "parent_tool_use_id": agent_id})
         at.session.text("Words of the main agent.", message_id="m7")
         await at.sees("Bash make  9 s", "└ one\n     two", "works · 2 tool uses", lacks="of the main agent")
+        assert "Ctrl+B" not in at.screen, "it moves commands of the main agent only"
         await at.press("ctrl+o", sees="found 1")
         done(at.session, agent_id, "c2", "built")
         result = {"type": "result", "subtype": "success", "num_turns": 3, "duration_ms": 9000, "total_cost_usd": 0.02}
