@@ -26,6 +26,7 @@ from ccb.tunnel.wire.frames import (
     Json,
     Listening,
     NamesFound,
+    OutputRead,
     Past,
     Progress,
     Snapshot,
@@ -112,7 +113,7 @@ class EventFeed:
 log = logging.getLogger(__name__)
 
 _MAX_INPUTS = 10_000
-_WITH_BODY = Event | Progress | Snapshot | Past | NamesFound | Listening
+_WITH_BODY = Event | Progress | Snapshot | Past | NamesFound | Listening | OutputRead
 
 
 @dataclass(eq=False)
@@ -146,9 +147,7 @@ class LinkReader:
         """Read one connection up to the host's goodbye, and return its words. Raises ConnectionLost, ProtocolError."""
         goodbye = ""
         async for frame in link.frames():
-            if isinstance(frame, Event | Progress | Snapshot | Past | NamesFound | Listening) and is_too_deep(
-                frame.body
-            ):
+            if isinstance(frame, _WITH_BODY) and is_too_deep(frame.body):
                 raise ProtocolError(f"the host sent a message with more than {MAX_DEPTH} levels")
             if isinstance(frame, Bye):
                 goodbye = f"{HostText(frame.reason)}" if frame.reason else ""
@@ -181,7 +180,7 @@ class LinkReader:
                     tell(frame.body)
             case ChannelData() | ChannelCredit() | ChannelEnd():
                 self.channels.take(frame)
-            case Past() | NamesFound():
+            case Past() | NamesFound() | OutputRead():
                 self.requests.take_numbered(frame.request, frame.body)
             case Fenced():
                 await self._another_drives(frame)

@@ -14,7 +14,7 @@ from ccb.tunnel.link.link import Greeting
 from ccb.tunnel.tasks import cancelled
 from ccb.tunnel.wire import control_protocol as control
 from ccb.tunnel.wire.channels import Channel, ChannelError
-from ccb.tunnel.wire.frames import CHANNELS, NAMES, Detach, Fetch, FindNames, Frame
+from ccb.tunnel.wire.frames import CHANNELS, NAMES, OUTPUT, Detach, Fetch, FindNames, Frame, ReadOutput
 from ccb.tunnel.wire.journal_records import parse_page
 from ccb.tunnel.wire.messages import ControlCancel, ControlRequest, ControlResponse, PublicMessage, parse_message
 
@@ -229,6 +229,14 @@ class RemoteSession:
         """Call `told` with the body of the last `listening` frame, and of each that comes."""
         self._reader.ports_told.append(told)
         told(self._reader.listening)
+
+    async def output(self, task_id: str, after: int, most: int, before: int | None = None) -> client.TaskOutput | None:
+        if OUTPUT not in self.hello.capabilities:
+            what = "the worker of this session is too old to show the output of a task live"
+            raise UsageError(what, do=f"/tasks {task_id} shows its end.")
+        return client.parse_output(
+            await self._numbered(lambda epoch, number: ReadOutput(epoch, number, task_id, after, most, before))
+        )
 
     async def _numbered(self, ask: Callable[[int, int], Frame]) -> client.Json:
         """Return the answer to the frame that `ask` makes of epoch and number. Raises ConnectionLost, TimeoutError."""

@@ -14,7 +14,7 @@ from ccb.tunnel.wire.client_requests import SHELL_COMMAND
 from ccb.tunnel.wire.control_protocol import A, P, Request, RequestKind
 from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.journal_records import BEFORE, LATER, PRIORITY, MessageRecord, Record
-from ccb.tunnel.wire.messages import ControlRequest, PublicMessage, as_blocks, parse_message
+from ccb.tunnel.wire.messages import ControlRequest, PublicMessage, as_blocks, as_number, as_text, parse_message
 
 Json = dict[str, Any]
 Content = str | list[Json]
@@ -77,6 +77,23 @@ class FoundNames:
     more: bool
     settled: bool
     cut: bool
+
+
+@dataclass(frozen=True)
+class TaskOutput:
+    """Output of a task from byte `start` on: whole lines, up to byte `next`, then the line that has `begun`. `status`
+    is the public one; the task has run for so many `seconds`."""
+
+    status: str
+    seconds: float
+    start: int
+    next: int
+    text: str
+    begun: str
+
+    @property
+    def runs(self) -> bool:
+        return self.status == "running"
 
 
 @dataclass(frozen=True)
@@ -152,6 +169,10 @@ class SessionClient(Protocol):
     async def earlier(self, before: int, most: int = 256 * 1024) -> list[SessionEvent]:
         """Return about `most` bytes of the events before this one, oldest first; [] at the start. Raises CcbError."""
 
+    async def output(self, task_id: str, after: int, most: int, before: int | None = None) -> TaskOutput | None:
+        """Return the newest `most` bytes that a task has put out behind byte `after`, or those before byte `before`;
+        None for no task. Raises CcbError, also for an older worker, and TimeoutError."""
+
     async def names(self, query: str) -> FoundNames | None:
         """Return what `query` may mean; None from an older worker. Cancel an older call. Raises CcbError."""
 
@@ -199,7 +220,8 @@ class SnapshotPrompt:
 
 @dataclass(frozen=True)
 class SkippedState:
-    """The state after events that are not loaded. `prompts` and `tasks` (id, text) are None if it does not say."""
+    """The state after events that are not loaded. `prompts` and `tasks` (id, text, type) are None if it does
+    not say."""
 
     model: str
     permission_mode: str
@@ -208,7 +230,7 @@ class SkippedState:
     questions: tuple[ControlRequest, ...]
     prompts: tuple[SnapshotPrompt, ...] | None
     sandbox: str = ""
-    tasks: tuple[tuple[str, str], ...] | None = None
+    tasks: tuple[tuple[str, str, str], ...] | None = None
 
 
 def parse_snapshot(body: Json) -> SkippedState:
@@ -223,10 +245,12 @@ def parse_snapshot(body: Json) -> SkippedState:
         questions=tuple(line for line in asks if isinstance(line, ControlRequest)),
         prompts=tuple(_prompts(prompts)) if isinstance(prompts, list) else None,
         sandbox=str(body.get("sandbox") or ""),
-        tasks=tuple((str(each.get("task_id")), str(each.get("description") or "")) for each in as_blocks(tasks))
-        if isinstance(tasks, list)
-        else None,
+        tasks=tuple(map(_task, as_blocks(tasks))) if isinstance(tasks, list) else None,
     )
+
+
+def _task(value: Json) -> tuple[str, str, str]:
+    return str(value.get("task_id")), as_text(value.get("description")), as_text(value.get("task_type"))
 
 
 def parse_names(body: Json) -> FoundNames:
@@ -238,6 +262,12 @@ def parse_names(body: Json) -> FoundNames:
         settled=body.get("settled") is not False,
         cut=body.get("cut") is True,
     )
+
+
+def parse_output(body: Json) -> TaskOutput | None:
+    seconds, start, end = (as_number(body.get(each)) for each in ("seconds", "start", "next"))
+    status, text, begun = (as_text(body.get(each)) for each in ("status", "text", "begun"))
+    return TaskOutput(status, seconds, int(start), int(end), text, begun) if body else None
 
 
 def _can_be_typed(name: str) -> bool:

@@ -171,6 +171,11 @@ def _task_ids(api: SessionApi) -> Choices:
     return {**tasks, **{f"stop {task_id}": f"ends {task_id}" for task_id in tasks}}
 
 
+@dataclass(frozen=True)
+class TaskRows(Rows):
+    """What runs in the background."""
+
+
 @everywhere("tasks [ID, stop ID]", "list what runs in the background, show its output, end it", choices=_task_ids)
 async def tasks(api: SessionApi, argument: str) -> Reply:
     word, _, rest = argument.partition(" ")
@@ -183,7 +188,7 @@ async def tasks(api: SessionApi, argument: str) -> Reply:
         ]
         more = f"and {len(running) - _MAX_SHOWN} more; " if len(running) > _MAX_SHOWN else ""
         after = f"{more}/tasks ID shows the output of one, /tasks stop ID ends it."
-        return Rows(rows, none="Nothing runs in the background.", after=after)
+        return TaskRows(rows, none="Nothing runs in the background.", after=after)
     if word == "stop" and task_id:
         await api.request(Request(requests.STOP_TASK, task_id))
         return Text(f"{task_id} is being stopped", brief=True)

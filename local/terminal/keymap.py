@@ -65,10 +65,20 @@ DEFAULT_KEYS: Mapping[str, tuple[str, ...]] = {
     "rule-add": ("a", "A", "plus"),
     "rule-remove": ("d", "D", "delete"),
     "model-take": ("enter",),
+    "task-open": ("enter", "right"),
+    "task-stop": ("x", "X", "delete"),
 }  # the keys of each id, the first one as ccb names it to the person
 _COMPOSER = ("send", "steer", "newline", "history", "editor", "paste", "undo")  # the ids that hold in the input only
-_PLACES = ("answer-", "queue-", "session-", "view-", "rule-", "model-")  # cards, lists and pages have keys of their own
-_CHARACTERS = ("answer-", "queue-", "view-", "rule-")  # nothing is typed there
+_PLACES = (
+    "answer-",
+    "queue-",
+    "session-",
+    "view-",
+    "rule-",
+    "model-",
+    "task-",
+)  # cards, lists and pages have keys of their own
+_CHARACTERS = ("answer-", "queue-", "view-", "rule-", "task-")  # nothing is typed there
 _NAMES = {"escape": "Esc", "pageup": "PgUp", "pagedown": "PgDn", "delete": "Del", "insert": "Ins"}
 _SPOKEN = {**{shown.lower(): name for name, shown in _NAMES.items()}, "return": "enter"}
 _MODIFIERS = ("ctrl", "alt", "shift")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import re
+import time
 from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -93,7 +94,9 @@ class AgentRow:
 
 @dataclass(eq=False)
 class AgentRun:
-    """What a sub-agent has done. `note` is what it waits for, `branch` that of the git worktree that it has left."""
+    """What a sub-agent has done. `note` is what it waits for, `branch` that of the git worktree that it has left.
+    `since` is monotonic, `last_seq` the number of the event with which it has ended, as far as that is known. `marked`:
+    the person is about to open it."""
 
     rows: deque[AgentRow] = field(default_factory=lambda: deque(maxlen=MAX_ROWS))
     tool_uses: int = 0
@@ -104,6 +107,14 @@ class AgentRun:
     ended: bool = False
     in_background: bool = False
     branch: str = ""
+    agent_id: str = ""
+    since: float = field(default_factory=time.monotonic)
+    last_seq: int = 0
+    marked: bool = False
+
+    @property
+    def asks(self) -> bool:
+        return any(row.state is ToolState.ASKS for row in self.rows)
 
 
 MAX_BLOCK_CHARS = 400_000  # of one block on the screen; the journal has all

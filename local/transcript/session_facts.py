@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Iterable
+from dataclasses import replace
 
 from ccb.tunnel.plain_text import one_line
 from ccb.tunnel.wire.dataclass import dataclass
@@ -42,37 +43,64 @@ def mode_named(text: str) -> str:
 
 
 _MAX_TASKS = 1_000
+_MAX_ENDED = 50  # tasks
+_MAX_END = 200  # characters
 _MAX_FILES = 10_000
 _MAX_TEXT = 1_000  # characters
 
 
 @dataclass(frozen=True)
-class RunningTask:
+class BackgroundTask:
+    """A task in the background. Times are monotonic. `end` says how it has ended, in a few words; "" while it runs."""
+
     id: str
     description: str
     since: float
+    is_agent: bool = False
+    output_file: str = ""
+    end: str = ""
+    failed: bool = False
+    ended_at: float = 0.0
 
 
-class RunningTasks:
+class BackgroundTasks:
     def __init__(self) -> None:
-        self._by_id: Newest[str, RunningTask] = Newest(_MAX_TASKS)
+        self._by_id: Newest[str, BackgroundTask] = Newest(_MAX_TASKS)
+        self._ended: Newest[str, BackgroundTask] = Newest(_MAX_ENDED)
 
     @property
-    def running(self) -> list[RunningTask]:
+    def running(self) -> list[BackgroundTask]:
         return list(self._by_id.values())
+
+    @property
+    def ended(self) -> list[BackgroundTask]:
+        return list(self._ended.values())
 
     def told(self, note: TaskMessage) -> bool:
         """Take what the worker says about a task. Return whether a task in the background has ended."""
         if note.subtype == "task_notification":
-            return self._by_id.pop(note.task_id, None) is not None
+            task = self._by_id.pop(note.task_id, None)
+            how = one_line(note.summary).rpartition('" ')[2][:_MAX_END] or one_line(note.status)[:_MAX_END]
+            self._over(task, how or "ended", failed=note.status == "failed")
+            return task is not None
         if note.in_background:
-            self._by_id[note.task_id] = RunningTask(note.task_id, note.description[:_MAX_TEXT], time.monotonic())
+            is_agent, text = note.task_type == "local_agent", note.description[:_MAX_TEXT]
+            task = BackgroundTask(note.task_id, text, time.monotonic(), is_agent, note.output_file[:_MAX_TEXT])
+            self._by_id[note.task_id] = task
         return False
 
-    def snapshot(self, tasks: Iterable[tuple[str, str]]) -> None:
+    def _over(self, task: BackgroundTask | None, how: str, *, failed: bool = False) -> None:
+        if task is not None:
+            self._ended[task.id] = replace(task, end=how, failed=failed, ended_at=time.monotonic())
+
+    def snapshot(self, tasks: Iterable[tuple[str, str, str]]) -> None:
+        """Take over the tasks that run now: id, description and type."""
         known, now, self._by_id = self._by_id, time.monotonic(), Newest(_MAX_TASKS)
-        for each, description in tasks:
-            self._by_id[each] = known.get(each) or RunningTask(each, description[:_MAX_TEXT], now)
+        for each, description, kind in tasks:
+            task = BackgroundTask(each, description[:_MAX_TEXT], now, kind == "local_agent")
+            self._by_id[each] = known.pop(each, task)
+        for gone in known.values():
+            self._over(gone, "has ended")
 
 
 _MAX_ITEMS = 200

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -40,7 +41,7 @@ class AgentRuns(Projection):
         return list(dict.fromkeys(self._blocks.values()))
 
     def called(self, block: blocks.ToolBlock) -> None:
-        block.agent = blocks.AgentRun()
+        block.agent = blocks.AgentRun(agent_id=block.tool_id)
         self._know(block.tool_id, block)
 
     def _know(self, agent_id: str, block: blocks.ToolBlock) -> None:
@@ -54,6 +55,8 @@ class AgentRuns(Projection):
             earlier = messages.as_text(note.body.get("agent_id"))  # it may go on
             for agent_id in filter(None, (note.task_id, earlier)):
                 self._know(agent_id, self._blocks[note.tool_use_id])
+            if (run := self._blocks[note.tool_use_id].agent) is not None:
+                run.agent_id = earlier or note.task_id
         block = self._blocks.get(note.task_id)
         if block is None or block.agent is None:
             return
@@ -61,7 +64,8 @@ class AgentRuns(Projection):
         if name and "resume" in block.tool_input:  # the call does not name the agent that goes on
             block.tool_input = {**block.tool_input, "subagent_type": name}
         block.agent.tokens = int(messages.as_number(usage.get("total_tokens"))) or block.agent.tokens
-        block.agent.seconds = messages.as_number(usage.get("duration_ms")) / 1000 or block.agent.seconds
+        if seconds := messages.as_number(usage.get("duration_ms")) / 1000:
+            block.agent.seconds, block.agent.since = seconds, time.monotonic() - seconds
         if note.subtype == "task_notification":
             self._end(note.task_id, block.agent)
         self._container.update_block(block)
@@ -137,6 +141,7 @@ class AgentRuns(Projection):
     def _ended(self, _: AgentResultRecord, record: Record) -> None:
         run = self._run(record)
         if run is not None:
+            run.last_seq = record.seq
             self._end(record.agent_id, run)
             self._changed(record)
 

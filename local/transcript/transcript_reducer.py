@@ -6,7 +6,7 @@ import re
 import time
 from collections.abc import Sequence
 
-from ccb.tunnel.plain_text import HostText, one_line
+from ccb.tunnel.plain_text import HostText, neutralise, one_line
 from ccb.tunnel.wire import journal_records as records
 from ccb.tunnel.wire import messages
 from ccb.tunnel.wire.client_requests import SHELL_COMMAND
@@ -16,11 +16,21 @@ from ccb.tunnel.wire.session_options import CAGES
 from ccb.tunnel.wire.tool_traits import READ
 
 from ..session.session_client import SessionEvent, SkippedState, input_ids
-from .blocks import BlockContainer, Level, NoticeBlock, PromptFacts, ToolBlock, ToolState, pictures_of
+from .blocks import (
+    MAX_BLOCK_CHARS,
+    BlockContainer,
+    Level,
+    NoticeBlock,
+    PromptBlock,
+    PromptFacts,
+    ToolBlock,
+    ToolState,
+    pictures_of,
+)
 from .live_answer import AgentMessages
 from .notices import Notices, path_in
 from .prompt_tracker import NO_FACTS, PromptTracker
-from .session_facts import FileChanges, RunningTasks, Todos, UsageTotals, turn_text
+from .session_facts import BackgroundTasks, FileChanges, Todos, UsageTotals, turn_text
 from .tool_calls import EarlyData, ToolCalls, in_words
 
 _MAX_CAGE = 300  # characters
@@ -33,7 +43,8 @@ _PRINTED = re.compile(r"<local-command-stdout>(.*)</local-command-stdout>", re.D
 
 
 class TranscriptReducer:
-    """Applies what a session says to a container of blocks. `orphans` is shared with the reducer of later events."""
+    """Applies what a session says to a container of blocks. `orphans` is shared with the reducer of later events.
+    `agent_id`: the agent whose conversation it is. That of the main agent has those of the others as rows."""
 
     def __init__(
         self,
@@ -44,11 +55,13 @@ class TranscriptReducer:
         sandbox: str = "",
         own_name: str = "",
         orphans: EarlyData | None = None,
+        agent_id: str = records.MAIN_AGENT,
     ) -> None:
+        self.agent_id = agent_id
         self.orphans = orphans = orphans if orphans is not None else EarlyData()
         self.prompts = PromptTracker(container)
         self.notices = Notices(self.prompts, own_name)
-        self.tasks = RunningTasks()
+        self.tasks = BackgroundTasks()
         self._tools = ToolCalls(self.prompts, orphans)
         self._messages = AgentMessages(self.prompts, self._tools, orphans)
         self.answers: Sequence[str] = self._messages.answers
@@ -138,7 +151,7 @@ class TranscriptReducer:
     def take(self, event: SessionEvent) -> messages.PublicMessage | None:
         """Apply an event. Return what else it means to a REPL: a question, its answer by a client, a result."""
         if event.kind == "progress":
-            if records.agent_of_message(event.body) == records.MAIN_AGENT:
+            if records.agent_of_message(event.body) == self.agent_id:
                 self.apply_progress(event.public)
             return event.public  # such as a question that no journal holds
         self.apply_event(event.record, replayed=event.replayed)
@@ -157,11 +170,15 @@ class TranscriptReducer:
 
     def apply(self, record: records.Record) -> None:
         """Apply a record. What a sub-agent does is shown under the call that started it."""
+        if self.agent_id not in (records.MAIN_AGENT, record.agent_id):
+            return
         content = record.content
         if isinstance(content, records.MessageRecord) and self._changes is not None:
             self._changes.note(content.body.get("tool_use_result"))
-        if record.agent_id != records.MAIN_AGENT:
+        if record.agent_id != self.agent_id:
             self._tools.agents.apply(record)
+            if isinstance(content, records.MessageRecord) and isinstance(content.public, messages.TaskMessage):
+                self.tasks.told(content.public)
         else:
             self._prompt_news(content)
             self._agent_news(content)
@@ -181,6 +198,8 @@ class TranscriptReducer:
                     self.running = True
             case records.PromptRecord():
                 self._take(content.input_ids)
+                if self.agent_id != records.MAIN_AGENT:
+                    self._set_to_work(content)
                 self._named(content.context)
             case records.TakenRecord():
                 self._take([content.input_id])
@@ -192,6 +211,15 @@ class TranscriptReducer:
             case records.ForkedRecord():  # a turn that ran in the original has no result here
                 self.prompts.forked()
                 self._turn_over(ToolState.UNKNOWN)
+
+    def _set_to_work(self, content: records.PromptRecord) -> None:
+        """Show the prompt of a sub-agent, which nobody has sent from a terminal."""
+        for item in content.items:
+            if item.content:
+                text = neutralise("\n".join(messages.as_text(each.get("text")) for each in item.content))
+                self.prompts.add(PromptBlock(text=text.rstrip()[:MAX_BLOCK_CHARS]))
+                self.running = self._in_turn = True
+                self._changes = FileChanges()
 
     def _named(self, context: list[Json]) -> None:
         """Say what the agent was given because a prompt names it with @."""
@@ -221,6 +249,8 @@ class TranscriptReducer:
                 self._tools.start(content.tool_use_id)
             case records.WithdrawnRecord():
                 self._messages.withdraw(content.message_id)
+            case records.AgentResultRecord():
+                self._message(content.public)
             case records.ModelEndRecord():
                 self.totals.set_context(content.usage, whole=True)
             case records.ModelRecord():

@@ -289,6 +289,7 @@ class Repl(App[int]):
     def on_text_area_changed(self, event: TextArea.Changed) -> None:
         if self.attached is not None and event.text_area is self.composer:
             self.attached.completion.refresh_list()
+            self.attached.reading.mark(None)
 
     def _refused(self) -> None:
         if self.attached is not None:

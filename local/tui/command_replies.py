@@ -21,7 +21,7 @@ from ccb.tunnel.wire.control_protocol import Request, RequestFailed
 
 from ..session.session_client import PromptDelivery
 from ..slash_commands.about_session import ChangedFiles, HeldRule, RuleRows, change_rule, held_rules
-from ..slash_commands.agent_commands import Models, WaitingPrompts
+from ..slash_commands.agent_commands import Models, TaskRows, WaitingPrompts
 from ..slash_commands.command_table import COMMANDS, find_command, worker_rows
 from ..slash_commands.other_sessions import Sessions
 from ..slash_commands.registry import Copying, Leave, Live, OpenNext, Reply, ReplyRow, Rows, Switch, Text, View
@@ -38,6 +38,7 @@ from .panels.page_holder import PageHolder
 from .panels.pages import DiffPage
 from .panels.queue_panel import QueuePanel
 from .panels.rewind_panel import RewindPanel
+from .panels.task_panel import TaskPanel, task_rows
 from .panels.transfer_panel import FileCarrying
 from .rendering.themes import ThemeRefused
 from .repl_shell import ReplShell
@@ -194,6 +195,9 @@ class CommandReplies(Vertical):
                 self._reading.open(RulePanel(info.place, mode, reply.held, self._change_rule, reply.sought))
             case ChangedFiles() if reply.files:
                 self._reading.open(DiffPage(self._api.client, info.place, reply.since, reply.files))
+            case TaskRows() if task_rows(self._api.transcript):
+                api, reading = self._api, self._reading
+                reading.open(TaskPanel(api.client, api.transcript, self._actions, reading, info.place))
             case WaitingPrompts():
                 self.show_queue()
             case Sessions():

@@ -25,6 +25,10 @@ KEYS = (
         "{queue-edit!}, {queue-steer!}, {queue-up!}, {queue-down!}, {queue-drop!}",
         "on a prompt that waits: edit it, let it steer, move it up or down, drop it",
     ),
+    (
+        "Down, Enter",
+        "while nothing is typed: mark a sub-agent in sight (Up and Down: another one), show its conversation, live",
+    ),
     ("{background}", "let the running command go on in the background"),
     ("{interrupt}", "interrupt the agent; while it is idle, put such a file away or break off the newest copy"),
     ("{interrupt}, {interrupt}", "while the agent is idle: clear the input; an empty one: go back to a prompt"),
@@ -52,6 +56,10 @@ KEYS = (
     ("{editor}", "on a plan: change it before you approve it"),
     ("{session-rename!}, {session-delete!}", "in the list of sessions: rename one, delete one"),
     ("{model-take}", "in the list of models: take the marked one"),
+    (
+        "{task-open}; {task-stop}",
+        "in the list of tasks (/tasks): all output of a command, or the conversation of a sub-agent; stop it",
+    ),
     ("{rule-add}; {rule-remove}", "in the list of rules: add one; remove one of yours"),
     (
         "{view-search}; {view-next}, {view-previous}; {view-start!}, {view-end!}; {view-copy}; {view-pager}",

@@ -126,7 +126,7 @@ class SessionView(Vertical):
         self._choices = ArgumentChoices(self.api)
         host, asks = one_line(info.host), self._choices.ask
         self.completion = CompletionList(composer, client, host, self._own_commands, asks, OWN_NAMES)
-        composer.around.completes = self.completion.take_key
+        composer.around.completes = lambda key: self.completion.take_key(key) or self.reading.take_key(key)
         self.replies = CommandReplies(
             self.api,
             shell,
@@ -337,6 +337,9 @@ class SessionView(Vertical):
     def on_question_card_left(self) -> None:
         self._shell.composer.focus()
 
+    def on_transcript_agent_chosen(self, event: Transcript.AgentChosen) -> None:
+        self.reading.open_agent(event.call)
+
     def on_transcript_wheel_up(self) -> None:
         self._history.load_in_sight(turn_page=False)
 
@@ -363,6 +366,8 @@ class SessionView(Vertical):
     def interrupt(self) -> None:
         """End the running turn. Pressed twice while nothing runs: clear the input, or go back to an earlier prompt."""
         composer = self._shell.composer
+        if self.reading.close():
+            return
         if self.reducer.running or self.connection.watching:
             self._interrupted = None if self.connection.watching else self.reducer.prompts.unanswered
             self.run_worker(self.actions.interrupt())

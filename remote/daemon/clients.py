@@ -55,6 +55,7 @@ class AttachedClient:
         reader: asyncio.StreamReader,
         writer: asyncio.StreamWriter,
         greeting: Json | None,
+        output_of: Callable[[frames.ReadOutput], Json],
     ) -> None:
         self.name = ""
         self.outbox = ClientOutbox(journal)
@@ -62,9 +63,9 @@ class AttachedClient:
         self.model_link: StreamLink | None = None
         self.late: list[frames.Input | frames.Stop] = []  # at most as many as a laptop has unconfirmed
         self._journal, self._calls, self._reader = journal, calls, reader
-        self._writer, self._greeting = writer, greeting
+        self._writer, self._greeting, self._output_of = writer, greeting, output_of
         writer.transport.set_write_buffer_limits(0)  # so that `drain` returns when everything has left this process
-        self._pages: asyncio.Queue[frames.Fetch] = asyncio.Queue(_MAX_PAGES)
+        self._pages: asyncio.Queue[frames.Fetch | frames.ReadOutput] = asyncio.Queue(_MAX_PAGES)
         self._heard = time.monotonic()
 
     async def run(self, take: Callable[[AttachedClient, frames.Frame], Awaitable[None]]) -> None:
@@ -108,9 +109,9 @@ class AttachedClient:
             return role == "driver" and frame.epoch == self.outbox.epoch
         if isinstance(frame, frames.Ping):
             self.outbox.control(frames.Pong(self.outbox.epoch, frame.n))
-        elif isinstance(frame, frames.Fetch) and role:
+        elif isinstance(frame, (frames.Fetch, frames.ReadOutput)) and role:
             if self._pages.full():
-                log.warning("client %s asked for too many pages of earlier events, and is detached", self.name)
+                log.warning("client %s asked for too many pages of events or output, and is detached", self.name)
                 self.outbox.close()
             else:
                 self._pages.put_nowait(frame)
@@ -129,6 +130,10 @@ class AttachedClient:
     async def _send_pages(self) -> None:
         while True:
             frame = await self._pages.get()
+            if isinstance(frame, frames.ReadOutput):
+                body = self._output_of(frame)
+                await self.outbox.bulk(frames.OutputRead(self.outbox.epoch, frame.request, body))
+                continue
             size = min(frame.most, _MAX_PAGE)
             try:
                 records = await in_thread(self._journal.page, frame.before, size)
@@ -210,7 +215,7 @@ class AttachedClients:
 
     def add(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, greeting: Json | None) -> None:
         """Serve a new connection. Send `greeting` as its hello; with None the client has it already."""
-        client = AttachedClient(self._journal, self._calls, reader, writer, greeting)
+        client = AttachedClient(self._journal, self._calls, reader, writer, greeting, self._output_of)
         self.outboxes.add(client.outbox)
         serving = asyncio.get_running_loop().create_task(client.run(self._take))
         serving.add_done_callback(lambda _: self._left(client))
@@ -344,6 +349,13 @@ class AttachedClients:
         self.names.find(
             client, frame.query, lambda found: client.outbox.control(frames.NamesFound(epoch, number, found))
         )
+
+    def _output_of(self, frame: frames.ReadOutput) -> Json:
+        task = self.session.tasks.get(frame.task_id) if self.session is not None else None
+        if task is None:
+            return {}
+        piece = task.output.piece(frame.after, frame.most, frame.before) if task.output is not None else {}
+        return {"status": task.status.public, "seconds": task.seconds, **piece}
 
     def _take_stop(self, client: AttachedClient, frame: frames.Stop) -> None:
         if not frame.finish:

@@ -264,7 +264,7 @@ def _stop(session: Session, task_id: str) -> RequestOutcome:
 
 
 def _output(task: Task) -> Json:
-    return {"task_id": task.id, "status": task.status.public, "output": task.read(_MAX_LINES, _MAX_BYTES)}
+    return {"task_id": task.id, "status": task.status.public, "output": task.last(_MAX_LINES, _MAX_BYTES)}
 
 
 _LISTED = (

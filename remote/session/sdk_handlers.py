@@ -263,7 +263,7 @@ def _apply(session: Session, given: Json) -> Json:
 
 
 def _task_output(session: Session, given: Json) -> Json:
-    text = find_task(session, _text(given, "task_id")).read(10_000, _MAX_OUTPUT)
+    text = find_task(session, _text(given, "task_id")).last(10_000, _MAX_OUTPUT)
     size = len(text.encode())
     return {"output": text, "total_bytes": size, "truncated": size >= _MAX_OUTPUT}
 

@@ -245,12 +245,12 @@ class SnapshotProjection(Projection):
             if prompt.shown["input"] in taken:
                 prompt.taken = min(prompt.taken, record.seq)
 
-    @on(messages.TaskMessage, main_only=True)
+    @on(messages.TaskMessage)
     def _task(self, line: messages.TaskMessage, record: Record) -> None:
         if line.subtype == "task_notification":
             self._tasks.pop(line.task_id, None)
         elif line.in_background:
-            body = {"task_id": line.task_id, "description": line.description}
+            body = {"task_id": line.task_id, "description": line.description, "task_type": line.task_type}
             self._tasks[line.task_id] = record.seq, body
 
     @on(records.UnqueuedRecord, records.ForkedRecord)

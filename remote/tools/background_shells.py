@@ -87,7 +87,7 @@ class BackgroundShells:
             return TaskEnd(status, f"{subject} {how}. {left}" if left else f"{subject} {how}")
 
         task = self._watched(start, start.description or start.command, process, end)
-        task.output_file, task.read = output.path, output.last
+        task.output_file, task.output = output.path, output
         shell = Shell(task, start, process, output)
         self.by_id = {key: each for key, each in self.by_id.items() if self._tasks.get(key)}
         self.by_id[task.id] = shell

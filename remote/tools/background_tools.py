@@ -91,7 +91,7 @@ class TaskStop(Tool):
 
 def _output(task: Task) -> str:
     said = task.end.result if task.end is not None else ""
-    return said or task.read(_MAX_LINES, _MAX_CHARS)
+    return said or task.last(_MAX_LINES, _MAX_CHARS)
 
 
 def _unknown(tool_input: Json, context: ToolContext) -> str | None:

@@ -8,12 +8,15 @@ import logging
 import os
 import re
 
+from ccb.tunnel.wire.frames import Json
+
 _log = logging.getLogger(__name__)
 
 MAX_OUTPUT_CHARS = 30_000  # longest output of most tools, in characters, that the model gets without a cut
 FILE_CAP = 64 << 20  # limit of one output on disk, in bytes
 TOTAL_CAP = 512 << 20  # limit of all outputs of a session on disk, in bytes; the oldest closed files are removed first
 _KEPT = 128 * 1024  # bytes held in memory at each end: enough for MAX_OUTPUT_CHARS of any text
+MAX_PIECE = 256 * 1024  # bytes of the output of a task that one answer to a client holds
 _TERMINAL = re.compile(
     r"\x1b\[[0-?]*[ -/]*[@-~]"  # CSI
     # OSC, DCS, SOS, PM, APC; an unterminated one extends to the end of the line
@@ -69,6 +72,15 @@ class Output:
             recent = bytes(self._head[-(max_bytes - len(recent)) :]) + recent
         lines = clean(recent).split("\n")
         return "\n".join(lines[-max_lines - 1 :] if lines[-1] == "" else lines[-max_lines:])
+
+    def piece(self, after: int, most: int, before: int | None = None) -> Json:
+        """Return what a `ReadOutput` frame asks for. What is neither in memory nor in a file is left out."""
+        end = self.total if before is None else min(before, self.total)
+        known = MAX_PIECE if self._file is not None and not self._file.dropped else _KEPT
+        start = max(0, min(after, end), end - min(most, known))
+        data = self._range(start, end)
+        whole = data.rfind(b"\n") + 1
+        return {"start": start, "next": start + whole, "text": clean(data[:whole]), "begun": clean(data[whole:])}
 
     def text(self, max_chars: int = MAX_OUTPUT_CHARS, start: int = 0) -> str:
         """Return the output after its first `start` bytes for the model: all of it, or its head and tail around a note

@@ -13,6 +13,8 @@ from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.frames import Json
 from ccb.tunnel.wire.journal_records import MAIN_AGENT
 
+from .output import Output
+
 _MAX_KEPT = 100  # tasks that have ended
 
 
@@ -40,21 +42,21 @@ class TaskStatus(enum.Enum):
 @dataclass(frozen=True)
 class TaskEnd:
     """How a task ended. `summary` is one line; `result` and `usage` are those of an agent. `told`: the model knows it
-    already, as after a call that stopped the task, so it gets no notification."""
+    already, as after a call that stopped the task, so it gets no notification. `at` is monotonic."""
 
     status: TaskStatus
     summary: str
     result: str = ""
     usage: Json | None = None
     told: bool = False
+    at: float = 0.0
 
 
 @dataclass(eq=False)
 class Task:
     """One task. `agent_id` is the agent that gets the notification of its end. `stop` ends it and returns when nothing
-    of it is left; whoever runs the task reports its end to the registry. `read(lines, bytes)` returns the end of its
-    output. `lasts`: a command has left it running, as a server, so nothing waits for its end. `killed`: somebody stops
-    it."""
+    of it is left; whoever runs the task reports its end to the registry. `output` is that of a command. `lasts`: a
+    command has left it running, as a server, so nothing waits for its end. `killed`: somebody stops it."""
 
     id: str
     kind: TaskKind
@@ -64,7 +66,7 @@ class Task:
     output_file: str = ""
     agent_id: str = MAIN_AGENT
     public: Json = field(default_factory=dict)
-    read: Callable[[int, int], str] = lambda max_lines, max_bytes: ""
+    output: Output | None = None
     started: float = field(default_factory=time.monotonic)
     told: bool = False
     lasts: bool = False
@@ -76,6 +78,13 @@ class Task:
     @property
     def status(self) -> TaskStatus:
         return TaskStatus.RUNNING if self.end is None else self.end.status
+
+    @property
+    def seconds(self) -> float:
+        return (time.monotonic() if self.end is None else self.end.at) - self.started
+
+    def last(self, max_lines: int, max_bytes: int) -> str:
+        return self.output.last(max_lines, max_bytes) if self.output is not None else ""
 
 
 class TaskRegistry:
@@ -111,7 +120,7 @@ class TaskRegistry:
         """Note that a task has ended. Only the first end counts."""
         if task.end is not None:
             return
-        task.end = replace(end, told=end.told or task.told)
+        task.end = replace(end, told=end.told or task.told, at=time.monotonic())
         task.over.set()
         self._ended(task, task.end)
 

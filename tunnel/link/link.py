@@ -69,7 +69,7 @@ log = logging.getLogger(__name__)
 
 HELLO_TIMEOUT = 30.0  # seconds from the start of the worker to its hello
 
-_Answer = wire.Applied | wire.Attached | wire.Past | wire.NamesFound | wire.Fenced
+_Answer = wire.Applied | wire.Attached | wire.Past | wire.NamesFound | wire.OutputRead | wire.Fenced
 _Passed = wire.Progress | _Answer | wire.Listening | ChannelFrame
 SessionFrame = wire.Event | wire.Snapshot | wire.Bye | _Passed  # what a link hands to its owner
 

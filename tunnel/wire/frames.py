@@ -189,6 +189,34 @@ class NamesFound:
     body: Json
 
 
+OUTPUT = "task_output"  # the capability of a worker that answers
+
+
+@dataclass(frozen=True)
+class ReadOutput:
+    """L>W. Asks for the newest output of a task behind its byte `after`, or the last before its byte `before`, at most
+    `most` bytes. Viewers may ask too."""
+
+    t: ClassVar[str] = "read_output"
+    epoch: int
+    request: int
+    task_id: str
+    after: int
+    most: int
+    before: int | None = None
+
+
+@dataclass(frozen=True)
+class OutputRead:
+    """W>L. `body` is {"status", "seconds" (since the task began), "start" (the number of the first byte), "text" (whole
+    lines), "next" (the number of the byte behind them), "begun" (the line that is not whole yet)}; {} for no task."""
+
+    t: ClassVar[str] = "output_read"
+    epoch: int
+    request: int
+    body: Json
+
+
 @dataclass(frozen=True)
 class Fetch:
     """L>W. Asks for the newest events before number `before`, about `most` bytes of them. Viewers may ask too."""
@@ -433,6 +461,7 @@ Frame = Union[
     Hello, Refused, Attach, Attached, Snapshot, Fetch, Past, Event, Progress, Input, Applied, Ack, Fenced, CallOpen,
     CallHead, CallData, Packed, CallEnd, Credit, Cancel, Ping, Pong, Detach, Stop, Report, Bye, FindNames, NamesFound,
     ChannelOpen, ChannelData, ChannelCredit, ChannelEnd, Listening,
+    ReadOutput, OutputRead,
 ]  # fmt: skip
 
 _KINDS: dict[str, type[Any]] = {kind.t: kind for kind in get_args(Frame)}

@@ -13,11 +13,13 @@ from textual.widget import Widget
 from ...session.session_client import EventGap, SessionClient, SessionEvent
 from ...slash_commands.session_api import ReplInfo
 from ...terminal.editor import NoEditor, page
+from ...transcript.blocks import ToolBlock
 from ..composer.composer import Composer
 from ..widgets.transcript import Transcript
 from .list_panel import HelpPanel, HelpSection, ListPanel
-from .pages import ReadingPage, TranscriptPage
+from .pages import AgentPage, ReadingPage, TranscriptPage
 
+_MARKING = ("up", "down", "enter", "escape")  # the keys that choose a sub-agent
 _TWICE_S = 0.7  # seconds within which a key counts as pressed twice
 
 
@@ -40,6 +42,8 @@ class PageHolder(Vertical):
         super().__init__()
         self.transcript = transcript
         self.shown: Widget | None = None
+        self._below: list[Widget] = []  # hidden until what is shown is closed
+        self._marked: ToolBlock | None = None  # the call of a sub-agent
         self._client = client
         self._info = info
         self._composer = composer
@@ -50,8 +54,14 @@ class PageHolder(Vertical):
     def page(self) -> ReadingPage | None:
         return self.shown if isinstance(self.shown, ReadingPage) else None
 
-    def open(self, widget: Widget) -> None:
-        self.close()
+    def open(self, widget: Widget, *, over: bool = False) -> None:
+        """Show a panel or a page in place of what is shown; `over`: until it is closed."""
+        if over and self.shown is not None:
+            self.shown.display = False
+            self._below.append(self.shown)
+        else:
+            while self.close():
+                pass
         self.shown = widget
         if isinstance(widget, ReadingPage | ListPanel):
             widget.keymap = self._composer.keymap
@@ -59,13 +69,46 @@ class PageHolder(Vertical):
         self.mount(widget)
         widget.focus()
 
+    def open_agent(self, call: ToolBlock) -> None:
+        """Show the conversation of the sub-agent that a call has started."""
+        self.mark(None)
+        if call.agent is not None:
+            self.open(AgentPage(self._client, self._info.place, call, call.agent, self.transcript.shelf), over=True)
+
+    def take_key(self, key: str) -> bool:
+        """Mark a sub-agent in sight, or open the marked one. Return False for a key that does nothing here."""
+        marked, agents = self._marked, self.transcript.agents_in_sight
+        if self._composer.text or key not in _MARKING or (marked is None and not (agents and key == "down")):
+            return False
+        if marked is None:
+            self.mark(agents[-1])
+        elif key == "enter":
+            self.open_agent(marked)
+        elif key in ("up", "down") and marked in agents:
+            at = agents.index(marked) + (1 if key == "down" else -1)
+            self.mark(agents[at] if 0 <= at < len(agents) else None)
+        else:
+            self.mark(None)
+        return True
+
+    def mark(self, call: ToolBlock | None) -> None:
+        for each in (self._marked, call):
+            if each is not None and each.agent is not None:
+                each.agent.marked = each is call
+                self.transcript.update_block(each)
+        self._marked = call
+
     def open_transcript(self) -> TranscriptPage:
         page = TranscriptPage(self._client, self._info.place, self._info.client_name, self.transcript.shelf)
         self.open(page)
         return page
 
     def details_pressed(self, now: float) -> None:
-        """Show all of tool output and thinking, or the summary; pressed twice, the whole conversation. Close a page."""
+        """Show all of tool output and thinking, or the summary; pressed twice, the whole conversation. Close a page
+        that shows all of it anyway."""
+        if isinstance(self.page, AgentPage):
+            self.page.body.toggle_details()
+            return
         if self.page is not None:
             self.close()
             return
@@ -81,13 +124,15 @@ class PageHolder(Vertical):
         return panel
 
     def close(self) -> bool:
-        """Close what is shown. Return False if nothing is."""
-        shown, self.shown = self.shown, None
+        """Close what is shown, and go back to what is below it. Return False if nothing is shown."""
+        shown, self.shown = self.shown, self._below.pop() if self._below else None
         if shown is None:
             return False
         shown.remove()
-        self._make_room(page=False)
-        self._composer.focus()
+        self._make_room(page=self.page is not None)
+        if self.shown is not None:
+            self.shown.display = True
+        (self.shown or self._composer).focus()
         return True
 
     def turn(self, direction: int) -> bool:
@@ -99,15 +144,18 @@ class PageHolder(Vertical):
 
     def tick(self) -> None:
         """Take the keys back after a card that had them has gone: it gives them to the composer, which a page hides."""
-        if self.page is not None and self.screen.focused in (None, self._composer):
-            self.page.focus()
+        if self.page is not None:
+            self.page.tick()
+            if self.screen.focused in (None, self._composer):
+                self.page.focus()
 
     def received(self, event: SessionEvent | EventGap) -> None:
-        if isinstance(self.shown, TranscriptPage):
-            if isinstance(event, EventGap):
-                self.shown.skipped(event)
-            else:
-                self.shown.received(event)
+        for each in (*self._below, self.shown):
+            if isinstance(each, TranscriptPage):
+                if isinstance(event, EventGap):
+                    each.skipped(event)
+                else:
+                    each.received(event)
 
     def on_panel_closed(self) -> None:
         self.close()

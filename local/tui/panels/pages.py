@@ -23,13 +23,26 @@ from ccb.tunnel.errors import CcbError
 from ccb.tunnel.plain_text import neutralise, one_line
 from ccb.tunnel.wire.client_requests import REWIND_FILES, FileRewind
 from ccb.tunnel.wire.control_protocol import Request, RequestFailed
+from ccb.tunnel.wire.journal_records import MAIN_AGENT
 
 from ...session.session_client import EventGap, SessionClient, SessionEvent, parse_snapshot
 from ...slash_commands.about_session import ChangedFile, RewindPreview
-from ...terminal.keymap import DEFAULT_KEYMAP
-from ...transcript.blocks import Block, FileDiffBlock, FoldBlock, Level, NoticeBlock, ToolBlock
+from ...terminal.keymap import DEFAULT_KEYMAP, Keymap
+from ...transcript.blocks import (
+    AgentRun,
+    Block,
+    FileDiffBlock,
+    FoldBlock,
+    Level,
+    NoticeBlock,
+    PromptBlock,
+    ToolBlock,
+    ToolState,
+)
 from ...transcript.markdown_export import markdown_of, text_of
+from ...transcript.tool_calls import agent_label
 from ...transcript.transcript_reducer import TranscriptReducer
+from ..rendering.block_renderer import agent_summary
 from ..rendering.diffs import is_patch
 from ..rendering.pictures import PictureShelf
 from ..rendering.themes import palette_in
@@ -84,6 +97,7 @@ class ReadingPage(Vertical, can_focus=True):
         yield self._foot
 
     def on_mount(self) -> None:
+        self.body.name_keys(self.keymap)
         self._draw()
         self._fill()
 
@@ -103,6 +117,9 @@ class ReadingPage(Vertical, can_focus=True):
 
     async def load_all(self) -> None:
         """Load what is not loaded: the person searches in all of it, or wants its beginning."""
+
+    def tick(self) -> None:
+        """Bring up to date what changes with time."""
 
     def own_key(self, event: events.Key) -> bool:
         """Act on a key of this kind of page. Return False for any other."""
@@ -177,6 +194,7 @@ class ReadingPage(Vertical, can_focus=True):
     @work(exclusive=True, group="search")
     async def _search(self, text: str) -> None:
         if text:
+            self.body.show_details()
             self.say("searching …")
             await self.load_all()
         await self.body.search(text)
@@ -225,6 +243,14 @@ class SearchedBlocks(Transcript):
         self.sought = ""
         self.found: list[Found] = []
         self.at = -1  # which of `found` the person looks at
+
+    def name_keys(self, keymap: Keymap) -> None:
+        """Name the keys of `keymap` that act on a page: that of running commands is for those of the main agent."""
+        self._drawing.keymap = Keymap({**keymap.keys, "background": ()})
+
+    def show_details(self) -> None:
+        if not self._drawing.details:
+            self.toggle_details()
 
     def settle(self) -> None:
         """Lay out now what has changed, so that lines have their places."""
@@ -449,20 +475,28 @@ _AFTER_ALL = 1 << 52  # no event has such a number
 class TranscriptPage(ReadingPage):
     """It loads the session anew from the host, the newest events first, and goes on with what happens meanwhile."""
 
-    def __init__(self, client: SessionClient, place: str, own_name: str, shelf: PictureShelf | None = None) -> None:
+    def __init__(
+        self,
+        client: SessionClient,
+        place: str,
+        own_name: str,
+        shelf: PictureShelf | None = None,
+        agent_id: str = MAIN_AGENT,
+    ) -> None:
         cwd = client.hello.cwd.raw.rstrip("/")
         super().__init__(f"Conversation on {place}", cwd, shelf)
         self._client = client
-        self._reducer = TranscriptReducer(self.body, own_name=own_name)
+        self._reducer = TranscriptReducer(self.body, own_name=own_name, agent_id=agent_id)
         self._reducer.notices.cwd = cwd
         self._loader = HistoryLoader(client, self.body, self._reducer)
         self._seq = 0
+        self._before = _AFTER_ALL
         self._early: list[SessionEvent] | None = []  # what comes before the first page is here
 
     async def fill(self) -> None:
         self.say("loading …")
         try:
-            events = await self._client.earlier(_AFTER_ALL)
+            events = await self._client.earlier(self._before)
         except CcbError as error:
             self.say(f"The conversation is not loaded: {error.what} · Esc closes")
             return
@@ -497,3 +531,56 @@ class TranscriptPage(ReadingPage):
     def on_transcript_wheel_up(self, event: Transcript.WheelUp) -> None:
         event.stop()
         self._loader.load_in_sight(turn_page=False)
+
+
+_AGENT_KEYS = (
+    "Esc goes back · {details!} all output · {view-search!} searches · {page-up!}, {page-down!} · {view-copy!} copies"
+)
+
+
+class AgentPage(TranscriptPage):
+    """The conversation of the sub-agent that `call` has started, as it goes on: its prompt, its words, a line for each
+    of its calls. Of an agent that was started again, the newest run is loaded first."""
+
+    KEYS = _AGENT_KEYS
+
+    def __init__(
+        self, client: SessionClient, place: str, call: ToolBlock, run: AgentRun, shelf: PictureShelf | None = None
+    ) -> None:
+        super().__init__(client, place, "", shelf, run.agent_id or call.tool_id)
+        self._call, self._run, self._place = call, run, place
+        self._before = run.last_seq + 1 if run.last_seq else _AFTER_ALL
+        self.body.toggle_details()
+        self.heading = self._title()
+
+    def _title(self) -> str:
+        failed = self._call.state in (ToolState.FAILED, ToolState.UNKNOWN)
+        state = "failed" if failed else "completed" if self._run.ended else "asks you" if self._run.asks else "works"
+        summary = agent_summary(self._call, self._run)
+        return f"{agent_label(self._call.tool_input)} · {state} · {summary} · {self._place}"
+
+    def tick(self) -> None:
+        if self.heading != (title := self._title()):
+            self.heading = title
+            self._draw()
+
+    async def fill(self) -> None:
+        await super().fill()
+        while not self._begins_here and await self._loader.load_newest():
+            self.say("loading …")
+            self.body.settle()
+        if self._begins_here and "resume" not in self._call.tool_input:
+            self._loader.forget()
+            self.say("")
+
+    @property
+    def _begins_here(self) -> bool:
+        return any(isinstance(each, PromptBlock) for each in self.body.blocks)
+
+    def received(self, event: SessionEvent) -> None:
+        if not 0 < self._run.last_seq < event.seq:
+            super().received(event)
+
+    def skipped(self, item: EventGap) -> None:
+        """What the snapshot says is about the main agent."""
+        super().skipped(EventGap(item.seq, {}))

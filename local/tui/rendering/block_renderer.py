@@ -16,6 +16,7 @@ from ccb.tunnel.wire.tool_traits import EDIT, View, traits_of
 
 from ...terminal.keymap import DEFAULT_KEYMAP, Keymap
 from ...transcript.blocks import (
+    AgentRow,
     AgentRun,
     Block,
     FileDiffBlock,
@@ -54,13 +55,27 @@ _MAX_PROMPT = 4_000  # characters
 def agent_rows(block: ToolBlock, run: AgentRun, palette: Palette, *, details: bool, cwd: str, key: str) -> Text:
     """Draw a line with what the agent has used, and its newest calls while it works; with `details` all."""
     text = Text(style=palette.dim, no_wrap=not details, overflow="fold" if details else "ellipsis")
-    text.append(f"└ {_summary(block, run)}")
+    text.append(f"└ {agent_summary(block, run)}")
+    text.append("" if details else _how_to_open(run, key), style=palette.accent if run.marked else "")
     if details and isinstance(block.tool_input.get("prompt"), str):
         text.append(_below("Asked: " + block.tool_input["prompt"][:_MAX_PROMPT]))
     rows = list(run.rows) if details else [] if run.ended else list(run.rows)[-_MAX_LIVE_ROWS:]
     left_out = run.tool_uses - len(rows)
     if rows and left_out > 0:
         text.append(f"\n  … {counted(left_out, 'earlier call')}{'' if details else f' ({key})'}")
+    for row in rows:
+        text.append("\n  ").append_text(agent_row(row, palette, cwd))
+    if details and block.result:
+        text.append(_below("Answer: " + block.result))
+    return text
+
+
+def _how_to_open(run: AgentRun, key: str) -> str:
+    return " · Enter opens it" if run.marked else " · Down, Enter opens it" if key and not run.ended else ""
+
+
+def agent_row(row: AgentRow, palette: Palette, cwd: str) -> Text:
+    """Draw one call of a sub-agent."""
     marks = {
         ToolState.WAITING: ("○", palette.dim),
         ToolState.RUNNING: ("◐", palette.accent),
@@ -68,18 +83,14 @@ def agent_rows(block: ToolBlock, run: AgentRun, palette: Palette, *, details: bo
         ToolState.DONE: ("●", palette.good),
         ToolState.FAILED: ("✗", palette.bad),
     }
-    for row in rows:
-        mark, style = marks[row.state]
-        text.append("\n  ").append(f"{mark} ", style=style)
-        text.append(f"{one_line(row.name)} {headline(row.name, row.tool_input, cwd)}".rstrip())
-        if row.state is ToolState.ASKS:
-            text.append("  waits for your answer", style=palette.warn)
-    if details and block.result:
-        text.append(_below("Answer: " + block.result))
-    return text
+    mark, style = marks[row.state]
+    text = Text.assemble(
+        (f"{mark} ", style), f"{one_line(row.name)} {headline(row.name, row.tool_input, cwd)}".rstrip()
+    )
+    return text.append("  waits for your answer", style=palette.warn) if row.state is ToolState.ASKS else text
 
 
-def _summary(block: ToolBlock, run: AgentRun) -> str:
+def agent_summary(block: ToolBlock, run: AgentRun) -> str:
     goes_on = not run.ended
     parts = {
         "in the background": run.in_background and goes_on,
@@ -242,7 +253,8 @@ class BlockRenderer:
             short = len(plan) <= _MAX_MARKDOWN
             yield self._indented(render_markdown(plan, palette, self.copied_from) if short else Text(plan))
         elif block.agent is not None and not failed:
-            rows = agent_rows(block, block.agent, palette, details=self.details, cwd=self.cwd, key=self.more_key)
+            key = "" if self.copied_from else self.more_key
+            rows = agent_rows(block, block.agent, palette, details=self.details, cwd=self.cwd, key=key)
             yield self._indented(rows)
         elif view.is_diff and not failed:
             if block.state is ToolState.DONE:
@@ -264,7 +276,8 @@ class BlockRenderer:
         }[block.state]
         head = Text(no_wrap=not self.details, overflow="fold" if self.details else "ellipsis")
         head.append(f"{mark} ", style=style)
-        head.append(one_line(block.shown_name), style="bold")
+        marked = block.agent is not None and block.agent.marked
+        head.append(one_line(block.shown_name), style="bold reverse" if marked else "bold")
         subject = headline(block.name, block.tool_input, self.cwd, whole=self.details)
         if subject:
             head.append(f" {subject}")
@@ -272,7 +285,8 @@ class BlockRenderer:
             head.append("  its result is not known here", style=palette.dim)
         elif block.state is ToolState.RUNNING and block.elapsed_s >= 1:
             head.append(f"  {block.elapsed_s:.0f} s", style=palette.dim)
-            if block.elapsed_s >= _LONG_S and traits_of(block.name).view is View.COMMAND and not self.copied_from:
+            may_move = traits_of(block.name).view is View.COMMAND and self.keymap.keys["background"]
+            if block.elapsed_s >= _LONG_S and may_move and not self.copied_from:
                 head.append(f"  {self.keymap.name('background')} background", style=palette.dim)
         return head
 

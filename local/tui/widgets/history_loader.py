@@ -35,6 +35,12 @@ class HistoryLoader:
         self._holes = [each for each in self._holes if each in self.transcript.block_layout] + [hole]
         self.transcript.add(hole, before=self.reducer.prompts.first_waiting())
 
+    def forget(self) -> None:
+        """Take the holes away: what is not loaded is of no interest any more."""
+        for hole in self._holes:
+            self.transcript.take_away(hole)
+        self._holes.clear()
+
     def load_in_sight(self, *, turn_page: bool) -> bool:
         """Load the hole that the person looks at, unless one is being loaded. Return whether they look at one."""
         self._holes = [hole for hole in self._holes if hole in self.transcript.block_layout]
@@ -73,7 +79,7 @@ class HistoryLoader:
         if hole not in self.transcript.block_layout:
             return  # the full transcript has dropped the hole meanwhile
         loaded = BlockList()
-        earlier = TranscriptReducer(loaded, orphans=self.reducer.orphans)
+        earlier = TranscriptReducer(loaded, orphans=self.reducer.orphans, agent_id=self.reducer.agent_id)
         earlier.notices.cwd = self.reducer.notices.cwd
         earlier.prompts.share(self.reducer.prompts)
         for event in events:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from rich.segment import Segment
@@ -22,7 +23,17 @@ from textual.strip import Strip
 from textual.timer import Timer
 
 from ...terminal.keymap import DEFAULT_KEYMAP, Keymap
-from ...transcript.blocks import Block, Level, NoticeBlock, PromptBlock, PromptState, TipsBlock, cut_of, stack
+from ...transcript.blocks import (
+    Block,
+    Level,
+    NoticeBlock,
+    PromptBlock,
+    PromptState,
+    TipsBlock,
+    ToolBlock,
+    cut_of,
+    stack,
+)
 from ..rendering.block_renderer import is_animated
 from ..rendering.markdown import word_at
 from ..rendering.pictures import PictureShelf, is_of_picture
@@ -106,6 +117,12 @@ class Transcript(ScrollView, can_focus=False):
     class WheelUp(Message):
         """The person turned the wheel up."""
 
+    @dataclass
+    class AgentChosen(Message):
+        """The person clicked on the call that has started a sub-agent."""
+
+        call: ToolBlock
+
     def __init__(
         self,
         cwd: str,
@@ -146,6 +163,11 @@ class Transcript(ScrollView, can_focus=False):
     @property
     def blocks(self) -> Sequence[Block]:
         return self.block_layout.blocks
+
+    @property
+    def agents_in_sight(self) -> list[ToolBlock]:
+        calls = (each for each in self.blocks if isinstance(each, ToolBlock) and each.agent is not None)
+        return [each for each in calls if self.is_in_view(each)]
 
     @property
     def lines_below(self) -> int:
@@ -364,9 +386,15 @@ class Transcript(ScrollView, can_focus=False):
             self._in_sight = _InSight(block, letters_of(self._drawing.first_lines(block, self._laid_width, line)))
 
     def on_click(self, event: events.Click) -> None:
-        """Two clicks copy the word, three the line."""
+        """One click opens a sub-agent, two copy the word, three the line."""
         widget, at = self.screen.get_widget_and_offset_at(event.screen_x, event.screen_y)
-        if event.chain not in (2, 3) or widget is not self or at is None:
+        if widget is not self or at is None:
+            return
+        if event.chain == 1 and self.text_selection is None:
+            place = self.block_layout.at_line(at.y)
+            if place is not None and isinstance(place[0], ToolBlock) and place[0].agent is not None:
+                self.post_message(self.AgentChosen(place[0]))
+        if event.chain not in (2, 3):
             return
         event.prevent_default()
         found = self._drawn_line(at.y)

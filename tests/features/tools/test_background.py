@@ -10,7 +10,7 @@ from tests.remote.worker_process import Laptop, WorkerHost, until
 from tests.support.model.model_script import Json
 from tests.support.person.laptop import user_message
 
-from ccb.tunnel.wire.frames import Event, Input
+from ccb.tunnel.wire.frames import OUTPUT, Event, Input, OutputRead, ReadOutput
 from ccb.tunnel.wire.session_options import SessionOptions
 
 _ALLOWED = SessionOptions(allowed_tools=["Bash"])
@@ -58,6 +58,33 @@ async def test_the_end_of_a_task_starts_a_turn_of_the_idle_agent(host: WorkerHos
     assert told(host, session) == ["task:bash_1"]
     listed = (await laptop.request("rewind_points"))["response"]["points"]
     assert [each["text"] for each in listed] == ["go"], "nobody has written the notice"
+
+
+async def test_the_output_of_a_task_is_read_without_a_trace_in_the_journal(host: WorkerHost, session: str) -> None:
+    laptop = await host.drive(session, _ALLOWED)
+    assert OUTPUT in laptop.hello.capabilities
+    await start_task(laptop, f"seq 1 40000; printf begun; {_UNTIL_GO}")
+    viewer = await host.connect(session)
+    await viewer.attach(role="viewer")
+
+    async def read(number: int, after: int, most: int = 20, before: int | None = None) -> Json:
+        await viewer.send(ReadOutput(viewer.epoch, number, "bash_1", after, most, before))
+        return (await viewer.next(OutputRead, lambda frame: frame.request == number)).body
+
+    number, newest = 1, await read(1, 0)
+    while newest["begun"] != "begun":
+        number, newest = number + 1, await read(number + 1, 0)
+    size = sum(len(f"{each}\n") for each in range(1, 40001))
+    assert newest["status"] == "running" and newest["seconds"] > 0
+    assert (newest["next"], newest["text"].splitlines()[-1]) == (size, "40000")
+    assert (await read(100, 0, 12, before=6))["text"] == "1\n2\n3\n"
+    (host.project / "go").touch()
+    await answer(laptop, says("it ended", "msg_3"))
+    ended = await read(101, size)
+    assert (ended["status"], ended["start"], ended["text"], ended["begun"]) == ("completed", size, "begungone\n", "")
+    await viewer.send(ReadOutput(viewer.epoch, 102, "bash_9", 0, 20))
+    assert (await viewer.next(OutputRead, lambda frame: frame.request == 102)).body == {}
+    assert [event.kind for event in laptop.events].count("input") == 1
 
 
 async def test_the_end_of_a_task_joins_a_running_turn(host: WorkerHost, session: str) -> None:

@@ -13,7 +13,7 @@ from tests.support.network.link_peer import Peer
 from ccb.local.session import dialing as attempts
 from ccb.local.session.dialing import AttachOptions
 from ccb.local.session.remote_session import RemoteSession
-from ccb.local.session.session_client import EventGap, Item, LinkChange, LinkState, SessionEvent
+from ccb.local.session.session_client import EventGap, Item, LinkChange, LinkState, SessionEvent, TaskOutput
 from ccb.tunnel.errors import AuthFailed, CcbError, ConnectionLost, Dropped, ProtocolError, Unreachable, UsageError
 from ccb.tunnel.link.link import Greeting
 from ccb.tunnel.link.worker_refusals import refusal_error
@@ -239,7 +239,7 @@ async def test_a_snapshot_is_passed_on_and_the_next_loss_asks_from_there(host: S
         assert attach.have == 51
 
 
-async def test_earlier_events_and_names_of_files_are_asked_of_the_host(host: ScriptedHost) -> None:
+async def test_earlier_events_names_of_files_and_output_are_asked_of_the_host(host: ScriptedHost) -> None:
     host.greeting = replace(host.greeting, capabilities=[wire.NAMES])
     async with session_on(host) as (session, peer):
         naming = asyncio.create_task(session.names("ca"))
@@ -247,6 +247,15 @@ async def test_earlier_events_and_names_of_files_are_asked_of_the_host(host: Scr
         await peer.send(wire.NamesFound(1, question.request, {"names": ["cart.py"], "settled": True}))
         found = await naming
         assert found is not None and found.names == ("cart.py",)
+        with pytest.raises(UsageError, match="too old"):
+            await session.output("bash_1", 0, 100)
+        session.hello.capabilities.append(wire.OUTPUT)
+        reading = asyncio.create_task(session.output("bash_1", 7, 100))
+        wanted = await peer.next(wire.ReadOutput)
+        assert (wanted.task_id, wanted.after, wanted.most, wanted.before) == ("bash_1", 7, 100, None)
+        odd = {"status": 7, "seconds": -1, "start": "x", "next": 10**30, "text": "t", "begun": "b"}
+        await peer.send(wire.OutputRead(1, wanted.request, odd))
+        assert await reading == TaskOutput("7", 0.0, 0, 10**12, "t", "b")
         asking = asyncio.create_task(session.earlier(50, 1000))
         fetch = await peer.next(wire.Fetch)
         assert (fetch.before, fetch.most) == (50, 1000)

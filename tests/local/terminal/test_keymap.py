@@ -6,7 +6,7 @@ import pytest
 
 from ccb.local.terminal.keymap import DEFAULT_KEYMAP, DEFAULT_KEYS, KeyRefused, keymap_of
 
-LISTS = ("answer-", "queue-", "session-", "view-", "rule-", "model-")
+LISTS = ("answer-", "queue-", "session-", "view-", "rule-", "model-", "task-")
 
 
 def test_without_a_setting_every_id_has_a_key_of_its_own() -> None:

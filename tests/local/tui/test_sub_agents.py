@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from tests.support.repl.paper import Paper
-from tests.support.repl.pilot import Desk
+from tests.support.repl.pilot import Desk, desk
 from tests.support.repl.scripted_session import ScriptedSession, question
 
+from ccb.local.session.session_client import SessionEvent
 from ccb.tunnel.wire.frames import Json
 
 TASK = {"description": "Find the parser", "prompt": "Find it.\nSay where.", "subagent_type": "Explore"}
@@ -31,6 +32,18 @@ def told(agent_id: str, subtype: str, tokens: int, tool_uses: int, seconds: int)
     usage = {"total_tokens": tokens, "tool_uses": tool_uses, "duration_ms": seconds * 1000}
     body = {"type": "system", "subtype": subtype, "task_id": agent_id, "tool_use_id": agent_id}
     return {**body, "description": "d", "usage": usage}
+
+
+class Kept(ScriptedSession):
+    """A session that gives back all that it has said."""
+
+    def say(self, body: Json) -> None:
+        super().say(body)
+        self.past.append(SessionEvent("message", body, self._seq, True))
+
+    def fact(self, kind: str, **body: Any) -> None:
+        super().fact(kind, **body)
+        self.past.append(SessionEvent(kind, body, self._seq, True))
 
 
 async def started(at: Desk) -> str:
@@ -104,3 +117,69 @@ async def test_what_an_agent_streams_or_retries_is_not_the_main_agents(at: Desk)
     at.session.say({**mode, "parent_tool_use_id": agent_id})
     await at.sees("└ asks its model again, try 2")
     assert "overloaded" not in at.screen and at.view.reducer.mode != "plan"
+
+
+async def asked(at: Desk) -> str:
+    """An agent that has got its prompt, and much happens meanwhile."""
+    agent_id = await started(at)
+    block = {"type": "text", "text": f"{TASK['prompt']}\x1b[31m"}
+    at.session.fact("prompt", context=[], items=[{"content": [block]}], agent_id=agent_id)
+    calls(at.session, agent_id, "c1", "Grep", pattern="word")
+    done(at.session, agent_id, "c1", "\n".join(f"found {number}" for number in range(9)))
+    for number in range(25):
+        at.session.fact("taken", input_id=f"x{number}")
+    says(at.session, agent_id, {"type": "text", "text": "Its own **words**."})
+    await at.sees("1 tool use · Down, Enter opens it")
+    return agent_id
+
+
+async def test_down_and_enter_show_the_conversation_of_an_agent_as_it_goes_on() -> None:
+    async with desk(Kept()) as at:
+        agent_id = await asked(at)
+        await at.press("down", sees="1 tool use · Enter opens it")
+        await at.type("x", sees="Down, Enter opens it", has="x")
+        await at.press("backspace", "down", "enter", sees="Explore: Find the parser · works · 1 tool use")
+        await at.sees("❯ Find it.\n   Say where.", "● Grep word", "9 lines", "Its own words.", lacks="found 1")
+        assert "Agent" not in at.screen and "not loaded" not in at.screen
+        calls(at.session, agent_id, "c2", "Bash", command="make")
+        printed = {"type": "tool_progress", "tool_use_id": "c2", "tool_name": "Bash", "output": "one\ntwo"}
+        at.session.progress({**printed, "elapsed_time_seconds": 9, "parent_tool_use_id": agent_id})
+        at.session.text("Words of the main agent.", message_id="m7")
+        await at.sees("Bash make  9 s", "└ one\n     two", "works · 2 tool uses", lacks="of the main agent")
+        assert "Ctrl+B" not in at.screen, "it moves commands of the main agent only"
+        await at.press("ctrl+o", sees="found 1")
+        done(at.session, agent_id, "c2", "built")
+        result = {"type": "result", "subtype": "success", "num_turns": 3, "duration_ms": 9000, "total_cost_usd": 0.02}
+        at.session.fact("agent_result", result=result, agent_id=agent_id)
+        at.session.done(agent_id, "In parse.py.", structured={"status": "completed", "totalToolUseCount": 2})
+        await at.sees("completed · 2 tool uses", "9 s · $0.02")
+        await at.press("escape", sees=("Ask for a change", "Words of the main agent."))
+        assert at.app.focused is at.composer and at.session.interrupts == 0
+
+
+async def test_a_click_opens_an_agent_and_what_came_after_its_end_is_not_loaded() -> None:
+    async with desk(Kept()) as at:
+        agent_id = await asked(at)
+        at.session.fact("agent_result", result={"type": "result", "subtype": "success"}, agent_id=agent_id)
+        end = at.session._seq
+        at.session.done(agent_id, "In parse.py.", structured={"status": "completed", "totalToolUseCount": 1})
+        await at.sees("└ 1 tool use")
+        row = next(at for at, line in enumerate(at.lines) if "Agent Explore" in line)
+        await at.pilot.click(at.view.transcript, offset=(5, row))
+        await at.sees("Explore: Find the parser · completed · 1 tool use", "❯ Find it.", "Its own words.")
+        assert at.session.fetched[0] == end + 1
+
+
+async def test_up_and_down_choose_among_the_agents_in_sight_and_esc_lets_them_be() -> None:
+    async with desk(Kept()) as at:
+        await asked(at)
+        at.session.call("Task", description="Other", prompt="p", subagent_type="Plan")
+        await at.sees("Agent Plan: Other")
+        plan, explore = ("Plan: Other\n   └ starting · Enter", "Explore: Find the parser  3 s\n   └ 1 tool use · Enter")
+        await at.press("down", sees=plan)
+        await at.press("up", sees=explore, lacks=plan)
+        await at.press("up", loses=explore)
+        await at.press("down", "up", "down", sees=plan)
+        await at.press("down", loses=plan)
+        await at.press("down", "escape", loses=plan)
+        assert at.session.interrupts == 0

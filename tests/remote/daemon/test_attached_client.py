@@ -71,7 +71,7 @@ async def served(daemon: Daemon) -> AsyncIterator[tuple[AttachedClient, Wire]]:
     ours, theirs = socket.socketpair()
     theirs.setblocking(False)
     reader, writer = await asyncio.open_unix_connection(sock=ours)
-    client = AttachedClient(daemon.journal, daemon, reader, writer, None)
+    client = AttachedClient(daemon.journal, daemon, reader, writer, None, lambda frame: {})
     task = asyncio.ensure_future(daemon.serve(client))
     try:
         yield client, Wire(theirs)

@@ -111,6 +111,20 @@ def test_no_news_is_lost_or_repeated(tmp_path_factory: pytest.TempPathFactory, c
     output.close()
 
 
+@given(st.lists(st.text("ab\n", max_size=40), max_size=8), st.integers(1, 9))
+def test_pieces_forwards_and_backwards_are_all_of_it(chunks: list[str], most: int) -> None:
+    output, seen, after = Output(OutputFiles(""), "task"), "", 0
+    for chunk in chunks:
+        output.add(chunk.encode())
+        piece = output.piece(after, 10_000)
+        seen, after = seen + piece["text"], piece["next"]
+    last, back, before = output.piece(after, 10_000), "", output.total
+    while before:
+        piece = output.piece(0, most, before)
+        back, before = piece["text"] + piece["begun"] + back, piece["start"]
+    assert seen + last["begun"] == back == "".join(chunks)
+
+
 @given(st.text(max_size=400), st.integers(150, 400))
 def test_limited_text_is_whole_or_its_two_ends(tmp_path_factory: pytest.TempPathFactory, text: str, most: int) -> None:
     spill = OutputFiles(str(tmp_path_factory.mktemp("s")))

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
+from tests.support.model.model_script import Json
 from tests.support.repl.pilot import Desk
-from tests.support.repl.scripted_session import ScriptedSession, session_rule
+from tests.support.repl.scripted_session import ScriptedSession, ScriptedTask, session_rule
 
 from ccb.local.session.session_client import FoundNames, LinkState
 from ccb.tunnel.errors import ConnectionLost
@@ -189,5 +190,28 @@ async def banner(at: Desk, text: str) -> None:
     await at.pilot.pause()
 
 
-VISITED: tuple[Visit, ...] = (trust_card, mcp_servers, facts, completions, banner)
+class HostileTask(ScriptedTask):
+    """One whose host cleans nothing."""
+
+    def piece(self, after: int, most: int, before: int | None) -> Json:
+        text, at = self.text, {"start": after + 9, "next": after + 99}
+        return {"status": text, "seconds": 1, "text": text + "\n", "begun": text, **at}
+
+
+async def tasks(at: Desk, text: str) -> None:
+    at.session.outputs["bash_1"] = HostileTask(text)
+    news = {"task_id": "bash_1", "description": text, "output_file": text, "is_backgrounded": True, "task_type": text}
+    at.session.say({"type": "system", "subtype": "task_started", **news})
+    sub_agent(at.session, text)
+    await at.until(lambda: at.view.reducer.tasks.running)
+    await at.give("/tasks", then=lambda: at.session.outputs_read)
+    await at.press("enter", "escape", "escape")
+    call = at.view.reducer.agent_calls[-1]
+    at.view.reading.open_agent(call)
+    at.session.text(text, message_id="in", parent_tool_use_id=call.tool_id)
+    await at.pilot.pause()
+    await at.press("escape")
+
+
+VISITED: tuple[Visit, ...] = (trust_card, mcp_servers, facts, completions, banner, tasks)
 """What takes more than a message of the session."""

@@ -11,6 +11,7 @@ import uuid
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 from tests.support.model.model_script import Json
@@ -25,7 +26,10 @@ from ccb.local.session.session_client import (
     LinkState,
     PromptDelivery,
     SessionEvent,
+    TaskOutput,
+    parse_output,
 )
+from ccb.remote.tools.output import Output, OutputFiles
 from ccb.tunnel.errors import CcbError, ConnectionLost, UsageError
 from ccb.tunnel.link.link import Greeting, limited_hello
 from ccb.tunnel.wire.client_requests import LIST_COMMANDS, MOVE_ASYNC_MESSAGE, SET_SANDBOX, SHELL_COMMAND
@@ -55,6 +59,21 @@ def hello(*, notes: list[str] | None = None, cwd: str = "/srv/shop", storage: st
         capabilities=[SHELL_COMMAND, MOVE_ASYNC_MESSAGE.name, SET_SANDBOX.name, "steer"],
     )  # fmt: skip
     return limited_hello(said, "devbox")
+
+
+@dataclass
+class ScriptedTask:
+    """What a command in the background has put out, and its public status."""
+
+    text: str = ""
+    status: str = "running"
+    seconds: float = 65.0
+    directory: str = ""  # for the file that has all of it
+
+    def piece(self, after: int, most: int, before: int | None) -> Json:
+        output = Output(OutputFiles(self.directory), "task")
+        output.add(self.text.encode())
+        return {"status": self.status, "seconds": self.seconds, **output.piece(after, most, before)}
 
 
 class ScriptedSession:
@@ -99,6 +118,8 @@ class ScriptedSession:
         self.swallow = False
         self.fetched: list[int] = []
         self.looked_up: list[str] = []
+        self.outputs: dict[str, ScriptedTask] = {}  # by the id of the task
+        self.outputs_read: list[tuple[str, int]] = []
         self.find_names: Callable[[str], Awaitable[FoundNames | None]] = _finds_nothing
         self.unanswered_s = 0.0
         self.command_lines: list[str] = []  # those of the prompts
@@ -120,6 +141,13 @@ class ScriptedSession:
         if self.state not in (LinkState.CONNECTED, LinkState.FENCED):
             raise ConnectionLost("there is no connection")
         return [each for each in self.past if each.seq < before][-self.page :]
+
+    async def output(self, task_id: str, after: int, most: int, before: int | None = None) -> TaskOutput | None:
+        self.outputs_read.append((task_id, after))
+        if self.state not in (LinkState.CONNECTED, LinkState.FENCED):
+            raise ConnectionLost("there is no connection")
+        await self.answers_come.wait()
+        return parse_output(self.outputs[task_id].piece(after, most, before)) if task_id in self.outputs else None
 
     async def names(self, query: str) -> FoundNames | None:
         self.looked_up.append(query)

@@ -33,6 +33,8 @@ PANELS: tuple[Scene, ...] = (
     panels.tools,
     panels.hosts,
     panels.settings,
+    panels.tasks,
+    panels.agent,
 )
 GOLDENS: tuple[tuple[Scene, tuple[int, int], str], ...] = (
     (scenes.first, NORMAL, "dark"),

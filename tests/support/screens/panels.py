@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from tests.support.model.model_script import Json
 from tests.support.repl.pilot import Desk
-from tests.support.screens.scenes import answered, sessions
+from tests.support.repl.scripted_session import ScriptedTask
+from tests.support.screens.scenes import agents, answered, sessions
 
 from ccb.local.session.session_client import SessionEvent
 from ccb.local.slash_commands.this_laptop import RecentHost
 from ccb.local.tui.panels.list_panel import HostPanel
 from ccb.tunnel.wire.client_requests import LIST_RULES, REWIND_FILES, REWIND_POINTS
 
-__all__ = ["changes", "conversation", "hosts", "rules", "sessions", "settings", "tools"]
+__all__ = ["agent", "changes", "conversation", "hosts", "rules", "sessions", "settings", "tasks", "tools"]
 
 _LINES = [
     {
@@ -63,6 +65,41 @@ def _said(seq: int) -> SessionEvent:
     return SessionEvent(
         "message", {"type": "assistant", "message": {**message, "usage": {}}, "uuid": f"u{seq}"}, seq, True
     )
+
+
+async def tasks(at: Desk) -> None:
+    """A server and an agent at work, and a command that has failed."""
+    await agents(at)
+    session, log = at.session, "".join(f"GET /api/items/{number} 200 {number % 9} ms\n" for number in range(120, 132))
+    for task_id, does in (("bash_1", "Run the dev server"), ("bash_2", "Run all tests")):
+        session.outputs[task_id] = ScriptedTask(log, seconds=130)
+        started = {"task_id": task_id, "task_type": "local_bash", "description": does, "is_backgrounded": True}
+        session.say({"type": "system", "subtype": "task_started", **started})
+    ended = {"task_id": "bash_2", "status": "failed", "summary": f'Background command "{does}" failed with exit code 2'}
+    session.say({"type": "system", "subtype": "task_notification", **ended})
+    used = {"total_tokens": 8_100, "tool_uses": 2, "duration_ms": 130_000}
+    call_id = at.view.reducer.agent_calls[-1].tool_id
+    session.progress({"type": "system", "subtype": "task_progress", "task_id": call_id, "usage": used})
+    await at.sees("8.1k tokens")
+    await at.give("/tasks")
+    await at.sees("Tasks: 2 running", "│ GET /api/items/131")
+
+
+async def agent(at: Desk) -> None:
+    """The conversation of a sub-agent."""
+    await agents(at)
+    call = at.view.reducer.agent_calls[-1]
+    block = {"type": "text", "text": "Read the tests.\nSay what they leave out."}
+    records: list[tuple[str, Json]] = [
+        ("prompt", {"context": [], "items": [{"content": [block]}]}),
+        ("message", {"type": "assistant", "message": {"content": [{"type": "text", "text": "I look for **gaps**."}]}}),
+    ]
+    at.session.past = [
+        SessionEvent(kind, {**body, "agent_id": call.tool_id, "parent_tool_use_id": call.tool_id}, number, True)
+        for number, (kind, body) in enumerate(records, 1)
+    ]
+    await at.press("down", "enter")
+    await at.sees("I look for gaps.")
 
 
 async def tools(at: Desk) -> None:

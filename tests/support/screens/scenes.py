@@ -187,7 +187,7 @@ async def agents(at: Desk) -> None:
         if number == 0:
             used = {"totalTokens": 13_400, "totalToolUseCount": 2, "totalDurationMs": 41_000, "totalCostUsd": 0.0123}
             session.done(agent, "In shop/api.py and two tests.", structured={"status": "completed", **used})
-    await at.sees("Explore: Find the callers", "13.4k tokens", "Read the tests")
+    await at.sees("Explore: Find the callers", "13.4k tokens", "◐ Read cart.py")
 
 
 async def reconnecting(at: Desk) -> None:

@@ -17,7 +17,7 @@ from typing import cast
 
 from rich.console import Console
 from rich.text import Text
-from tests.support.screens import scenes
+from tests.support.screens import panels, scenes
 from tests.support.screens.scenes import Scene, scene
 
 DOCS = Path(__file__).resolve().parents[3] / "docs"
@@ -73,7 +73,16 @@ TOUR = (
         "The card names the host and shows the whole change. Tab and Enter say yes, and Enter alone to the next card.",
     ),
     Stop(
-        "agents", scenes.agents, "Sub-agents", "Each has rows of its own, with what it does now and what it has used."
+        "agents",
+        scenes.agents,
+        "Sub-agents",
+        "Each has rows of its own, with what it does now and what it has used. Down and Enter open its conversation.",
+    ),
+    Stop(
+        "tasks",
+        panels.tasks,
+        "What runs beside the agent",
+        "`/tasks` shows commands and sub-agents with their last line, and the output of the marked one as it comes.",
     ),
     Stop(
         "reconnecting",
