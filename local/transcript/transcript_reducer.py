@@ -96,6 +96,9 @@ class TranscriptReducer:
         self.prompts.refused(uuid)
         self.running = self._in_turn
 
+    def tick(self, now: float) -> None:
+        self._tools.tick(now)
+
     def link_lost(self) -> None:
         if self.prompts.link_lost():
             self.running = self._in_turn
@@ -218,7 +221,7 @@ class TranscriptReducer:
                 self._tools.line_begins()
                 self.turns += 1
             case records.ToolStartRecord():
-                self._tools.start(content.tool_use_id)
+                self._tools.start(content.tool_use_id, now=not self.notices.only_past)
             case records.WithdrawnRecord():
                 self._messages.withdraw(content.message_id)
             case records.ModelEndRecord():
