@@ -91,7 +91,7 @@ class ChoiceCard(QuestionCard):
         styles = {self._marked: MARKED}
         entries += [(self._key_of[each], self.words(each), styles.get(each, BUTTON)) for each in self.offered]
         if not self.has_focus:
-            return [(tab, "to answer:", quiet), *entries]
+            return [(tab, "to answer", quiet), *entries]
         return [*entries, *([("Enter", "answers", "")] if self._marked else []), ("Esc", "back", "")]
 
     def watch_has_focus(self, _has_focus: bool) -> None:
