@@ -150,6 +150,12 @@ async def approvals(at: Desk) -> None:
     await at.card_focused()
 
 
+async def next_approval(at: Desk) -> None:
+    await approvals(at)
+    await at.press("enter")
+    await at.sees("python -m pytest -x", "1 more waiting", "Enter answers")
+
+
 async def plan(at: Desk) -> None:
     await at.prompt("Plan how to repair the total.")
     at.session.begin(mode="plan")
