@@ -10,7 +10,7 @@ from textual.widgets import Static
 
 from ccb.tunnel.wire.control_protocol import SET_SANDBOX
 
-from ..rendering.approval_text import IF_ALLOWED, bounded, circumstances, subject_lines
+from ..rendering.approval_text import IF_ALLOWED, bounded, circumstances, path_outside, subject_lines
 from ..rendering.card_rows import GOES_ON, CardLine, FoldedRows, RowStyle
 from ..rendering.permission_updates import (
     KEPT,
@@ -31,7 +31,6 @@ MAX_BESIDE = 60  # characters of a rule that is shown beside its answer
 
 
 _IN_CAGE = {"type": SET_SANDBOX, "sandbox": "workspace", "destination": "session"}
-_OUTSIDE = "workingDir"  # the kind of reason for asking
 _DENIED = "The user denied this; it was not done."
 _IDS = {
     "once": "answer-once",
@@ -147,9 +146,9 @@ class ApprovalCard(ChoiceCard):
         self._edits = -1  # the place of the rule that is edited
         self._covered = 0  # how many of the questions that wait the rules cover as well
         lines, readable = bounded(subject_lines(request))
-        if request.text("decision_reason_type") == _OUTSIDE and request.text("blocked_path"):
-            path = escaped_name(request.text("blocked_path"))
-            lines.insert(0, CardLine("! ", f"Outside of the session's directories: {path}", RowStyle.WARNING, "  "))
+        if outside := path_outside(request):
+            text = f"Outside of the session's directories: {escaped_name(outside)}"
+            lines.insert(0, CardLine("! ", text, RowStyle.WARNING, "  "))
         self._call = lines
         self._reason = Static(classes="reason")
         keys = {answer: keymap.name(key_id) for answer, key_id in _IDS.items()}
