@@ -56,16 +56,17 @@ class Desk:
     async def approve(self, program: Program) -> tuple[list[int], list[float]]:
         """Return for each command how many keys allowed it, and the time from its card until it had run."""
         prompt, commands = self._ask(COUNT)
-        keys, took = [], []
+        keys: list[int] = []
+        took: list[float] = []
         async with tmux_window(program.argv, program.env, str(self._top)) as window:
             await window.shows(program.ready)
             await window.type(prompt)
             await window.press("Enter")
-            for number, command in enumerate(commands):
+            for command in commands:
                 await window.shows(command, program.asks)
                 start = time.monotonic()
                 keys.append(await window.says_yes(program.marked))
-                await window.until(lambda _, number=number: self._ran > number)
+                await window.until(lambda _: self._ran == len(keys))
                 took.append(time.monotonic() - start)
             await window.shows("All-is-done.")
         return keys, took

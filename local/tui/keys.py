@@ -26,7 +26,7 @@ KEYS = (
         "on a prompt that waits: edit it, let it steer, move it up or down, drop it",
     ),
     ("{background}", "let the running command go on in the background"),
-    ("{interrupt}", "interrupt the agent; while it is idle: close the file that /open has fetched, or end the newest copy"),
+    ("{interrupt}", "interrupt the agent; while it is idle: close the file of /open, or end the newest copy"),
     ("{interrupt}, {interrupt}", "while the agent is idle: clear the input; an empty one: go back to a prompt"),
     ("{open}", "open the file that /open has fetched, with the laptop's viewer; also /open alone"),
     ("/ and Tab", "the commands that fit what is typed; Up and Down choose, Tab or Enter completes, Esc closes"),

@@ -76,7 +76,7 @@ TOUR = (
         "next-approval",
         scenes.next_approval,
         "The next approval",
-        "While questions follow each other, the focus stays on their cards, and yes is marked: Enter alone allows each. "
+        "While questions follow each other, the focus stays on their cards with yes marked: Enter alone allows each. "
         "Text that you type goes to the input, and answers nothing.",
     ),
     Stop(
