@@ -203,6 +203,10 @@ class ApprovalCard(ChoiceCard):
         return FoldedRows(lines, self.asked.palette)
 
     def on_mount(self) -> None:
+        self._show_circumstances()
+
+    def _show_circumstances(self) -> None:
+        self._reason.display = bool(circumstances(self.asked.request))
         self._reason.update(self._circumstances())
 
     def below(self) -> list[Widget]:
@@ -210,7 +214,7 @@ class ApprovalCard(ChoiceCard):
 
     def fit(self) -> None:
         if self.is_attached:
-            self._reason.update(self._circumstances())
+            self._show_circumstances()
         super().fit()
 
     def choose(self, answer: str) -> None:
