@@ -16,6 +16,7 @@ from ccb.tunnel.plain_text import HostText, neutralise, one_line
 from ccb.tunnel.wire.client_requests import LIST_COMMANDS
 from ccb.tunnel.wire.control_protocol import A, P, Request, RequestFailed
 from ccb.tunnel.wire.dataclass import dataclass
+from ccb.tunnel.wire.model_facts import ModelNames
 from ccb.tunnel.wire.session_options import CAGES
 
 from ..command_line.arguments import Arguments, SessionChoice
@@ -194,10 +195,11 @@ class ReplInfo:
 def info_of(opened: OpenSession, first_prompt: str = "") -> ReplInfo:
     hello, options = opened.session.hello, opened.options
     wanted = CAGES.get(options.sandbox, "") if "sandbox" in hello.capabilities else ""
+    chosen = options.model or ("" if hello.seq else "default")  # the events of a session that exists name its model
     return ReplInfo(
         host=opened.host,
         path=hello.cwd.raw,
-        model=options.model or "",
+        model=ModelNames(options.model_aliases).resolved(chosen),
         mode=options.permission_mode,
         version=__version__,
         resume=opened.resume,

@@ -212,7 +212,8 @@ class ThoughtBlock(Block):
 
 @dataclass(eq=False)
 class ToolBlock(PicturedBlock):
-    """One tool call. `output` is the end of what it has printed so far; `patch` that of an edit."""
+    """One tool call. `output` is the end of what it has printed so far; `patch` that of an edit. `since` is when it
+    began, by the monotonic clock of this machine, 0 if that is not known."""
 
     tool_id: str = ""
     name: str = ""
@@ -220,6 +221,7 @@ class ToolBlock(PicturedBlock):
     state: ToolState = ToolState.WAITING
     output: str = ""
     elapsed_s: float = 0.0
+    since: float = 0.0
     result: str = ""
     patch: list[Json] = field(default_factory=list)
     agent: AgentRun | None = None

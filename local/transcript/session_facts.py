@@ -253,11 +253,31 @@ class FileChanges:
         return f"{count} file{'s' if count != 1 else ''} +{self.added} −{self.removed}" if count else ""
 
 
-def turn_text(result: ResultMessage, changes: FileChanges | None, cost: str, tasks: int, at: str) -> str:
+class WaitedTime:
+    """How many seconds of a turn the agent has waited for the person, by the clock of this machine."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+        self._open: Newest[str, None] = Newest(_MAX_TASKS)
+        self._since = 0.0
+
+    def asked(self, request_id: str) -> None:
+        self._since = self._since if self._open else time.monotonic()
+        self._open[request_id] = None
+
+    def settled(self, request_id: str) -> None:
+        if request_id in self._open:
+            del self._open[request_id]
+            self.seconds += 0.0 if self._open else time.monotonic() - self._since
+
+
+def turn_text(
+    result: ResultMessage, waited_s: float, changes: FileChanges | None, cost: str, tasks: int, at: str
+) -> str:
     """Return the line about a turn that has ended; "" if the model had no part in it."""
     if not as_number(result.body.get("num_turns")):
         return ""
-    seconds = round(min(as_number(result.body.get("duration_ms")) / 1000, _MAX_NUMBER))
+    seconds = round(max(0.0, as_number(result.body.get("duration_ms")) / 1000 - waited_s))
     minutes, hours = seconds // 60, seconds // 3600
     took = (
         f"{hours} h {minutes % 60} min" if hours else f"{minutes} min {seconds % 60} s" if minutes else f"{seconds} s"

@@ -289,11 +289,21 @@ class ToolCalls:
             self.result(*orphan)
         return tool
 
-    def start(self, tool_id: str) -> None:
+    def start(self, tool_id: str, *, now: bool) -> None:
+        """Show that a call runs. `now`: it has begun just now, and not before this client came."""
         tool = self._open.get(tool_id)
         if tool is not None and tool.state is blocks.ToolState.WAITING:
             tool.state = blocks.ToolState.RUNNING
+            tool.since = time.monotonic() if now else 0.0
             self._container.update_block(tool)
+
+    def tick(self, now: float) -> None:
+        """Count the seconds of what runs: a command that prints nothing is not heard of for long."""
+        for tool in list(self._open.values()):
+            runs = tool.state is blocks.ToolState.RUNNING and tool.since and tool.agent is None
+            if runs and now - tool.since >= tool.elapsed_s + 1:
+                tool.elapsed_s = float(int(now - tool.since))
+                self._container.update_block(tool)
 
     def progress(self, message: messages.ToolProgressMessage, command_line: str) -> None:
         """Show what a running tool has printed so far. The person's `command_line` is shown while it runs."""
@@ -306,6 +316,7 @@ class ToolCalls:
         if tool is not None and tool.state not in (blocks.ToolState.DONE, blocks.ToolState.FAILED):
             tool.state = blocks.ToolState.RUNNING
             tool.elapsed_s = messages.as_number(message.body.get("elapsed_time_seconds"))
+            tool.since = time.monotonic() - tool.elapsed_s
             if not message.body.get("heartbeat"):  # a sign of life says nothing about the output
                 tool.output = messages.as_text(message.body.get("output"))[-blocks.MAX_BLOCK_CHARS :]
             self._container.update_block(tool)

@@ -30,7 +30,8 @@ from .blocks import (
 from .live_answer import AgentMessages
 from .notices import Notices, path_in
 from .prompt_tracker import NO_FACTS, PromptTracker
-from .session_facts import BackgroundTasks, FileChanges, Todos, UsageTotals, turn_text
+from .questions import is_for_person
+from .session_facts import BackgroundTasks, FileChanges, Todos, UsageTotals, WaitedTime, turn_text
 from .tool_calls import EarlyData, ToolCalls, in_words
 
 _MAX_CAGE = 300  # characters
@@ -76,6 +77,7 @@ class TranscriptReducer:
         self.catching_up = False  # the worker still reads its journal, and takes a prompt afterwards
         self._in_turn = False
         self._changes: FileChanges | None = None  # in this turn, if all of it was seen
+        self._waited = WaitedTime()
 
     @property
     def agent_calls(self) -> list[ToolBlock]:
@@ -108,6 +110,9 @@ class TranscriptReducer:
     def prompt_refused(self, uuid: str) -> None:
         self.prompts.refused(uuid)
         self.running = self._in_turn
+
+    def tick(self, now: float) -> None:
+        self._tools.tick(now)
 
     def link_lost(self) -> None:
         if self.prompts.link_lost():
@@ -175,6 +180,8 @@ class TranscriptReducer:
         content = record.content
         if isinstance(content, records.MessageRecord) and self._changes is not None:
             self._changes.note(content.body.get("tool_use_result"))
+        if isinstance(content, records.MessageRecord | records.InputRecord):
+            self._note_waiting(content.public)
         if record.agent_id != self.agent_id:
             self._tools.agents.apply(record)
             if isinstance(content, records.MessageRecord) and isinstance(content.public, messages.TaskMessage):
@@ -184,6 +191,13 @@ class TranscriptReducer:
             self._agent_news(content)
             self._noticed(content)
             self._tools.note_todos(record.seq)
+
+    def _note_waiting(self, message: messages.PublicMessage) -> None:
+        match message:
+            case messages.ControlRequest() if is_for_person(message):
+                self._waited.asked(message.request_id)
+            case messages.ControlResponse() | messages.ControlCancel():
+                self._waited.settled(message.request_id)
 
     def apply_progress(self, message: messages.PublicMessage) -> None:
         self.notices.only_past = False
@@ -242,11 +256,11 @@ class TranscriptReducer:
                 self._message(content.public)
             case records.TurnStartRecord():
                 self.running = self._in_turn = True
-                self._changes = FileChanges()
+                self._changes, self._waited = FileChanges(), WaitedTime()
                 self._tools.line_begins()
                 self.turns += 1
             case records.ToolStartRecord():
-                self._tools.start(content.tool_use_id)
+                self._tools.start(content.tool_use_id, now=not self.notices.only_past)
             case records.WithdrawnRecord():
                 self._messages.withdraw(content.message_id)
             case records.AgentResultRecord():
@@ -314,7 +328,7 @@ class TranscriptReducer:
         dollars = 0.0 if past else self.totals.cost_usd - before  # of the past, only the sum is known
         cost = f"{'~' if self.totals.estimated else ''}${dollars:.2f}" if dollars >= _LEAST_COST else ""
         at, tasks = ("", 0) if past else (time.strftime("%H:%M"), len(self.tasks.running))
-        if told := turn_text(message, self._changes, cost, tasks, at):
+        if told := turn_text(message, self._waited.seconds, self._changes, cost, tasks, at):
             self.notice(told, Level.DIM)
 
     def _init(self, message: messages.SystemMessage) -> None:

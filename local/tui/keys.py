@@ -30,7 +30,7 @@ KEYS = (
         "while nothing is typed: mark a sub-agent in sight (Up and Down: another one), show its conversation, live",
     ),
     ("{background}", "let the running command go on in the background"),
-    ("{interrupt}", "interrupt the agent; while it is idle, put such a file away or break off the newest copy"),
+    ("{interrupt}", "interrupt the agent; while it is idle: close the file of /open, or end the newest copy"),
     ("{interrupt}, {interrupt}", "while the agent is idle: clear the input; an empty one: go back to a prompt"),
     ("{open}", "open the file that /open has fetched, with the laptop's viewer; also /open alone"),
     ("/ and Tab", "the commands that fit what is typed; Up and Down choose, Tab or Enter completes, Esc closes"),

@@ -126,6 +126,7 @@ class StatusPresenter:
         if now > self._hint_until:
             self._hint = ""
         self.own.tick(now)
+        self.reducer.tick(now)
         self.show()
         self.todos.show(self.reducer.todos, self.transcript.palette())
 

@@ -214,7 +214,9 @@ def decide_line(
     if not problems:
         return Decision(Behavior.ALLOW, "Every command in it is allowed.", "rule")
     path = next((problem.path for problem in problems if problem.path), "")
-    kind = "subcommandResults" if len(commands) > 1 else "workingDir" if path else "other"
+    kind = "subcommandResults" if len(commands) > 1 else "other"
+    if kind == "other" and path and not state.places.holds(path):
+        kind = "workingDir"
     updates = _suggestions(problems, whole if len(commands) == 1 else None)
     return Decision(Behavior.ASK, problems[0].reason, kind, path, updates)
 

@@ -10,7 +10,7 @@ from textual.widgets import Static
 
 from ccb.tunnel.wire.control_protocol import SET_SANDBOX
 
-from ..rendering.approval_text import IF_ALLOWED, bounded, circumstances, subject_lines
+from ..rendering.approval_text import IF_ALLOWED, bounded, circumstances, path_outside, subject_lines
 from ..rendering.card_rows import GOES_ON, CardLine, FoldedRows, RowStyle
 from ..rendering.permission_updates import (
     KEPT,
@@ -31,7 +31,6 @@ MAX_BESIDE = 60  # characters of a rule that is shown beside its answer
 
 
 _IN_CAGE = {"type": SET_SANDBOX, "sandbox": "workspace", "destination": "session"}
-_OUTSIDE = "workingDir"  # the kind of reason for asking
 _DENIED = "The user denied this; it was not done."
 _IDS = {
     "once": "answer-once",
@@ -91,7 +90,7 @@ class ChoiceCard(QuestionCard):
         styles = {self._marked: MARKED}
         entries += [(self._key_of[each], self.words(each), styles.get(each, BUTTON)) for each in self.offered]
         if not self.has_focus:
-            return [(tab, "to answer:", quiet), *entries]
+            return [(tab, "to answer", quiet), *entries]
         return [*entries, *([("Enter", "answers", "")] if self._marked else []), ("Esc", "back", "")]
 
     def watch_has_focus(self, _has_focus: bool) -> None:
@@ -147,9 +146,9 @@ class ApprovalCard(ChoiceCard):
         self._edits = -1  # the place of the rule that is edited
         self._covered = 0  # how many of the questions that wait the rules cover as well
         lines, readable = bounded(subject_lines(request))
-        if request.text("decision_reason_type") == _OUTSIDE and request.text("blocked_path"):
-            path = escaped_name(request.text("blocked_path"))
-            lines.insert(0, CardLine("! ", f"Outside of the session's directories: {path}", RowStyle.WARNING, "  "))
+        if outside := path_outside(request):
+            text = f"Outside of the session's directories: {escaped_name(outside)}"
+            lines.insert(0, CardLine("! ", text, RowStyle.WARNING, "  "))
         self._call = lines
         self._reason = Static(classes="reason")
         keys = {answer: keymap.name(key_id) for answer, key_id in _IDS.items()}
@@ -204,6 +203,10 @@ class ApprovalCard(ChoiceCard):
         return FoldedRows(lines, self.asked.palette)
 
     def on_mount(self) -> None:
+        self._show_circumstances()
+
+    def _show_circumstances(self) -> None:
+        self._reason.display = bool(circumstances(self.asked.request))
         self._reason.update(self._circumstances())
 
     def below(self) -> list[Widget]:
@@ -211,7 +214,7 @@ class ApprovalCard(ChoiceCard):
 
     def fit(self) -> None:
         if self.is_attached:
-            self._reason.update(self._circumstances())
+            self._show_circumstances()
         super().fit()
 
     def choose(self, answer: str) -> None:

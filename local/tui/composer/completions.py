@@ -200,8 +200,10 @@ def offer_of(name: str, mention: Mention) -> Offer:
     directory = name.endswith("/")
     within = name if mention.sign else name.replace("\\", "\\\\")  # a command reads its words as a shell does
     insert = mention.sign + (f'"{within}"' if quoted else name) + ("" if directory else " ")
-    literal, back = mention.query.lower() in name.lower(), int(quoted and directory)
-    return Offer(name, "", insert, mention.start, mention.end, back, enter=literal)
+    query, back = mention.query, int(quoted and directory)
+    is_typed = not mention.sign and (not query or query.endswith("/") or name == f"{query}/")  # Enter sends that
+    enter = query.lower() in name.lower() and not is_typed
+    return Offer(name, "", insert, mention.start, mention.end, back, enter=enter)
 
 
 _MAX_SHOWN = 50

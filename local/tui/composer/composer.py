@@ -327,8 +327,7 @@ class Composer(TextArea):
         if not self.around.works() and not self.read_only and (self.text or self._kept.aside):
             self.text, self._kept.aside = self._kept.aside, self.text
             self.move_cursor(self.document.end)
-            if self._kept.aside:
-                self.around.says(f"laid aside: {self.keymap.name('steer')} brings it back")
+            self.around.says(f"laid aside: {self.keymap.name('steer')} brings it back" if self._kept.aside else "")
         else:
             self._submit(steers=True)
 

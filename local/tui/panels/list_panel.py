@@ -462,8 +462,9 @@ class HelpPanel(VerticalScroll, can_focus=True):
 
     def _draw(self) -> None:
         palette = palette_in(self.app)
-        title = one_line(self._title)
-        self.border_title = f"{title}: {one_line(self._sought)}{CARET}" if self._sought else f"{title}: type to search"
+        title, is_list = one_line(self._title), sum(len(rows) for _, rows in self._sections) > 1
+        sought = f"{one_line(self._sought)}{CARET}" if self._sought else "type to search" if is_list else ""
+        self.border_title = f"{title}: {sought}" if sought else title
         self.border_subtitle = "Up, Down, PgUp, PgDn scroll · Esc closes"
         table = Table.grid(padding=(0, 2, 0, 0), expand=True)
         table.add_column(max_width=_KEY_CELLS, style=palette.accent)
@@ -471,7 +472,7 @@ class HelpPanel(VerticalScroll, can_focus=True):
         words = self._sought.lower().split()
         for title, rows in self._sections:
             fitting = [row for row in rows if all(word in f"{row[0]} {row[1]}".lower() for word in words)]
-            if fitting:
+            if fitting and title:
                 table.add_row(Text(title, style="bold"), "")
             for name, does in fitting:
                 table.add_row(Text(one_line(name)), Text("\n".join(map(one_line, does.splitlines())), overflow="fold"))

@@ -77,6 +77,11 @@ def subject_lines(asked: ControlRequest) -> list[CardLine]:
     return [*doubts(asked.tool_name, *_texts(asked.input)), *lines, *_table(values), *says]
 
 
+def path_outside(asked: ControlRequest) -> str:
+    """Return the path for which the worker asks because it is outside of the session's directories, "" for none."""
+    return asked.text("blocked_path") if asked.text("decision_reason_type") == "workingDir" else ""
+
+
 def circumstances(asked: ControlRequest) -> list[tuple[str, str]]:
     """Return which sub-agent asks, why the worker asks, and in which cage a command would run, as names and texts. A
     reason that only repeats what the card shows is left out."""
@@ -84,7 +89,8 @@ def circumstances(asked: ControlRequest) -> list[tuple[str, str]]:
     said = [("Sub-agent: ", _shortened(agent))] if agent else []
     name, traits = asked.tool_name, traits_of(asked.tool_name)
     path = asked.input.get(traits.path.key) if traits.path is not None else None
-    shown = (f"No rule allows {name}.", f"No rule allows `{asked.input.get('command')}`.", f"{name} changes {path}.")
+    unruled = (f"No rule allows {name}.", f"No rule allows `{asked.input.get('command')}`.")
+    shown = (*unruled, f"{name} changes {path}.", f"{path_outside(asked)} is outside the working directories.")
     if reason and reason not in shown:
         said.append(("Asked because: ", _shortened(reason)))
     if traits.view is View.COMMAND:

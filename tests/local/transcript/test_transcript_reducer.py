@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import re
 import time
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from ccb.local.plain.line_output import PlainQuestion
 from ccb.local.session.session_client import SessionEvent, parse_snapshot
 from ccb.local.terminal.keymap import DEFAULT_KEYMAP
 from ccb.local.transcript import blocks as shown
+from ccb.local.transcript import session_facts
 from ccb.local.transcript.prompt_tracker import PromptTracker
 from ccb.local.transcript.tool_calls import in_words
 from ccb.local.transcript.transcript_reducer import TranscriptReducer
@@ -420,6 +422,22 @@ def test_a_turn_ends_with_a_line_of_time_files_cost_and_what_still_runs() -> Non
     assert re.fullmatch(r"\d\d:\d\d", at) and runs == "1 task in the background: /tasks"
     told.record("message", **result | {"num_turns": 0}, total_cost_usd=0.021)
     assert len(told.notices) == 1, "a command of the person needs no such line"
+
+
+def test_the_time_of_a_turn_is_without_that_in_which_it_waited_for_the_person(monkeypatch: pytest.MonkeyPatch) -> None:
+    told, now = Told(), 100.0
+    monkeypatch.setattr(session_facts, "time", SimpleNamespace(monotonic=lambda: now))
+    told.record("turn_start")
+    ask: Json = {"subtype": "can_use_tool", "tool_name": "Bash", "input": {}}
+    for request in ("q1", "q2"):
+        told.record("message", type="control_request", request_id=request, request=ask, parent_tool_use_id=None)
+        now += 10.0
+    for request in ("q1", "q2"):
+        now += 5.0
+        told.record("input", id=request, body={"type": "control_response", "response": {"request_id": request}})
+    result: Json = {"type": "result", "subtype": "success", "num_turns": 3, "duration_ms": 33_000}
+    told.record("message", **result)
+    assert told.notices[-1].text.startswith("3 s · ")
 
 
 def test_the_line_of_a_past_turn_does_not_guess_its_cost_and_time_of_day() -> None:

@@ -61,6 +61,9 @@ async def test_a_command_is_shown_above_its_answer_and_one_that_opens_a_panel_is
     await at.sees("❯ /status\n\n Session ", "Model       not known before the first turn, permission mode")
     await at.give("/help", sees="type to search")
     await at.press("escape")
+    at.session.control_answers["side_question"] = {"response": "Because."}
+    await at.give("/btw why?", sees=("Beside the work: why? ─", "Because."), lacks="type to search")
+    await at.press("escape")
     await at.give("/nonsense", sees="❯ /nonsense\n\n There is no command /nonsense.", lacks="❯ /help")
 
 

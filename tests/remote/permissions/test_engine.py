@@ -405,6 +405,9 @@ def test_suggestions_have_the_public_shape(desk: Desk) -> None:
     added = {"type": "addDirectories", "directories": [str(desk.root / "other")], "destination": "session"}
     assert outside.suggestions == [_rules("allow", "Edit", rule), added]
     assert on_file(engine, "Read", "/etc/hosts").suggestions == [_rules("allow", "Read", "//etc/hosts")]
+    assert bash(engine, "npm test > ../other/x").reason_type == "workingDir"
+    inside = bash(engine, "npm test > a.txt")
+    assert (inside.blocked_path.endswith("/a.txt"), inside.reason_type) == (True, "other")
 
 
 def test_a_headless_denial_says_what_would_allow_it(desk: Desk) -> None:

@@ -19,6 +19,7 @@ from ccb.local.connect.session_rows import SessionRow
 from ccb.local.session.session_client import LinkState
 from ccb.local.slash_commands.session_api import LaptopSide
 from ccb.local.terminal import terminal_prompts
+from ccb.local.transcript.transcript_reducer import TranscriptReducer
 from ccb.local.tui import presenters
 from ccb.local.tui.widgets.transcript import Spinners
 from ccb.tunnel.errors import ConnectionLost
@@ -149,6 +150,12 @@ async def approvals(at: Desk) -> None:
     await at.card_focused()
 
 
+async def next_approval(at: Desk) -> None:
+    await approvals(at)
+    await at.press("enter")
+    await at.sees("python -m pytest -x", "1 more waiting", "Enter answers")
+
+
 async def plan(at: Desk) -> None:
     await at.prompt("Plan how to repair the total.")
     at.session.begin(mode="plan")
@@ -231,9 +238,9 @@ async def sessions(at: Desk) -> None:
 
 @contextmanager
 def _still() -> Iterator[None]:
-    """Let the clock of the status line stand still, and the spinners of running calls."""
-    still = SimpleNamespace(monotonic=lambda: 1000.0)
-    with mock.patch.object(presenters, "time", still), mock.patch.object(Spinners, "_turn"):
+    """Let the clock of the status line stand still, and the spinners and seconds of running calls."""
+    still, calls = SimpleNamespace(monotonic=lambda: 1000.0), mock.patch.object(TranscriptReducer, "tick")
+    with mock.patch.object(presenters, "time", still), mock.patch.object(Spinners, "_turn"), calls:
         yield
 
 

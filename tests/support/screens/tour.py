@@ -70,7 +70,14 @@ TOUR = (
         "approval",
         scenes.approval,
         "An approval",
-        "The card names the host and shows the whole change. Tab and Enter say yes, and Enter alone to the next card.",
+        "The card names the host and shows the whole change. Tab marks yes, and Enter gives it.",
+    ),
+    Stop(
+        "next-approval",
+        scenes.next_approval,
+        "The next approval",
+        "While questions follow each other, the focus stays on their cards with yes marked: Enter alone allows each. "
+        "Text that you type goes to the input, and answers nothing.",
     ),
     Stop(
         "agents",
