@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import re
+import shlex
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -12,7 +13,6 @@ from itertools import pairwise
 from pathlib import Path
 
 from ccb.tunnel.errors import UsageError
-from ccb.tunnel.plain_text import neutralise
 
 from .arguments import (
     BY_NAME,
@@ -37,13 +37,13 @@ _WITHOUT_HOST = ("ps", "trust", "disconnect", "doctor")
 _ON_HOST = re.compile(r"([^/:@]+@)?(\[[^/\]]+\]|[^/:\[]+):")
 _COMMAND = re.compile(r"/[\w:-]+")
 _COPY = "Write `ccb cp HOST:PATH LOCAL` or `ccb cp LOCAL HOST:PATH`."
-_LONE_WORD = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
 _OTHER_NAMES = {
-    **dict.fromkeys(("completion", "completions"), "help"),
+    **dict.fromkeys(("completion", "completions", "install", "plugin", "plugins", "update", "upgrade"), "help"),
     **dict.fromkeys(("history", "ls"), "sessions"),
     "continue": "resume",
     "kill": "stop",
     "login": "auth login",
+    "setup-token": "auth login",
     "logout": "auth logout",
     "settings": "config show",
     "status": "doctor",
@@ -343,14 +343,8 @@ def _place_local(arguments: Arguments, words: Sequence[str], *, may_be_command: 
     elif words and may_be_command:
         _check_spelling(words, headless=arguments.headless)
     refuse_ssh_options(arguments.connection, "ccb ssh HOST …")
-    directory = Path(named or _current_directory())
-    hints = [
-        f"--add-dir {neutralise(each)[:200]}: there is no such directory"
-        for each in arguments.agent.add_dirs
-        if not directory_here(each if each.startswith("~") else str(directory / each))
-    ]
-    arguments = replace(arguments, directory=str(directory), directory_is_current=named is None)
-    return replace(arguments, prompt=_prompt(words), hints=(*arguments.hints, *hints))
+    arguments = replace(arguments, directory=str(named or _current_directory()), directory_is_current=named is None)
+    return replace(arguments, prompt=_prompt(words))
 
 
 def _named_directory(word: str) -> Path | None:
@@ -374,8 +368,8 @@ def _current_directory() -> Path:
 
 
 def _check_spelling(words: Sequence[str], *, headless: bool) -> None:
-    """Raise UsageError for a place on a host, and in the REPL for words that look like a command that there is not:
-    a word alone, or one that resembles a command. A prompt in quotes has blanks."""
+    """Raise UsageError for a place on a host, and in the REPL for one that resembles a command, or is one of other
+    programs. A prompt in quotes has blanks."""
     if _WRITTEN_AS_HOST.fullmatch(words[0]):
         raise UsageError(
             f"{shortened(words[0])!r} is a path on a host, but without `ssh` the session would run on this machine",
@@ -383,13 +377,10 @@ def _check_spelling(words: Sequence[str], *, headless: bool) -> None:
         )
     near = _OTHER_NAMES.get(words[0]) or "".join(nearest(words[0], _of_the_same_letter(words[0]), 0.7))
     short = len(words) < 3 or (len(words) == 3 and is_session_id(words[2]))
-    alone = len(words) == 1 and _LONE_WORD.fullmatch(words[0])
-    if not headless and (alone or (near and short)):
-        raise UsageError(
-            f"{shortened(words[0])!r} is not a command",
-            do=f"{f'Did you mean `ccb {near}`?' if near else '`ccb help` lists the commands.'} "
-            "If it is a prompt, write it after --.",
-        )
+    if not headless and near and short:
+        prompt = shortened(shlex.join(words))
+        do = f"Did you mean `ccb {near}`? If it is a prompt: `ccb -- {prompt}`."
+        raise UsageError(f"{shortened(words[0])!r} is not a command", do=do)
 
 
 def _of_the_same_letter(word: str) -> Iterable[str]:

@@ -122,6 +122,7 @@ class SessionView(Vertical):
             waits=self.actions.waits_for_connection,
             terminal=lambda: f"{self.api.environ.get('TERM', '?')}, {self.app.size.width} columns, theme {shell.theme}",
             problems=self._problems,
+            lent=shell.lend,
         )
         self._choices = ArgumentChoices(self.api)
         host, asks = one_line(info.host), self._choices.ask

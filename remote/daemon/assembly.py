@@ -71,6 +71,7 @@ def begin_session(
     log.journal.flush_soon()
     session = Session(parts, *lent)
     session.notices.begin()
+    session.tell_missing(context.add_dirs)
     return _answering(session)
 
 

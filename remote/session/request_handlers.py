@@ -29,7 +29,7 @@ from ..system.regular_files import ABSENT, FileChanged, NotAFile, digest_of
 from ..system.text_encoding import text_of
 from ..tools.agent_definitions import AgentDefinition
 from ..tools.tasks import Task
-from .client_setup import Initialize, added_directories, output_styles
+from .client_setup import Initialize, added_directories, no_directory, output_styles
 from .request_broker import RequestOutcome
 from .session import Session, check_model, find_task
 
@@ -227,7 +227,7 @@ async def _add_directory(session: Session, given: str) -> Json:
     context = session.agent.config.context
     (path,) = added_directories(context.cwd, SessionOptions(add_dirs=[given]))
     if not given.strip() or not await in_thread(os.path.isdir, path):
-        raise protocol.RequestRefused(f"there is no directory {path} on the host")
+        raise protocol.RequestRefused(no_directory(path))
     if path not in (context.cwd, *context.add_dirs):
         session.add_directory(path)
     return {"path": path}

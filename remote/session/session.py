@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
@@ -180,6 +180,7 @@ class Session:
         if "sandbox" in given:
             setup.check_sandbox(launch.sandbox, [context.cwd, *add_dirs])
         config.permissions.relaunch(launch)
+        self.tell_missing([each for each in add_dirs if each not in context.add_dirs])
         context.add_dirs[:] = add_dirs
         context.web.use(options.web, options.web_allow_private)
         self._record(options, given)
@@ -216,6 +217,11 @@ class Session:
         if not _OF_PROMPT.isdisjoint(given):
             config = replace(config, prompts=session_prompt(options, context.cwd, context.host, context.cages))
         self.agent.configure(config)
+
+    def tell_missing(self, add_dirs: Sequence[str]) -> None:
+        for each in add_dirs:
+            if not os.path.isdir(each):
+                self._warn(setup.no_directory(each))
 
     def add_directory(self, path: str) -> None:
         """Let tools use a directory, also after a restart. Raise NotKept."""

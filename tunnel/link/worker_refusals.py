@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import re
-import shlex
 from collections.abc import Mapping
 
 from .. import errors
-from ..plain_text import HostText
+from ..plain_text import HostText, make_directory
 from ..transports.pipe import THIS_MACHINE
 from ..wire.frames import Refused
 
@@ -34,9 +33,8 @@ def refusal_error(refused: Refused, host: str) -> errors.CcbError:
     match refused.code:
         case "no_such_path":
             near, missing, do = _similar("There is", refused), data.get("path"), "Check the path."
-            if "near" in data and isinstance(missing, str) and HostText(missing).cell == missing:
-                make = f"reate it: mkdir -p {shlex.quote(missing)}"
-                do = f"Check the path, or c{make}" if near else f"C{make}"
+            if "near" in data and isinstance(missing, str) and (make := make_directory(missing)):
+                do = f"Check the path, or c{make[1:]}" if near else make
             return errors.NoSuchPath(said, evidence=near, do=do)
         case "no_session":
             found = _similar("There are", refused)

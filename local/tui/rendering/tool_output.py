@@ -54,8 +54,9 @@ def error_lines(text: str) -> list[str]:
         return lines
     if lines[0].startswith("API Error: ") and _API_FIX in lines[0]:
         lines[0], _, fix = lines[0].partition(_API_FIX)
-        what = ["The API refused the key (401)."] if lines[0].startswith("API Error: 401") else []
-        return [*what, *lines, f"{FIX}{fix[:1].upper()}{fix[1:]}."]
+        if lines[0].startswith("API Error: 401"):
+            return ["The API refused the key (401).", *lines, f"{FIX}/login asks for another key. Then send it again."]
+        return [*lines, f"{FIX}{fix[:1].upper()}{fix[1:]}."]
     if says := _TOO_LONG.fullmatch(text):
         return [says[1], FIX + says[2]]
     fix = next((fix for pattern, fix in _FIXES if pattern.search(text)), "")

@@ -189,7 +189,7 @@ CASES = [
     Case("/skills", ["/pdf", "reads forms"],
          {"reload_skills": {"skills": [{"name": "pdf", "description": "reads forms"}]}}, [("reload_skills", {})]),
     Case("/skills", ["There is no skill."]),
-    Case("/login openai", ["ccb auth login openai", "ccb auth status"], asked=[]),
+    Case("/login openai", ["No key was given. `ccb auth login openai`"], asked=[]),
     Case("/trust", ["This project is trusted."]),
     Case("/trust revoke", ["This project is trusted no more."]),
     Case("/model", [f"Model: {MODEL}"]),

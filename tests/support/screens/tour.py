@@ -45,7 +45,7 @@ TOUR = (
         "set-up",
         scenes.set_up,
         "The first run",
-        "Somebody who has no credential yet is asked for one, once. Enter skips a step, Ctrl+C all of them.",
+        "Two short steps, once: Enter skips one. The session asks for the key, if none is known.",
     ),
     Stop("first", scenes.first, "The first screen", "The composer is there at once; the line below it names the host."),
     Stop(
