@@ -36,6 +36,8 @@ _RUNNERS = {
     "proxy": "commands.usage:run_proxy",
     "audit": "commands.usage:run_audit",
     "mcp": "commands.mcp_command:run_mcp",
+    "completion": "commands.completion_scripts:print_script",
+    "upgrade": "commands.upgrade:run_upgrade",
     "doctor": "doctor.doctor:print_report",
     "trust": "commands.trust:run_trust",
     "disconnect": "commands.host_commands:run_disconnect",

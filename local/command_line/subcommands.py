@@ -156,6 +156,13 @@ SUBCOMMANDS = (
     Subcommand("doctor", ("ccb doctor [HOST] [--json]",), "find out what stands in the way of a session",
         "Check this machine, the connection and the host, and print each finding with its evidence and a fix. Without "
         "HOST, check this machine only. The exit code is 1 if a finding would stop a session.", (Group.CONNECTION,)),
+    Subcommand("completion", ("ccb completion bash|zsh|fish",), "let the shell complete commands, hosts and sessions",
+        "Print the completion of a shell: commands, options and their values, hosts of ssh_config and known_hosts, "
+        "sessions, models, and paths of a host over an SSH connection that is open already. `ccb help completion` says "
+        "where to put it.", words=(("bash", 0, 0), ("zsh", 0, 0), ("fish", 0, 0))),
+    Subcommand("upgrade", ("ccb upgrade [--check]",), "say how to upgrade ccb", "Print the command that upgrades ccb, "
+        "by the way in which it was installed. With --check, first ask the package index of pip's configuration for "
+        "the newest version. Nothing is changed, and ccb asks nobody by itself.", words=(("", 0, 0),)),
     Subcommand("help", ("ccb help [COMMAND|TOPIC]",), "show this help, that of a command, or a page of the guide",
         "Show the commands and options of ccb, those of one command, or a page of the guide."),
 )  # fmt: skip
@@ -200,6 +207,11 @@ def help_text(width: int = 100, command: str = "") -> str:
     return "\n\n".join([*parts, *(textwrap.fill(each, width) for each in _footers(one))]) + "\n"
 
 
+def brief(option: Option) -> str:
+    """Return the start of what an option does."""
+    return _SHORT.sub("", option.help)
+
+
 def _footers(command: Subcommand) -> list[str]:
     takes_host = any("HOST" in each for each in command.usage) and command.groups
     footers = [PATHS] if command.name in ("ssh", "resume", "cp") else [HOSTS] if takes_host else []
@@ -217,7 +229,7 @@ def _overview(width: int) -> str:
     lines += ["", textwrap.fill(_ABOUT, width), "", "Usual options:"]
     for name in _USUAL:
         option = BY_NAME[name]
-        lines += _entry(_spelt(option, (name,)), _SHORT.sub(".", option.help), width, _OVERVIEW_WIDTH)
+        lines += _entry(_spelt(option, (name,)), f"{brief(option)}.", width, _OVERVIEW_WIDTH)
     pages = ", ".join(each for each in topics() if each not in NAMES)
     return "\n".join([*lines, "", textwrap.fill(f"{_MORE}{pages}.", width), ""])
 

@@ -1,0 +1,188 @@
+"""Completion in the shells themselves: what Tab offers for a line, and that names of a host stay words."""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import json
+import os
+import shlex
+import shutil
+import sqlite3
+import struct
+import subprocess
+import termios
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from tests.support.hosts.control_master import control_master, socket_directory
+from tests.support.hosts.sshd import HostUser, Sshd
+
+from ccb.local.command_line.arguments import BY_NAME
+from ccb.local.command_line.subcommands import NAMES
+from ccb.local.commands.completion_scripts import script
+
+pytestmark = pytest.mark.programs
+
+BASH = """
+PS1='ready> '
+bind 'set bell-style none'
+bind 'set enable-bracketed-paste off'
+bind '"\\C-t": insert-completions'
+bind -x '"\\C-g": printf "<<%s>>" "$READLINE_LINE"'
+"""
+ZSH = """
+PS1='ready> '
+autoload -Uz compinit && compinit -D -u
+every() { _main_complete; compstate[insert]=all }
+zle -C every complete-word every
+bindkey '^T' every
+shown() { print -rn -- "<<$BUFFER>>" }
+zle -N shown
+bindkey '^G' shown
+"""
+DEADLINE_S = 20
+
+
+class Shell:
+    """A shell with the completion of ccb, of a person whose files are in `home`."""
+
+    def __init__(self, name: str, home: Path, env: dict[str, str]) -> None:
+        self.name, self.home, self.env = name, home, env
+
+    def words(self, line: str) -> list[str]:
+        """Return the words that Tab offers at the end of a line."""
+        if self.name == "fish":
+            said = self.run("fish", "--no-config", "-c", f"source {self.home}/script; complete -C {shlex.quote(line)}")
+            return [each.partition("\t")[0] for each in said.splitlines()]
+        before, after = shlex.split(line), shlex.split(self.edited(line))
+        return after[len(before) - (not line.endswith(" ")) :] if after != before else []
+
+    def edited(self, line: str) -> str:
+        """Return the line after every word that is offered was taken. bash and zsh only."""
+        ours, theirs = os.openpty()
+        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 50, 200, 0, 0))
+        argv = ["bash", "--rcfile", f"{self.home}/.zshrc", "-i"] if self.name == "bash" else ["zsh", "-i"]
+        with subprocess.Popen(
+            argv, stdin=theirs, stdout=theirs, stderr=theirs, env=self.env, cwd=self.home, start_new_session=True
+        ) as process, os.fdopen(ours, "r+b", buffering=0) as terminal:
+            os.close(theirs)
+            seen = _until(terminal.read, b"ready> ")
+            terminal.write(line.encode() + b"\x14\x07")
+            seen = _until(terminal.read, b">>")
+            process.kill()
+        return seen.rpartition(b"<<")[2].partition(b">>")[0].decode()
+
+    def run(self, *argv: str) -> str:
+        return subprocess.run(
+            argv, env=self.env, cwd=self.home, capture_output=True, text=True, check=True, timeout=DEADLINE_S
+        ).stdout
+
+
+def _until(read: Callable[[int], bytes | None], end: bytes) -> bytes:
+    seen = b""
+    while end not in seen:
+        seen += read(65536) or b""
+    return seen
+
+
+@pytest.fixture(params=["bash", "zsh", "fish"])
+def shell(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Shell]:
+    name = request.param
+    if shutil.which(name) is None:
+        pytest.skip(f"no {name}")
+    (tmp_path / "script").write_text(script(name))
+    (tmp_path / ".zshrc").write_text(f"{ {'bash': BASH, 'zsh': ZSH}.get(name, '')}\nsource {tmp_path}/script\n")
+    with socket_directory() as runtime:
+        env = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "TERM": "xterm", "LC_ALL": "C.UTF-8"}
+        yield Shell(name, tmp_path, {**env, "XDG_RUNTIME_DIR": str(runtime)})
+
+
+def write(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+
+
+def know_hosts(home: Path) -> None:
+    write(home / ".ssh/config", 'Include conf.d/*.conf\nInclude "none"\nHost devbox web-* !not\n  User ann\nMatch all\n')
+    write(home / ".ssh/conf.d/of-work.conf", "host=deep\n")
+    write(home / ".ssh/known_hosts", "|1|hashed= ssh-ed25519 A\nknown.net,10.0.0.1 ssh-ed25519 A\n[port]:2222 x A\n")
+
+
+@pytest.mark.parametrize(
+    ("line", "offered"),
+    [
+        ("ccb tru", ["trust"]),
+        ("ccb auth ", ["login", "status", "logout"]),
+        ("ccb --debug auth log", ["login", "logout"]),
+        ("ccb completion ", ["bash", "zsh", "fish"]),
+        ("ccb ssh devbox --sandb", ["--sandbox"]),
+        ("ccb ssh devbox --sandbox ", ["read-only", "workspace", "off"]),
+        ("ccb --effort=h", ["--effort=high"]),
+        ("ccb --permission-mode d", ["default", "dontAsk"]),
+        ("ccb gc devbox --dr", ["--dry-run"]),
+        ("ccb gc devbox --sandb", []),
+        ("ccb ssh ", ["deep", "devbox", "known.net", "10.0.0.1"]),
+        ("ccb ssh -P 22 de", ["deep", "devbox"]),
+        ("ccb stop ann@dev", ["ann@devbox"]),
+        ("ccb --model open", ["openrouter/openai/gpt-5"]),
+        ("ccb attach devbox ", ["11111111-aaaa", "22222222-aaaa"]),
+        ("ccb attach devbox 2", ["22222222-aaaa"]),
+        ("ccb --resume ", ["33333333-aaaa"]),
+        ("ccb audit ", ["11111111-aaaa", "22222222-aaaa", "33333333-aaaa", "44444444-aaaa"]),
+        ("ccb -i key-o", ["key-of-ann"]),
+        ("ccb help sandb", ["sandbox"]),
+    ],
+)
+def test_tab_offers_what_may_stand_there(shell: Shell, line: str, offered: list[str]) -> None:
+    know_hosts(shell.home)
+    write(shell.home / "key-of-ann", "")
+    write(shell.home / ".cache/ccb/models/openrouter.json", json.dumps({"models": [{"id": "openai/gpt-5"}, 7]}))
+    write(shell.home / ".cache/ccb/models/damaged.json", "{")
+    here = shell.home / ".local/state/ccb/sessions/33333333-aaaa"
+    write(here / "journal.jsonl", "{}\n")
+    write(here / "summary.json", json.dumps({"cwd": "/srv", "prompt": "fix\x1b]0;it\x07 it"}))
+    ledger = sqlite3.connect(shell.home / ".local/state/ccb/ledger.sqlite3")
+    ledger.execute("CREATE TABLE calls (session TEXT, host TEXT, directory TEXT, began REAL)")
+    ledger.execute("CREATE TABLE events (id INTEGER, session TEXT, kind TEXT, text TEXT)")
+    rows = [("1" * 8, "ann@devbox", 3), ("2" * 8, "devbox", 2), ("4" * 8, "other", 1), ("5" * 8, "local", 4)]
+    ledger.executemany("INSERT INTO calls VALUES (? || '-aaaa', ?, '/srv', ?)", rows)
+    ledger.commit()
+    assert sorted(shell.words(line)) == sorted(offered)
+
+
+def test_every_command_and_every_option_is_offered(shell: Shell) -> None:
+    assert set(NAMES) <= set(shell.words("ccb "))
+    long = {name for name in shell.words("ccb ssh devbox --") if name.startswith("--")}
+    assert long >= {name for name in BY_NAME if name.startswith("--") and not BY_NAME[name].commands} - {"--version"}
+
+
+HOSTILE = ("1 $(touch x)", "2 `touch x`", "3;touch x", "4'$(touch x)", '5"$(touch x)', "6\\$(touch x)", "7\U0001f600 *?[~]")
+UNTYPED = ("8\nline", "8\x1b]0;title\x07", "8\u202egnp", "8\udcff")
+
+
+async def test_names_of_a_host_stay_words(shell: Shell, sshd: Sshd, host_user: HostUser) -> None:
+    for name in (*HOSTILE, *UNTYPED):
+        Path(f"{host_user.home}/pro ject/{name}").mkdir(parents=True)
+    write(Path(f"{host_user.home}/pro ject/9file"), "")
+    shutil.chown(host_user.home / "pro ject", host_user.name)
+    kept = Path(shell.env["XDG_RUNTIME_DIR"], "ccb-kept")
+    kept.mkdir(mode=0o700)
+    write(kept / "key.json", json.dumps({"host": "ann@devbox"}))
+    evaluated = shell.home / "evaluated"
+    evaluated.mkdir()
+    async with control_master(sshd, host_user, kept / "key"):
+        assert await asyncio.to_thread(shell.words, "ccb ssh devbox:pro") == ["devbox:pro ject/"]
+        assert await asyncio.to_thread(shell.words, "ccb ssh devbox:pro\\ ject/8") == []
+        assert await asyncio.to_thread(shell.words, "ccb ssh devbox:pro\\ ject/9") == []
+        assert await asyncio.to_thread(shell.words, "ccb cp devbox:pro\\ ject/9") == ["devbox:pro ject/9file"]
+        for name in HOSTILE:
+            line = f"ccb ssh devbox:~/pro\\ ject/{name[0]}"
+            if shell.name == "fish":
+                assert shell.words(line) == [f"devbox:~/pro ject/{name}/"]
+                continue
+            edited = await asyncio.to_thread(shell.edited, line)
+            given = await asyncio.to_thread(shell.run, shell.name, "-c", f"ccb() {{ printf %s $2; }}; IFS=; cd {evaluated}; {edited}")
+            assert given == f"devbox:~/pro ject/{name}/"
+    assert not list(evaluated.iterdir()) and not (shell.home / "x").exists()
