@@ -229,13 +229,11 @@ _ccb_offer() { # the words `found` with the texts `about`
     if (( $#found )); then compadd -V ccb -l -d shown "$@" -a -- found; fi
 }
 _ccb() {
-    emulate -L zsh
     local current=${(Q)PREFIX} kinds fixed head host kind line
     local -a given=("${(@Q)words[2,CURRENT-1]}") found about
     _ccb_read
     if [[ -n $head ]]; then compset -P '*='; fi
-    found=(${=fixed})
-    about=("${(@)found/(#m)*/$_ccb_help[$MATCH]}")
+    for line in ${=fixed}; do found+=($line) about+=("$_ccb_help[$line]"); done
     _ccb_offer
     for kind in ${=kinds}; do
         case $kind in
