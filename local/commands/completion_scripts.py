@@ -70,7 +70,7 @@ def _kinds(word: str) -> Slot:
     if "host" in text:
         return ["hosts" if "path" not in text else "paths" if word == "HOST:PATH" else "directories"]
     if "topic" in text:
-        return [f"={each}" for each in topics()]
+        return [f"={each}" for each in dict.fromkeys(topics())]
     kinds = {"session": "sessions", "id": "ids", "path": "files", "local": "files", "file": "files"}
     return [kinds[name] for name in re.findall(r"\w+", text) if name in kinds]
 
