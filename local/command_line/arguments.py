@@ -374,8 +374,8 @@ class SdkOptions:
         "--agents", "Define sub-agents: a JSON object with description, prompt, tools and model for each name.",
         "json", read=read_json_object, wire="agents", to_wire=json.loads)
     mcp_config: tuple[str, ...] = option(
-        "--mcp-config", "Use these MCP servers: JSON texts, or files here, with an object mcpServers.", "json",
-        kind=VARIADIC)
+        "--mcp-config", "Use these MCP servers: JSON texts, or files here, with an object mcpServers.",
+        "file-or-json", kind=VARIADIC)
     strict_mcp_config: bool = option(
         "--strict-mcp-config", "Use only the MCP servers of --mcp-config.", wire="project_mcp", to_wire=operator.not_)
     setting_sources: str | None = option(
@@ -384,7 +384,7 @@ class SdkOptions:
     bare: bool = option(
         "--bare", "Let nothing count but the command line: no settings, hooks, instruction files, commands and "
         "skills, of yours or of the project (as --setting-sources with an empty value).")
-    settings: str | None = option("--settings", "Add these settings: a JSON object, or a file that holds one.", "json")
+    settings: str | None = option("--settings", "Add these settings: a JSON object, or a file that holds one.", "file-or-json")
     system_prompt_file: str | None = option(
         "--system-prompt-file", "Use the text of this file instead of the system prompt.", "file")
     append_system_prompt_file: str | None = option(

@@ -18,6 +18,9 @@ from ..command_line.subcommands import NAMES, SUBCOMMANDS, Subcommand, brief, to
 from ..terminal.console import print_line
 
 _PROGRAM = "import sys; sys.path.append(sys.argv.pop(1)); import completion_words; completion_words.main()"
+ASK = (sys.executable, "-I", "-S", "-c", _PROGRAM, str(Path(__file__).parent))
+"""Asks for words; it is no script of its own, which Python would compile at each start."""
+
 _OWN_KINDS = {"file": "files", "file-or-json": "files", "model": "models"}  # of a value, by how it is called
 _OPTION_WORDS = re.compile(r"\[-[^\]]*\]")
 
@@ -32,8 +35,7 @@ def print_script(arguments: Arguments, _: Mapping[str, str]) -> int:
 
 
 def script(shell: str) -> str:
-    ask = shlex.join([sys.executable, "-I", "-S", "-c", _PROGRAM, str(Path(__file__).parent)])
-    text = {"bash": _BASH, "zsh": _ZSH, "fish": _FISH}[shell].replace("@ASK@", ask)
+    text = {"bash": _BASH, "zsh": _ZSH, "fish": _FISH}[shell].replace("@ASK@", shlex.join(ASK))
     if shell == "fish":
         return text.replace("@VALUED@", " ".join(_valued())).replace("@NAMES@", " ".join(NAMES)) + _declarations()
     return text.replace("@READ@", _READ).replace("@TABLES@", _tables()).replace("@HELP@", _help())
@@ -97,7 +99,11 @@ def _tables() -> str:
         fixed = shlex.quote(" ".join(each[1:] for each in slot if each.startswith("=")))
         kinds = shlex.quote(" ".join(each for each in slot if not each.startswith("=")))
         patterns.setdefault(f"kinds={kinds} fixed={fixed}", []).append(pattern)
-    lines = ["_ccb_slot() {", "    case $1 in", *(f"        {'|'.join(each)}) {sets} ;;" for sets, each in patterns.items())]
+    lines = [
+        "_ccb_slot() {",
+        "    case $1 in",
+        *(f"        {'|'.join(each)}) {sets} ;;" for sets, each in patterns.items()),
+    ]
     lines += ["        *) return 1 ;;", "    esac", "}", "_ccb_options() {", "    case $1 in"]
     for command in SUBCOMMANDS:
         names = [name for option in OPTIONS if command.takes(option) for name in option.names]
@@ -140,7 +146,7 @@ def _fish(text: str) -> str:
 
 
 _READ = """\
-_ccb_read() { # from the words `given` and `current`: `kinds` and `fixed`, what may stand there; `head`, what stays of it
+_ccb_read() { # sets `kinds` and `fixed`, what may stand behind the words `given`, for the start `current`
     local word option= ended= name= position=0
     for word in "${given[@]}"; do
         if [[ -n $option && $word != -* ]]; then option=; continue; fi
@@ -204,7 +210,9 @@ _ccb() {
             files) compopt -o default +o nospace 2>/dev/null ;;
             *)
                 if [[ $kind == directories || $kind == paths ]]; then end=; else end=' '; fi
-                while IFS=$'\\t' read -r each _; do _ccb_offer "$each" "$end"; done < <(_ccb_ask "$kind" "$current" "$host")
+                while IFS=$'\\t' read -r each _; do
+                    _ccb_offer "$each" "$end"
+                done < <(_ccb_ask "$kind" "$current" "$host")
                 ;;
         esac
     done

@@ -137,7 +137,7 @@ def _sessions_here(directory: str) -> Words:
             continue
     found: Words = {}
     for path in sorted(used, key=lambda each: -used[each])[:_MAX_SESSIONS]:
-        summary, named = _object(f"{path}/summary.json"), _object(f"{path}/title.json")
+        summary, named = _object(f"{path}/summary.json"), _object(f"{path}/title")
         found[os.path.basename(path)] = f"{summary.get('cwd')} {named.get('title') or summary.get('prompt') or ''}"
     return found
 
@@ -180,8 +180,8 @@ def _answer(host: str, directory: str) -> bytes:
     master = ["-F", "none", "-S", kept.replace("%", "%%")] if kept else ["-o", "RemoteCommand=none"]
     quiet = ("ControlMaster=no", "ProxyCommand=false", "BatchMode=yes", "ClearAllForwardings=yes", "LogLevel=QUIET")
     argv = ["ssh", *master, *(word for each in quiet for word in ("-o", each)), "-a", "-x", "-T", "--", host, _LIST]
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
-    with subprocess.Popen(argv, **pipes) as ssh:
+    pipe, null = subprocess.PIPE, subprocess.DEVNULL
+    with subprocess.Popen(argv, stdin=pipe, stdout=pipe, stderr=null) as ssh:
         assert ssh.stdin is not None and ssh.stdout is not None
         signal.signal(signal.SIGALRM, lambda *_: ssh.kill())
         signal.setitimer(signal.ITIMER_REAL, DEADLINE_S)
@@ -200,7 +200,11 @@ def _kept_socket(host: str) -> str:
     runtime = os.environ.get("XDG_RUNTIME_DIR", "")
     usual = f"/tmp/ccb-kept-{os.getuid()}"  # noqa: S108 - as `kept_directory`; it must be ours
     directory = f"{runtime}/ccb-kept" if runtime.startswith("/") and len(os.fsencode(runtime)) <= 40 else usual
-    if not os.path.isdir(directory) or os.lstat(directory).st_uid != os.getuid():
+    try:
+        found = os.lstat(directory)
+    except OSError:
+        return ""
+    if found.st_uid != os.getuid() or found.st_mode & 0o077:
         return ""
     for path in _listed(directory):
         known = str(_object(path).get("host")) if path.endswith(".json") else ""

@@ -31,5 +31,6 @@ def test_every_sentence_ends_with_a_full_stop() -> None:
 
 
 def test_the_manual_page_is_written_as_manual_pages_are() -> None:
-    linted = subprocess.run(["mandoc", "-T", "lint", str(ROOT / "docs/ccb.1")], capture_output=True, text=True)
+    argv = ["mandoc", "-T", "lint", str(ROOT / "docs/ccb.1")]
+    linted = subprocess.run(argv, capture_output=True, text=True, check=False)
     assert not linted.stdout

@@ -1,4 +1,4 @@
-"""The manual page `docs/ccb.1`, made from the rows of commands and options. The wheel has it as share/man/man1/ccb.1."""
+"""The manual page `docs/ccb.1`, made from the rows of commands and options; share/man/man1/ccb.1 in the wheel."""
 
 from __future__ import annotations
 

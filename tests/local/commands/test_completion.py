@@ -18,10 +18,11 @@ from pathlib import Path
 import pytest
 from tests.support.hosts.control_master import control_master, socket_directory
 from tests.support.hosts.sshd import HostUser, Sshd
+from tests.support.machine.programs import shell_script
 
 from ccb.local.command_line.arguments import BY_NAME
 from ccb.local.command_line.subcommands import NAMES
-from ccb.local.commands.completion_scripts import script
+from ccb.local.commands.completion_scripts import ASK, script
 
 pytestmark = pytest.mark.programs
 
@@ -64,9 +65,12 @@ class Shell:
         ours, theirs = os.openpty()
         fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 50, 200, 0, 0))
         argv = ["bash", "--rcfile", f"{self.home}/.zshrc", "-i"] if self.name == "bash" else ["zsh", "-i"]
-        with subprocess.Popen(
-            argv, stdin=theirs, stdout=theirs, stderr=theirs, env=self.env, cwd=self.home, start_new_session=True
-        ) as process, os.fdopen(ours, "r+b", buffering=0) as terminal:
+        with (
+            subprocess.Popen(
+                argv, stdin=theirs, stdout=theirs, stderr=theirs, env=self.env, cwd=self.home, start_new_session=True
+            ) as process,
+            os.fdopen(ours, "r+b", buffering=0) as terminal,
+        ):
             os.close(theirs)
             seen = _until(terminal.read, b"ready> ")
             terminal.write(line.encode() + b"\x14\x07")
@@ -93,7 +97,7 @@ def shell(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Shell]:
     if shutil.which(name) is None:
         pytest.skip(f"no {name}")
     (tmp_path / "script").write_text(script(name))
-    (tmp_path / ".zshrc").write_text(f"{ {'bash': BASH, 'zsh': ZSH}.get(name, '')}\nsource {tmp_path}/script\n")
+    (tmp_path / ".zshrc").write_text(f"{ {'bash': BASH, 'zsh': ZSH}.get(name, '') }\nsource {tmp_path}/script\n")
     with socket_directory() as runtime:
         env = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "TERM": "xterm", "LC_ALL": "C.UTF-8"}
         yield Shell(name, tmp_path, {**env, "XDG_RUNTIME_DIR": str(runtime)})
@@ -105,7 +109,9 @@ def write(path: Path, text: str) -> None:
 
 
 def know_hosts(home: Path) -> None:
-    write(home / ".ssh/config", 'Include conf.d/*.conf\nInclude "none"\nHost devbox web-* !not\n  User ann\nMatch all\n')
+    write(
+        home / ".ssh/config", 'Include conf.d/*.conf\nInclude "none"\nHost devbox web-* !not\n  User ann\nMatch all\n'
+    )
     write(home / ".ssh/conf.d/of-work.conf", "host=deep\n")
     write(home / ".ssh/known_hosts", "|1|hashed= ssh-ed25519 A\nknown.net,10.0.0.1 ssh-ed25519 A\n[port]:2222 x A\n")
 
@@ -158,7 +164,15 @@ def test_every_command_and_every_option_is_offered(shell: Shell) -> None:
     assert long >= {name for name in BY_NAME if name.startswith("--") and not BY_NAME[name].commands} - {"--version"}
 
 
-HOSTILE = ("1 $(touch x)", "2 `touch x`", "3;touch x", "4'$(touch x)", '5"$(touch x)', "6\\$(touch x)", "7\U0001f600 *?[~]")
+HOSTILE = (
+    "1 $(touch x)",
+    "2 `touch x`",
+    "3;touch x",
+    "4'$(touch x)",
+    '5"$(touch x)',
+    "6\\$(touch x)",
+    "7\U0001f600 *?[~]",
+)
 UNTYPED = ("8\nline", "8\x1b]0;title\x07", "8\u202egnp", "8\udcff")
 
 
@@ -183,6 +197,61 @@ async def test_names_of_a_host_stay_words(shell: Shell, sshd: Sshd, host_user: H
                 assert shell.words(line) == [f"devbox:~/pro ject/{name}/"]
                 continue
             edited = await asyncio.to_thread(shell.edited, line)
-            given = await asyncio.to_thread(shell.run, shell.name, "-c", f"ccb() {{ printf %s $2; }}; IFS=; cd {evaluated}; {edited}")
+            given = await asyncio.to_thread(
+                shell.run, shell.name, "-c", f"ccb() {{ printf %s $2; }}; IFS=; cd {evaluated}; {edited}"
+            )
             assert given == f"devbox:~/pro ject/{name}/"
     assert not list(evaluated.iterdir()) and not (shell.home / "x").exists()
+
+
+def asked(home: Path, *words: str, path: str = "") -> str:
+    env = {"PATH": f"{path}:{os.environ['PATH']}", "HOME": str(home), "XDG_RUNTIME_DIR": str(home)}
+    done = subprocess.run([*ASK, *words], env=env, capture_output=True, text=True, timeout=DEADLINE_S, check=True)
+    assert not done.stderr
+    return done.stdout
+
+
+def test_what_describes_a_session_is_one_short_line_without_control_characters(tmp_path: Path) -> None:
+    session = tmp_path / ".local/state/ccb/sessions/0123"
+    write(session / "journal.jsonl", "{}\n")
+    write(session / "summary.json", json.dumps({"cwd": "/srv", "prompt": "\x1b]0;it\x07\n\u202eit" + 80 * "x"}))
+    assert asked(tmp_path, "ids", "") == f"0123\t/srv  ]0;it   it{43 * 'x'}…\n"
+
+
+async def test_paths_come_over_a_control_master_and_never_over_a_login_of_completion(
+    tmp_path: Path, sshd: Sshd, host_user: HostUser
+) -> None:
+    (host_user.home / "app").mkdir()
+    options = f"User {host_user.name}\n HostName 127.0.0.1\n Port {sshd.port}\n IdentityFile {sshd.identity}"
+    shell_script(tmp_path / "bin/ssh", f'exec {shutil.which("ssh")} -F "$HOME/.ssh/config" "$@"')
+    with socket_directory() as sockets:
+        master = f"ControlPath {sockets}/master\n UserKnownHostsFile {sshd.trust(sshd.port)}"
+        write(tmp_path / ".ssh/config", f"Host devbox\n {options}\n {master}\n")
+        async with control_master(sshd, host_user, sockets / "master"):
+            place = f"devbox:{host_user.home}/a"
+            listed = await asyncio.to_thread(asked, tmp_path, "directories", place, path=f"{tmp_path}/bin")
+            assert listed == f"devbox:{host_user.home}/app/\t\n"
+        logins = sshd.logins
+        assert not await asyncio.to_thread(asked, tmp_path, "directories", "devbox:/", path=f"{tmp_path}/bin")
+        assert sshd.logins == logins
+
+
+def test_a_host_that_does_not_answer_ends_the_wait(tmp_path: Path) -> None:
+    shell_script(tmp_path / "bin/ssh", f'echo $$ > {tmp_path}/pid; printf "half a name"; exec sleep 600')
+    assert not asked(tmp_path, "directories", "devbox:/", path=f"{tmp_path}/bin")
+    assert not Path("/proc", (tmp_path / "pid").read_text().strip()).exists()
+
+
+def test_what_is_asked_at_each_tab_loads_nothing_that_it_does_not_need(tmp_path: Path) -> None:
+    know_hosts(tmp_path)
+    program = (
+        ASK[4] + "; sys.stdout.write(repr({'json', 're', 'ccb', 'subprocess', 'sqlite3', 'site'} & {*sys.modules}))"
+    )
+    loaded = subprocess.run(
+        [*ASK[:4], program, ASK[5], "hosts", "de"],
+        env={"HOME": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert sorted(loaded.stdout.splitlines()) == ["deep\t", "devbox\t", "set()"]
