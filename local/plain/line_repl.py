@@ -191,7 +191,12 @@ class LineRepl:
         self._write = write
         self._printer = LinePrinter(write, info.path.rstrip("/"))
         self.reducer = TranscriptReducer(
-            self._printer, model=info.model, mode=info.mode, sandbox=info.sandbox, own_name=info.client_name
+            self._printer,
+            model=info.model,
+            mode=info.mode,
+            sandbox=info.sandbox,
+            effort=info.effort,
+            own_name=info.client_name,
         )
         self.reducer.notices.cwd = info.path.rstrip("/")
         self._api = session_api.SessionApi(

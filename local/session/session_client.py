@@ -199,7 +199,7 @@ class SnapshotPrompt:
 
 @dataclass(frozen=True)
 class SkippedState:
-    """The state after events that are not loaded. `prompts` and `tasks` (id, text) are None if it does not say."""
+    """The state after events that are not loaded. `prompts`, `tasks` (id, text), `effort`: None if it does not say."""
 
     model: str
     permission_mode: str
@@ -209,6 +209,7 @@ class SkippedState:
     prompts: tuple[SnapshotPrompt, ...] | None
     sandbox: str = ""
     tasks: tuple[tuple[str, str], ...] | None = None
+    effort: str | None = None
 
 
 def parse_snapshot(body: Json) -> SkippedState:
@@ -226,6 +227,7 @@ def parse_snapshot(body: Json) -> SkippedState:
         tasks=tuple((str(each.get("task_id")), str(each.get("description") or "")) for each in as_blocks(tasks))
         if isinstance(tasks, list)
         else None,
+        effort=str(body["effort"]) if "effort" in body else None,
     )
 
 

@@ -46,13 +46,14 @@ async def status(api: SessionApi, _: str) -> Reply:
     size, sent = api.client.request_bytes
     uploads = [f"Requests    {size_of(size)} to the model, of which the host sent {size_of(sent)}"] if size else []
     mode = f"permission mode {mode_name(transcript.mode, transcript.sandbox)}"
+    effort = f", effort {one_line(transcript.effort)}" if transcript.effort else ""
     lines = [
         f"Session     {hello.session}",
         f"Host        {api.info.place}",
         f"Worker      pid {hello.pid}, Python {hello.python.cell} on {hello.platform.cell}",
         f"Connection  {api.client.state.value}{waiting}; journal {_JOURNAL.get(hello.storage, 'on disk')}",
         *uploads,
-        f"Model       {HostText(transcript.model).cell or 'not known before the first turn'}, {mode}",
+        f"Model       {HostText(transcript.model).cell or 'not known before the first turn'}{effort}, {mode}",
         f"Sandbox     {HostText(transcript.sandbox).cell or 'no cage: the worker is of an older version'}",
         f"Used        {_used(transcript)}",
     ]

@@ -186,7 +186,8 @@ class CommandReplies(Vertical):
         info = self._api.info
         match reply:
             case Models(choice=choice) if choice is not None:
-                panel = ModelPanel(reply.offers, self._api.transcript.model, self._model_chosen)
+                transcript = self._api.transcript
+                panel = ModelPanel(reply.offers, transcript.model, transcript.effort, self._model_chosen)
                 self._reading.open(panel)
                 self._refresh_models(panel, choice)
             case RuleRows():
@@ -225,15 +226,16 @@ class CommandReplies(Vertical):
 
     @work(exclusive=True, group="lists of models")
     async def _refresh_models(self, panel: ModelPanel, choice: OfferedModels) -> None:
-        offers, notes = await choice.current()
+        offers, notes = await choice.refreshed(self._api.transcript.model)
         if self._reading.shown is panel:
             panel.show(offers, notes)
 
     @work
-    async def _model_chosen(self, name: str) -> None:
+    async def _model_chosen(self, name: str, level: str) -> None:
+        """Take a model and a level of effort, "" for the one in force."""
         self._reading.close()
-        if name != self._api.transcript.model:
-            await self.run("model", name)
+        if level or name != self._api.transcript.model:
+            await self.run("model", f"{name} {level}".rstrip())
 
     @work
     async def _row_chosen(self, line: str) -> None:

@@ -6,10 +6,9 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from ccb.tunnel.wire.client_requests import EFFORTS
 from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.mcp_messages import rule_tool, server_name, unmarked
-from ccb.tunnel.wire.model_facts import CCB_NAMES, ModelNames
+from ccb.tunnel.wire.model_facts import CCB_NAMES, EFFORTS, ModelNames
 from ccb.tunnel.wire.tool_traits import DEFAULT_AGENT, EDIT, READ, TASK, WRITE, own_name
 
 from ..hooks.hook_table import Hook, read_hooks

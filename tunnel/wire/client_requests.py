@@ -8,6 +8,7 @@ from .control_protocol import RequestKind, RequestRefused, client_kind, public_f
 from .dataclass import dataclass
 from .frames import Json
 from .messages import as_text
+from .model_facts import EFFORTS
 from .session_options import CAGES
 
 
@@ -31,6 +32,9 @@ SIDE_QUESTION = _text_kind("side_question", "question")
 
 RELOAD_SKILLS: RequestKind[None, Json] = client_kind("reload_skills", lambda fields: None)
 """The answer holds `skills`: objects with `name` and `description`."""
+
+GET_SETTINGS: RequestKind[None, Json] = client_kind("get_settings", lambda fields: None)
+"""The answer holds `applied`, with the `model` in use and the `effort`."""
 
 LIST_RULES: RequestKind[None, Json] = client_kind("list_permission_rules", lambda fields: None)
 """The answer holds `state`, with `rules`: objects with `behavior`, `source` and `rule`."""
@@ -61,7 +65,6 @@ SET_SANDBOX: RequestKind[str, Json] = value_kind(
 """Choose the cage of commands that run without a question. The answer holds the `sandbox` in force, in words. The name
 is also the capability of a worker that does so."""
 
-EFFORTS = ("low", "medium", "high", "xhigh", "max")
 DEFAULT_THINKING_TOKENS = 10_000  # the budget of thinking that is switched on without a number
 _MAX_TAUGHT = 1_000
 

@@ -143,10 +143,11 @@ DIFF = {"rewind_points": POINTS, "rewind_files": {"files": CHANGED}}
 BACK = {**DIFF, "rewind_conversation": {"prompt": "Repair the total."}}
 EDITS = ("set_permission_mode", {"mode": "acceptEdits"})
 CAGED = ("set_sandbox", {"sandbox": "workspace"})
+HIGH = ("set_effort", {"effort": "high"})
 CASES = [
     Case("/status", ["Session     5e55", "Host        devbox:/srv/shop", "pid 4242, Python 3.11.2 on Linux x86_64"]),
     Case("/status", ["connected; journal on disk", "27.4 MB to the model, of which the host sent 430 KB"]),
-    Case("/status", [f"Model       {MODEL}, permission mode ask", "Used        1.2k tokens in, 345 out, $0.0123"]),
+    Case("/status", [f"Model       {MODEL}", ", permission mode ask", "Used        1.2k tokens in, 345 out, $0.0123"]),
     Case("/cost", ["1.2k tokens in, 345 out, $0.0123"], asked=[]),
     Case("/tools", ["Bash", "runs commands, on the host", "mcp__notes__add", "of an MCP server: /mcp says"]),
     Case("/permissions", answers={"list_permission_rules": RULES},
@@ -194,7 +195,10 @@ CASES = [
     Case("/trust revoke", ["This project is trusted no more."]),
     Case("/model", [f"Model: {MODEL}"]),
     Case("/model nonsense", ["nonsense is no model: the model stays.", "/model takes"], asked=[]),
-    Case("/model opus", ["Model: opus, from the next model call on"], asked=[("set_model", {"model": "opus"})]),
+    Case("/model opus", ["Model: opus"], asked=[("set_model", {"model": "opus"})]),
+    Case("/model opus high", ["Model: opus · effort high, from the next model call on"], asked=[HIGH]),
+    Case("/model opus loud", ["loud is no level: the effort stays."], asked=[]),
+    Case(f"/model {MODEL} high", [f"Model: {MODEL} · effort high, from the next turn on"], asked=[HIGH]),
     Case("/mode", ["Permission mode: ask"], asked=[]),
     Case("/mode accept edits", ["Permission mode: accept edits"], asked=[EDITS]),
     Case("/mode caged", ["Permission mode: caged"], asked=[CAGED, ("set_permission_mode", {"mode": "default"})]),
@@ -203,7 +207,7 @@ CASES = [
     Case("/mode plan", ["Permission mode: plan"], asked=[("set_permission_mode", {"mode": "plan"})]),
     Case("/effort max", [f"Effort: max; {MODEL} knows high at most"], {"set_effort": {"applied": "high"}}),
     Case("/effort high", ["Effort: high, from the next turn on"], {"set_effort": {"applied": "high"}}),
-    Case("/effort high", [f"{MODEL} has none"], asked=[("set_effort", {"effort": "high"})]),
+    Case("/effort high", [f"{MODEL} has none"], asked=[HIGH]),
     Case("/effort default", ["Effort: the model's own"], asked=[("set_effort", {"effort": None})]),
     Case("/effort huge", ["huge is no level: the effort stays."], asked=[]),
     Case("/thinking on", ["Thinking: on, with at most 10,000 tokens"], {"set_max_thinking_tokens": {"can_think": True}},

@@ -33,6 +33,7 @@ PANELS: tuple[Scene, ...] = (
     panels.tools,
     panels.hosts,
     panels.settings,
+    panels.models,
 )
 GOLDENS: tuple[tuple[Scene, tuple[int, int], str], ...] = (
     (scenes.first, NORMAL, "dark"),
