@@ -107,11 +107,12 @@ class LineReplies:
             case Rows(rows=[]) | Rows(rows=()):
                 self._say(reply.none)
             case Rows():
-                numbers = not reply.title
-                self._offered = [each.choose for each in reply.rows] if numbers else ()
+                offered = [each.choose for each in reply.rows]
+                numbers = not reply.title or any(offered)
+                self._offered = offered if numbers else ()
                 self._print_list(reply.rows, numbers=numbers)
-                if reply.after:
-                    self._say(reply.after)
+                for line in reply.after.splitlines():
+                    self._say(line)
             case Live(updates=updates):
                 printed: list[ReplyRow] = []
                 async for rows in updates:

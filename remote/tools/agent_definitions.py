@@ -29,7 +29,7 @@ class AgentDefinition:
     """One kind of sub-agent. `tools` None: all that the main agent has. `model`, `permission_mode` and `effort` are
     those of the main agent if they are "". `read_only`: none of its calls may change anything. `skills` are known from
     the start. `servers` are MCP servers with their descriptions, None for one that the session has. `required` names
-    MCP servers without which it cannot start."""
+    MCP servers without which it cannot start. `path` is its file, on the laptop for an agent of the person."""
 
     name: str
     description: str
@@ -50,6 +50,7 @@ class AgentDefinition:
     memory: str = ""
     initial_prompt: str = ""
     required: tuple[str, ...] = ()
+    path: str = ""
 
     def unmet(self, connected: Iterable[str]) -> str:
         """Return why the agent cannot start, "" if it can: a required MCP server is not among those `connected` and not

@@ -36,6 +36,16 @@ RELOAD_SKILLS: RequestKind[None, Json] = client_kind("reload_skills", lambda fie
 GET_SETTINGS: RequestKind[None, Json] = client_kind("get_settings", lambda fields: None)
 """The answer holds `applied`, with the `model` in use and the `effort`."""
 
+LIST_HOOKS: RequestKind[None, Json] = client_kind("get_hooks_listing", lambda fields: None)
+"""The answer holds `hooks` (objects with `event`, `matcher`, `type`, `source`, `commandText` and more), `problems`."""
+
+LIST_STYLES: RequestKind[None, Json] = client_kind("reload_output_styles", lambda fields: None)
+"""The answer holds `styles`: objects with `name`, `description`, `source` and `path`; `output_style` is in force, and
+the layer of settings in `set_by` chooses it."""
+
+LIST_AGENTS = _text_kind("list_agents", "name")
+"""The answer holds `agents`: definitions with `source` and `path`; with a name only that one, and with its prompt."""
+
 LIST_RULES: RequestKind[None, Json] = client_kind("list_permission_rules", lambda fields: None)
 """The answer holds `state`, with `rules`: objects with `behavior`, `source` and `rule`."""
 

@@ -23,7 +23,7 @@ from ccb.tunnel.wire.model_facts import may_be_model, provider_of
 from ...commands.session_table import age_text, cut
 from ...providers.known_models import ModelOffer, price_text, window_text
 from ...slash_commands.about_session import KEPT, SESSION, HeldRule
-from ...slash_commands.registry import ReplyRow
+from ...slash_commands.registry import Picker, ReplyRow
 from ...slash_commands.this_laptop import RecentHost
 from ...terminal.keymap import DEFAULT_KEYMAP, Keymap
 from ..rendering.themes import Palette, palette_in
@@ -162,10 +162,10 @@ _CHOICE_FRAME = 6
 class ChoicePanel(SearchedPanel[ReplyRow]):
     """Rows of which one is chosen; the `current` one is marked first. `choose` is called with the chosen line."""
 
-    def __init__(self, title: str, rows: Sequence[ReplyRow], current: str, choose: Callable[[str], object]) -> None:
-        super().__init__(rows)
-        self._title, self._current, self._choose = title, current, choose
-        self._at = next((place for place, row in enumerate(rows) if row.name == current), 0)
+    def __init__(self, picker: Picker, choose: Callable[[str], object]) -> None:
+        super().__init__(picker.rows)
+        self._picker, self._choose = picker, choose
+        self._at = next((place for place, row in enumerate(picker.rows) if row.name == picker.current), 0)
 
     def words_of(self, row: ReplyRow) -> str:
         return row.line
@@ -180,12 +180,15 @@ class ChoicePanel(SearchedPanel[ReplyRow]):
             self._search(sought)
 
     def _draw(self) -> None:
-        found, lines = self._found, [self._head(self._title)]
-        for number in self._window(len(found), self._room(_CHOICE_FRAME)):
+        palette, picker = self._palette, self._picker
+        found, lines = self._found, [self._head(picker.title)]
+        after = [Text(one_line(each), style=palette.dim) for each in picker.after.splitlines()]
+        for number in self._window(len(found), self._room(_CHOICE_FRAME + len(after))):
             line = self._row(marked=number == self._at).append(one_line(found[number].name))
-            now = "  now" if found[number].name == self._current else ""
-            lines.append(line.append(f"{now}  {one_line(found[number].text)}".rstrip(), style=self._palette.dim))
-        self.update(Group(*lines, Text("Enter takes it · Esc closes · type to search", style=self._palette.dim)))
+            now = "  now" if found[number].name == picker.current else ""
+            lines.append(line.append(f"{now}  {one_line(found[number].text)}".rstrip(), style=palette.dim))
+        keys = Text(f"Enter {picker.does} · Esc closes · type to search", style=palette.dim)
+        self.update(Group(*lines, *after, keys))
 
 
 _HOST_FRAME = 11

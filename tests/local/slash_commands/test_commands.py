@@ -53,6 +53,22 @@ _SERVERS = [
 ]
 SERVERS: Json = {"mcpServers": _SERVERS}
 WORKER_COMMANDS = {"commands": [{"name": "lint", "argumentHint": "[FILE]"}, {"name": "status", "builtin": True}]}
+_REVIEWER: Json = {
+    "name": f"review{EVIL}er", "description": "Reviews.", "source": "project", "path": f"/srv/shop/r{EVIL}.md",
+    "model": "opus", "tools": ["Read", "Grep"], "readOnly": True,
+}  # fmt: skip
+_EXPLORE: Json = {"name": "Explore", "source": "built-in", "model": "small", "disallowedTools": ["Bash"]}
+AGENTS: Json = {"list_agents": {"agents": [_REVIEWER, _EXPLORE]}}
+ONE_AGENT: Json = {
+    "list_agents": {"agents": [{**_REVIEWER, "maxTurns": 7, "prompt": f"Find{EVIL} the bugs.\n\n- all"}]}
+}
+_GUARD: Json = {"event": "PreToolUse", "matcher": "Bash", "type": "command", "source": "projectSettings",
+                "sourceLabel": "/srv/shop/.claude/settings.json", "commandText": f"./guard{EVIL}.sh x",
+                "content": "./guard.sh \\\n  x", "timeout": 30.0, "runsOnce": True}  # fmt: skip
+_CALLBACK: Json = {"event": "Stop", "type": "callback", "source": "sessionHook", "commandText": "callback 7"}
+HOOKS: Json = {"get_hooks_listing": {"hooks": [_GUARD, _CALLBACK], "problems": ["a.json: no such event"]}}
+_STYLES = [{"name": "default"}, {"name": "Learning", "description": "Do it."}, {"name": "Terse", "source": "project"}]
+STYLES: Json = {"reload_output_styles": {"styles": _STYLES, "output_style": "Terse", "set_by": "project"}}
 LISTED: tuple[str, Json] = ("list_permission_rules", {})
 ENDED = ("read_task", {"task_id": "b1"})
 TASK: Json = {"status": "running", "output": f"epoch 1{EVIL}\n2\n"}
@@ -190,6 +206,23 @@ CASES = [
     Case("/skills", ["/pdf", "reads forms"],
          {"reload_skills": {"skills": [{"name": "pdf", "description": "reads forms"}]}}, [("reload_skills", {})]),
     Case("/skills", ["There is no skill."]),
+    Case("/agents", ["reviewer", "the project · opus · Read, Grep, only reads", "all tools without Bash"],
+         AGENTS, [("list_agents", {"name": ""})]),
+    Case("/agents", ["Explore", "What a project brings counts once you trust it: /trust."],
+         {"list_agents": {"agents": [_EXPLORE]}}),
+    Case("/agents reviewer", ["from            the project: /srv/shop/r.md on the host", "maxTurns        7",
+                              "Find the bugs.", "- all"], ONE_AGENT, [("list_agents", {"name": "reviewer"})]),
+    Case("/agents nobody", ["There is no agent nobody. /agents lists them."]),
+    Case("/hooks", ["PreToolUse Bash", "the project · command ./guard.sh x", "the client · callback callback 7",
+                    "Not used: a.json: no such event"], HOOKS),
+    Case("/hooks", ["No hooks run on this host."]),
+    Case("/hooks 1", ["matcher         Bash", "from            the project: /srv/shop/.claude/settings.json",
+                      "at most         30 s", "runs            once", "./guard.sh \\", "  x"], HOOKS),
+    Case("/hooks 3", ["There is no hook 3: /hooks lists them."], HOOKS),
+    Case("/output-style", ["Terse", "the project", "built in · Do it."], STYLES,
+         screen=["Style of answers", "› Terse  now"]),
+    Case("/output-style loud", ["There is no style loud: it stays."], STYLES),
+    Case("/output-style", ["too old to list its styles"]),
     Case("/login openai", ["ccb auth login openai", "ccb auth status"], asked=[]),
     Case("/trust", ["This project is trusted."]),
     Case("/trust revoke", ["This project is trusted no more."]),
@@ -231,6 +264,8 @@ CASES = [
     Case("/hosts", ["ccb ssh devbox:/srv/shop", "No other host: sessions leave their trace with their first answer."],
          screen=["Hosts of your last sessions", "devbox:/srv/shop  here, connected", "No other host"]),
     Case("/config", ["model", '"opus"', "line 1"]),
+    Case("/output-style learning", ["Learning is in your settings, but the project counts more here: Terse."], STYLES),
+    Case("/output-style terse", ["Output style: Terse, in new sessions. /new begins one."], STYLES),
     Case("/doctor", ["Python"]),
     Case("/bug", ["The report is in", "Read it before you send it."]),
     Case("/export session.txt", ["/export writes FILE.md or FILE.json."]),
