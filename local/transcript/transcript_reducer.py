@@ -11,6 +11,7 @@ from ccb.tunnel.wire import journal_records as records
 from ccb.tunnel.wire import messages
 from ccb.tunnel.wire.client_requests import SHELL_COMMAND
 from ccb.tunnel.wire.frames import Json
+from ccb.tunnel.wire.model_facts import EFFORTS
 from ccb.tunnel.wire.prompt_content import is_attached_file
 from ccb.tunnel.wire.session_options import CAGES
 from ccb.tunnel.wire.tool_traits import READ
@@ -54,6 +55,7 @@ class TranscriptReducer:
         model: str = "",
         mode: str = "default",
         sandbox: str = "",
+        effort: str = "",
         own_name: str = "",
         orphans: EarlyData | None = None,
         agent_id: str = records.MAIN_AGENT,
@@ -69,6 +71,7 @@ class TranscriptReducer:
         self.model = model
         self.mode = mode
         self.sandbox = sandbox
+        self.effort = effort  # "": the model's own
         self.branch = ""
         self.tools: tuple[str, ...] = ()
         self.totals = UsageTotals()
@@ -136,6 +139,7 @@ class TranscriptReducer:
         self.model = state.model or self.model
         self.mode = state.permission_mode or self.mode
         self.sandbox = state.sandbox or self.sandbox
+        self.effort = self.effort if state.effort is None else _level(state.effort)
         if state.result is not None:
             self.totals.set_from_result(state.result)
         self.running = self._in_turn = running
@@ -269,8 +273,11 @@ class TranscriptReducer:
                 self.totals.set_context(content.usage, whole=True)
             case records.ModelRecord():
                 self.model = content.model or self.model
+            case records.ReasoningRecord():
+                self.effort = _level(content.effort)
             case records.OptionsRecord():
                 self.model = content.model or self.model
+                self.effort = _level(content.effort) or self.effort
                 self.mode = content.permission_mode or self.mode
                 if self.sandbox:  # a worker without a sandbox names the cage of none of its commands
                     self.sandbox = CAGES.get(content.sandbox, self.sandbox)
@@ -368,6 +375,10 @@ class TranscriptReducer:
         self._tools.close(tools)
         self._in_turn = False
         self.running = self.prompts.queued
+
+
+def _level(told: str) -> str:
+    return told if told in EFFORTS else ""
 
 
 def _facts_of(sent: messages.UserMessage) -> PromptFacts:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime, timezone
 
-from ccb.tunnel.wire.control_protocol import ToolApproval, new_uuid
+from ccb.tunnel.wire.control_protocol import AskedBecause, ToolApproval, new_uuid
 from ccb.tunnel.wire.frames import Json
 from ccb.tunnel.wire.session_options import CLAUDE_CODE_VERSION
 from ccb.tunnel.wire.tool_traits import RunsOn, ToolTraits
@@ -189,10 +189,8 @@ def tool_approval(
         input=tool_input,
         tool_use_id=tool_use_id,
         permission_suggestions=list(decision.suggestions),
-        decision_reason=decision.reason,
-        decision_reason_type=decision.reason_type,
+        why=AskedBecause(decision.reason, decision.reason_type, decision.blocked_path or None),
         description=description[:200] or None,
-        blocked_path=decision.blocked_path or None,
         sandbox=None if traits.asks else cage_text(decision.cage),
         file_change=file_change,
         can_be_caged=decision.can_be_caged or None,

@@ -11,7 +11,7 @@ from ccb.tunnel.wire import control_protocol as protocol
 from ccb.tunnel.wire.frames import Json
 from ccb.tunnel.wire.journal_records import MessageRecord
 from ccb.tunnel.wire.mcp_messages import CLIENT_MCP_MESSAGE, MCP_RECONNECT, MCP_STATUS
-from ccb.tunnel.wire.model_facts import ALIASES, ModelTable
+from ccb.tunnel.wire.model_facts import ALIASES, EFFORTS, ModelTable, effort_of
 from ccb.tunnel.wire.session_options import CLAUDE_CODE_VERSION, LAPTOP_COMMANDS, SETUP_COMMAND, SessionOptions
 
 from ..agent.agent_messages import CAPABILITIES, mode_message
@@ -19,7 +19,7 @@ from ..context.instructions import find_instructions
 from ..context.system_prompt import instruction_sources, style_name
 from ..hooks.hook_table import POST_MODEL_SWITCH, PRE_MODEL_SWITCH
 from ..mcp.mcp_servers import McpServers
-from ..model.model_request import SMALL, can_think, effort_of
+from ..model.model_request import SMALL, can_think
 from ..permissions.modes import SandboxError
 from ..session_store.journal import NotKept
 from ..slash_commands.command_registry import CommandCall, CommandRefused, Expanded, SlashCommand
@@ -118,7 +118,7 @@ async def _description(session: Session, setup: Initialize) -> Json:
 
 
 def _model(known: ModelTable, value: str, model: str, name: str, description: str) -> Json:
-    levels = [each for each in requests.EFFORTS if effort_of(model, known.facts(model), each) == each]
+    levels = [each for each in EFFORTS if effort_of(model, known.facts(model), each) == each]
     body: Json = {"value": value, "resolvedModel": model, "displayName": name, "description": description}
     return {**body, "supportsEffort": bool(levels), "supportedEffortLevels": levels}
 

@@ -109,7 +109,7 @@ class Session:
     def snapshot(self, seq: int) -> Json:
         asks = self.broker.journalled.asked_until(seq)
         body = self.log.snapshot.body(seq, model=self.agent.model, mode=self.agent.config.permissions.mode, asks=asks)
-        return {**body, "sandbox": self.agent.config.permissions.cage_in_force}
+        return {**body, "sandbox": self.agent.config.permissions.cage_in_force, "effort": self.options.effort or ""}
 
     def take_input(self, input_id: str, body: Json) -> int:
         """Apply an input once. Return the event after which it is in the journal. Raise NotKept."""

@@ -148,6 +148,15 @@ def answer_in(line: ControlResponse) -> Answer:
 
 
 @dataclass(frozen=True)
+class AskedBecause:
+    """Why a call is not simply allowed: three fields of the public `can_use_tool` request."""
+
+    decision_reason: str = ""
+    decision_reason_type: str = ""
+    blocked_path: str | None = None
+
+
+@dataclass(frozen=True)
 class ToolApproval:
     """May this tool call run? As the public `can_use_tool` request, with fields of ccb: `agent` describes the sub-agent
     that asks, `can_be_caged` says that the workspace cage would make the question needless, and `file_change` is what
@@ -158,10 +167,8 @@ class ToolApproval:
     input: Json
     tool_use_id: str
     permission_suggestions: Sequence[Json] = ()
-    decision_reason: str = ""
-    decision_reason_type: str = ""
+    why: AskedBecause = AskedBecause()
     description: str | None = None
-    blocked_path: str | None = None
     sandbox: str | None = None  # the cage in which the call would run, in words
     file_change: Json | None = None
     requires_user_interaction: bool | None = None  # the call itself is a question to the person
@@ -202,8 +209,14 @@ class ToolPermission:
         return ToolPermission(False, message, interrupt=payload.get("interrupt") is True)
 
 
+def _approval_fields(asked: ToolApproval) -> Json:
+    fields = public_fields(asked)
+    why: AskedBecause = fields.pop("why")
+    return {**fields, **public_fields(why)}
+
+
 CAN_USE_TOOL: RequestKind[ToolApproval, ToolPermission] = RequestKind(
-    "can_use_tool", AnsweredBy.PERSON, ToolPermission.from_answer
+    "can_use_tool", AnsweredBy.PERSON, ToolPermission.from_answer, _approval_fields
 )
 
 

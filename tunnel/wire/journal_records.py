@@ -256,6 +256,10 @@ class OptionsRecord:
     def sandbox(self) -> str:
         return as_text(as_dict(self.options).get("sandbox")) or "read-only"
 
+    @property
+    def effort(self) -> str:
+        return as_text(as_dict(self.options).get("effort"))
+
 
 @dataclass(frozen=True)
 class TurnStartRecord:

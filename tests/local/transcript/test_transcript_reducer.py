@@ -175,6 +175,18 @@ def test_the_cage_in_force_is_what_the_worker_tells_and_a_missing_one_is_a_warni
     assert told.reducer.sandbox == "workspace cage"
 
 
+def test_the_effort_is_that_of_the_options_of_a_change_and_of_what_is_not_loaded() -> None:
+    told = Told()
+    told.record("options", options={"effort": "high"})
+    assert told.reducer.effort == "high"
+    told.record("reasoning", effort="", thinking_tokens=-1)
+    told.record("options", options={"model": "m"})
+    assert told.reducer.effort == "", "another client has left it to the model"
+    for known, effort in (({"effort": "low"}, "low"), ({}, "low"), ({"effort": "no level"}, "")):
+        told.reducer.skipped(parse_snapshot(known), running=False)
+        assert told.reducer.effort == effort
+
+
 def test_a_compaction_and_the_output_of_a_command_are_notices() -> None:
     told = Told()
 

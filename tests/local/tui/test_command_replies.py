@@ -58,7 +58,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 async def test_a_command_is_shown_above_its_answer_and_one_that_opens_a_panel_is_not(at: Desk) -> None:
     at.view.reducer.model = ""
     await at.give("/status")
-    await at.sees("❯ /status\n\n Session ", "Model       not known before the first turn, permission mode")
+    await at.sees("❯ /status\n\n Session ", "Model       not known before the first turn, effort high, permission")
     await at.give("/help", sees="type to search")
     await at.press("escape")
     at.session.control_answers["side_question"] = {"response": "Because."}
