@@ -206,6 +206,7 @@ CASES = [
     Case("/skills", ["/pdf", "reads forms"],
          {"reload_skills": {"skills": [{"name": "pdf", "description": "reads forms"}]}}, [("reload_skills", {})]),
     Case("/skills", ["There is no skill."]),
+    Case("/ports", ["This session forwards no ports."], asked=[]),
     Case("/login openai", ["No key was given. `ccb auth login openai`"], asked=[]),
     Case("/agents", ["reviewer", "the project · opus · Read, Grep, only reads", "all tools without Bash"],
          AGENTS, [("list_agents", {"name": ""})]),
