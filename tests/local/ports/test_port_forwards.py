@@ -13,6 +13,7 @@ import pytest
 from tests.support.hosts.scripted_host import ScriptedHost, session_on
 from tests.support.machine.waiting import until
 from tests.support.network.link_peer import Peer
+from tests.support.repl.paper import Paper
 
 from ccb.local.ports.port_forwards import PortForwards, forward_of
 from ccb.local.session.remote_session import RemoteSession
@@ -20,7 +21,6 @@ from ccb.local.session.session_client import LaptopNotice
 from ccb.local.slash_commands.command_table import find_command
 from ccb.local.slash_commands.registry import Rows, Text
 from ccb.local.slash_commands.session_api import LaptopSide, Place, ReplInfo, SessionApi
-from ccb.local.transcript.transcript_reducer import TranscriptReducer
 from ccb.tunnel.errors import UsageError
 from ccb.tunnel.wire.frames import CHANNELS, ChannelData, ChannelEnd, ChannelOpen, Listening
 
@@ -149,7 +149,7 @@ async def test_the_command_lists_forwards_and_ends_what_listens() -> None:
         await until(lambda: bool(ports.listening))
 
         async def said(line: str) -> str:
-            api = SessionApi(session, INFO, TranscriptReducer(), LaptopSide(ports=ports), place=Place.LINES)
+            api = SessionApi(session, INFO, Paper().reducer, LaptopSide(ports=ports), place=Place.LINES)
             command = find_command("ports")
             assert command is not None
             reply = await command.run(api, line)
