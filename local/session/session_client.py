@@ -209,6 +209,7 @@ class SkippedState:
     prompts: tuple[SnapshotPrompt, ...] | None
     sandbox: str = ""
     tasks: tuple[tuple[str, str], ...] | None = None
+    title: str = ""
 
 
 def parse_snapshot(body: Json) -> SkippedState:
@@ -226,6 +227,7 @@ def parse_snapshot(body: Json) -> SkippedState:
         tasks=tuple((str(each.get("task_id")), str(each.get("description") or "")) for each in as_blocks(tasks))
         if isinstance(tasks, list)
         else None,
+        title=str(body.get("title") or ""),
     )
 
 
