@@ -12,10 +12,11 @@ from collections.abc import Callable, Sequence
 from typing import Self
 
 from aiohttp import web
-from tests.support.model.model_script import Json, Recorded, Reply, Script, ScriptEntry, events, message
+from tests.support.model.model_script import Json, Recorded, Reply, Script, ScriptEntry, content_text, events, message
 from tests.support.network.http_server import serving
 
 API_KEY = "sk-ant-test-key-0000"
+TITLE = "The title of a session"
 
 _CREATED = "2025-01-01T00:00:00Z"
 _ERROR_TYPES = {
@@ -32,8 +33,8 @@ _ERROR_TYPES = {
 
 class FakeModel:
     """Serves on 127.0.0.1 while its context is open. Accepts API_KEY as x-api-key or as bearer token. `requests` holds
-    every request to POST /v1/messages, `other_requests` all others (count_tokens, models, unknown paths), `aborted` the
-    numbers of those whose client left before the end. A history in which a tool_use has no tool_result is refused with
+    every request to POST /v1/messages, `other_requests` all others (count_tokens, models, unknown paths) and those for
+    the title of a session, which no script is about; `aborted` the numbers of those whose client left before the end. A history in which a tool_use has no tool_result is refused with
     400, as the real API does."""
 
     def __init__(self, script: Sequence[ScriptEntry] = (), *, tls: ssl.SSLContext | None = None) -> None:
@@ -100,7 +101,7 @@ class FakeModel:
         wrong = history_error(request)
         if wrong:
             return _error(400, wrong)
-        reply = self.script.choose(request)
+        reply = Reply(text=TITLE) if _asks_for_title(request) else self.script.choose(request)
         if reply is None:
             return _error(400, f"the script has no reply for request {request.number}")
         if reply.first_delay:
@@ -141,12 +142,17 @@ class FakeModel:
         headers = {name.lower(): value for name, value in http.headers.items()}
         given = body if isinstance(body, dict) else None
         request = Recorded(self._count, http.method, http.path, http.query_string, headers, given, len(raw))
-        (self.requests if request.path == "/v1/messages" else self.other_requests).append(request)
+        scripted = request.path == "/v1/messages" and not _asks_for_title(request)
+        (self.requests if scripted else self.other_requests).append(request)
         return request
 
     async def _notify(self) -> None:
         async with self._changed:
             self._changed.notify_all()
+
+
+def _asks_for_title(request: Recorded) -> bool:
+    return content_text((request.body or {}).get("system")).startswith("You name sessions")
 
 
 class _Output:
