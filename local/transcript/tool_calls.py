@@ -268,10 +268,11 @@ class ToolCalls:
         """Show a finished call. It replaces the `announced` one, to which the worker may have given another id."""
         tool_id, called = messages.as_text(content.get("id")), messages.as_text(content.get("name"))
         name, tool_input = _meant(called, messages.as_dict(content.get("input")))
-        writes_todos = called == TODO_WRITE.name
+        traits = traits_of(called)
+        writes_todos = traits.view.shows_todos and not traits.todo_items
         if writes_todos:
             self.todos = TodoList.written(tool_input.get("todos"))
-        elif traits_of(called).view.shows_todos:
+        elif traits.todo_items:
             tool_input = {**tool_input, "todos": [public_todo(each) for each in self._meant_todos(tool_input)]}
         tool = announced or blocks.ToolBlock()
         if announced is not None:
@@ -282,7 +283,7 @@ class ToolCalls:
         if writes_todos and self._snapshot_todos is not None:
             self._container.take_away(self._snapshot_todos)
             self._snapshot_todos = None
-        if traits_of(called).view is View.AGENT and tool.agent is None:
+        if traits.view is View.AGENT and tool.agent is None:
             self.agents.called(tool)
         self._open[tool_id] = tool
         if (orphan := self.orphans.results.pop(tool_id, None)) is not None:

@@ -15,7 +15,6 @@ from ccb.tunnel.wire.frames import Json
 from ccb.tunnel.wire.journal_records import MAIN_AGENT
 from ccb.tunnel.wire.model_facts import ESTIMATED, sent_name
 from ccb.tunnel.wire.ndjson import dump, to_bytes
-from ccb.tunnel.wire.tool_traits import TASK_CREATE
 
 from ..context.reminders import DeferredNames
 from ..model import model_request
@@ -48,7 +47,8 @@ class Agent:
         self._state = AgentState(conversation, ledger, deps.models, model, tools, listed)
         self._turn: Turn | None = None
         deps.reminders.follow(deps.nested.due)
-        if conversation.agent_id == MAIN_AGENT or TASK_CREATE.name not in tools:  # the list is its own
+        shared = conversation.agent_id != MAIN_AGENT and any(tool.traits.todo_items for tool in tools.values())
+        if not shared:  # else the main agent is reminded
             deps.reminders.follow(lambda occasion: todo_reminder(self._config.context.todos, occasion))
         deps.reminders.follow(DeferredNames(lambda: list(self._config.deferred_tools())))
 

@@ -13,7 +13,7 @@ from ccb.tunnel.wire.frames import Json
 from ccb.tunnel.wire.journal_records import MAIN_AGENT, OptionsRecord
 from ccb.tunnel.wire.model_facts import ModelNames
 from ccb.tunnel.wire.session_options import SessionOptions
-from ccb.tunnel.wire.tool_traits import TASK_CREATE, TODO_WRITE
+from ccb.tunnel.wire.tool_traits import traits_of
 
 from ..agent.agent import Agent
 from ..agent.agent_config import AgentConfig, AgentDeps
@@ -177,9 +177,10 @@ def _uses_tasks(options: SessionOptions, model: str | None) -> bool:
     else if the model is a Claude, which knows them."""
     if options.task_tools is not None:
         return options.task_tools
-    named = {*(options.tools or ()), *options.allowed_tools}
-    if named & {TODO_WRITE.name, TASK_CREATE.name}:
-        return TASK_CREATE.name in named
+    named = map(traits_of, (*(options.tools or ()), *options.allowed_tools))
+    ways = {traits.todo_items for traits in named if traits.view.shows_todos}
+    if ways:
+        return True in ways
     return "claude" in resolve_model(model or options.model, ModelNames(options.model_aliases))
 
 

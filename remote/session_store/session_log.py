@@ -15,7 +15,7 @@ from ccb.tunnel.wire.messages import as_dict
 from ccb.tunnel.wire.model_facts import context_tokens
 from ccb.tunnel.wire.prompt_content import is_attached_file
 from ccb.tunnel.wire.todo_list import TodoList, public_todo
-from ccb.tunnel.wire.tool_traits import TODO_WRITE
+from ccb.tunnel.wire.tool_traits import traits_of
 
 from .client_outbox import ClientOutbox
 from .file_history import RewindPoints
@@ -288,8 +288,8 @@ class SnapshotProjection(Projection):
     @on(messages.AssistantMessage, main_only=True)
     def _assistant(self, line: messages.AssistantMessage, record: Record) -> None:
         for block in line.blocks:
-            todos = as_dict(block.get("input")).get("todos")
-            if block.get("name") == TODO_WRITE.name and isinstance(todos, list):
+            todos, traits = as_dict(block.get("input")).get("todos"), traits_of(str(block.get("name")))
+            if traits.view.shows_todos and not traits.todo_items and isinstance(todos, list):
                 self._todos.append((record.seq, TodoList.written(todos)))
 
     @on(records.TodoRecord)

@@ -14,7 +14,7 @@ from typing import Any
 from ccb.tunnel.wire.frames import Json
 from ccb.tunnel.wire.journal_records import AgentResultRecord, MessageRecord, Record, WorktreeRecord
 from ccb.tunnel.wire.messages import TaskMessage
-from ccb.tunnel.wire.tool_traits import DEFAULT_AGENT, SKILL, TASK_CREATE, TODO_WRITE
+from ccb.tunnel.wire.tool_traits import DEFAULT_AGENT, SKILL
 
 from ..agent.agent import Agent
 from ..agent.agent_config import AgentConfig, AgentDeps
@@ -365,7 +365,8 @@ class SubAgents:
 
     def _shares_todos(self, definition: AgentDefinition) -> bool:
         """Return whether an agent changes items of the session's list; with TodoWrite it keeps one of its own."""
-        return definition.offers(TASK_CREATE.name) and TASK_CREATE.name in self._main.config.visible_tools()
+        tools = self._main.config.visible_tools().values()
+        return any(tool.traits.todo_items and definition.offers(tool.name) for tool in tools)
 
     async def _equipped(
         self, child: Child, definition: AgentDefinition, config: AgentConfig, history: AgentHistory
@@ -444,9 +445,10 @@ class SubAgents:
             read_only=definition.read_only,
             mode_changed=lambda: self._log.say(mode_message(self._main.config.permissions)),
         )
-        unused = TODO_WRITE.name if self._shares_todos(definition) else ""
-        visible = [tool for tool in main.visible_tools().values() if not tool.traits.main_only and tool.name != unused]
+        visible = [tool for tool in main.visible_tools().values() if not tool.traits.main_only]
         offered = [tool for tool in visible if definition.offers(tool.name)]
+        if self._shares_todos(definition):  # none of its calls may replace the whole list
+            offered = [tool for tool in offered if tool.traits.todo_items or not tool.traits.view.shows_todos]
         own_place = (context.cwd, tree.branch) if tree is not None else ()
         chosen, own = model or definition.model, self._main.model
         if chosen == SMALL:

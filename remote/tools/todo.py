@@ -58,7 +58,7 @@ _TODOS = {"type": "array", "maxItems": MAX_TODOS, "description": "The updated li
 _RULES = (
     "- Use it for work with three or more steps, not for a single quick one.\n"
     "- Keep exactly one item in_progress while you work, and mark each one completed as soon as it is done, not in "
-    "batches. An item that failed or is only partly done is not completed.\n"
+    "batches. An item that failed or is only partly done is not completed."
 )
 
 
@@ -70,7 +70,7 @@ class TodoWrite(TodoTool):
     declaration = ToolDeclaration(
         tool_traits.TODO_WRITE,
         "Keeps a list of the steps of a longer task, visible to the user. Each call gives the whole list.\n"
-        f"{_RULES}"
+        f"{_RULES}\n"
         "- content says what to do (“Run the tests”), activeForm what is being done (“Running the tests”).",
         object_of({"todos": {**_TODOS, "items": object_of(_TODO, *_TODO, closed=False)}}, "todos"),
     )
@@ -109,8 +109,8 @@ class TaskCreate(TodoTool):
 
     declaration = ToolDeclaration(
         tool_traits.TASK_CREATE,
-        "Adds a task to the list of the steps of a longer task, visible to the user. It begins as pending; TaskUpdate "
-        f"changes it.\n{_RULES}".rstrip(),
+        "Adds a task to the list of what you are going to do, visible to the user. It begins as pending; TaskUpdate "
+        f"changes it. Nothing runs by itself: agents and commands in the background are other tasks.\n{_RULES}",
         object_of(
             {"subject": _SUBJECT, "description": _DESCRIPTION, "activeForm": _ACTIVE_FORM, "metadata": _METADATA},
             "subject",

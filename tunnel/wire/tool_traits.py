@@ -80,7 +80,8 @@ class ToolTraits:
     """The public part of a tool's declaration. `covered_by` names another tool whose rules cover this one as well.
     `parallel`: every call may run beside others. `asks`: every call is a question to the person, and the tool is
     offered only where somebody can be asked. `beside`: not declared where the tool of that name is; the model may call
-    it all the same. `searches_content`: it shows lines of many files."""
+    it all the same. `searches_content`: it shows lines of many files. `todo_items`: it knows the todo list
+    by its items."""
 
     name: str
     effect: Effect
@@ -95,6 +96,7 @@ class ToolTraits:
     asks: bool = False
     searches_content: bool = False
     beside: str = ""
+    todo_items: bool = False
 
     def file_in(self, tool_input: Json) -> str:
         """Return the file that a call names, "" if it is about no single file."""
@@ -124,10 +126,10 @@ EDIT = ToolTraits("Edit", Effect.WRITE, RuleKind.PATH, path=_FILE, view=View.REP
 MULTI_EDIT = ToolTraits("MultiEdit", Effect.WRITE, RuleKind.PATH, EDIT.name, _FILE, View.REPLACEMENTS)
 WRITE = ToolTraits("Write", Effect.WRITE, RuleKind.PATH, EDIT.name, _FILE, View.NEW_CONTENT)
 TODO_WRITE = ToolTraits("TodoWrite", Effect.NONE, view=View.CHECKLIST, parallel=True, beside="TaskCreate")
-TASK_CREATE = ToolTraits("TaskCreate", Effect.NONE, view=View.TODO)
-TASK_UPDATE = ToolTraits("TaskUpdate", Effect.NONE, view=View.TODO)
-TASK_GET = ToolTraits("TaskGet", Effect.NONE, view=View.TODO, parallel=True)
-TASK_LIST = ToolTraits("TaskList", Effect.NONE, view=View.CHECKLIST, parallel=True)
+TASK_CREATE = ToolTraits("TaskCreate", Effect.NONE, view=View.TODO, todo_items=True)
+TASK_UPDATE = ToolTraits("TaskUpdate", Effect.NONE, view=View.TODO, todo_items=True)
+TASK_GET = ToolTraits("TaskGet", Effect.NONE, view=View.TODO, parallel=True, todo_items=True)
+TASK_LIST = ToolTraits("TaskList", Effect.NONE, view=View.CHECKLIST, parallel=True, todo_items=True)
 TASK = ToolTraits(
     "Task", Effect.NONE, RuleKind.AGENT, view=View.AGENT, parallel=True, aliases=("Agent",), main_only=True
 )

@@ -59,7 +59,9 @@ async def test_task_tools_change_items_of_one_list_that_survives_a_restart_and_t
     blocked = {"taskId": "2", "status": "in_progress", "activeForm": "Fixing", "addBlockedBy": ["1"], "owner": "me"}
     first = [
         calls(*((f"c{at}", "TaskCreate", each) for at, each in enumerate(created, 1)), message_id="m0"),
-        calls(("u1", "TaskUpdate", blocked), ("l1", "TaskList", {}), ("g1", "TaskGet", {"taskId": "2"}), message_id="m"),
+        calls(
+            ("u1", "TaskUpdate", blocked), ("l1", "TaskList", {}), ("g1", "TaskGet", {"taskId": "2"}), message_id="m"
+        ),
         *turn(1, ("u2", "TaskUpdate", {"taskId": "9", "status": "completed"}), task(ONE, "read it")),
     ]
     its = turn(2, ("s1", "TaskUpdate", {"taskId": "1", "status": "completed"}), ("s2", "TodoWrite", {"todos": []}))

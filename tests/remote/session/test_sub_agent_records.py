@@ -16,7 +16,12 @@ SUB = "toolu_sub"
 
 
 def todos(*names: str) -> kinds.MessageRecord:
-    block = {"type": "tool_use", "id": "t", "name": "TodoWrite", "input": {"todos": [{"content": each} for each in names]}}
+    block = {
+        "type": "tool_use",
+        "id": "t",
+        "name": "TodoWrite",
+        "input": {"todos": [{"content": each} for each in names]},
+    }
     return kinds.MessageRecord({"type": "assistant", "message": {"id": "m", "content": [block]}})
 
 

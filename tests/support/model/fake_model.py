@@ -34,8 +34,8 @@ _ERROR_TYPES = {
 class FakeModel:
     """Serves on 127.0.0.1 while its context is open. Accepts API_KEY as x-api-key or as bearer token. `requests` holds
     every request to POST /v1/messages, `other_requests` all others (count_tokens, models, unknown paths) and those for
-    the title of a session, which no script is about; `aborted` the numbers of those whose client left before the end. A history in which a tool_use has no tool_result is refused with
-    400, as the real API does."""
+    the title of a session, which no script is about; `aborted` the numbers of those whose client left before the end. A
+    history in which a tool_use has no tool_result is refused with 400, as the real API does."""
 
     def __init__(self, script: Sequence[ScriptEntry] = (), *, tls: ssl.SSLContext | None = None) -> None:
         self.script = Script(list(script))
