@@ -16,7 +16,6 @@ from tests.support.model.model_script import Json, Recorded, Reply, Script, Scri
 from tests.support.network.http_server import serving
 
 API_KEY = "sk-ant-test-key-0000"
-TITLE = "The title of a session"
 
 _CREATED = "2025-01-01T00:00:00Z"
 _ERROR_TYPES = {
@@ -101,7 +100,7 @@ class FakeModel:
         wrong = history_error(request)
         if wrong:
             return _error(400, wrong)
-        reply = Reply(text=TITLE) if _asks_for_title(request) else self.script.choose(request)
+        reply = _title(request) if _asks_for_title(request) else self.script.choose(request)
         if reply is None:
             return _error(400, f"the script has no reply for request {request.number}")
         if reply.first_delay:
@@ -153,6 +152,11 @@ class FakeModel:
 
 def _asks_for_title(request: Recorded) -> bool:
     return content_text((request.body or {}).get("system")).startswith("You name sessions")
+
+
+def _title(request: Recorded) -> Reply:
+    """The title of a session whose first prompt is in the second line of the request."""
+    return Reply(text=f"About {request.last_user_text.splitlines()[1]}")
 
 
 class _Output:
