@@ -98,12 +98,11 @@ class LinePrinter:
             self._write(*_todos(block))
         if block.state in (ToolState.DONE, ToolState.FAILED):
             failed = block.state is ToolState.FAILED
-            self._once(block, *_result(block, failed=failed) or [f"{name} is done."])
+            if failed or not traits_of(block.name).view.shows_todos:
+                self._once(block, *_result(block, failed=failed) or [f"{name} is done."])
 
 
 def _result(block: ToolBlock, *, failed: bool) -> list[str]:
-    if traits_of(block.name).view.shows_todos and not failed:
-        return []
     lines = block.unmarked(block.result).strip().splitlines()
     if traits_of(block.name).view is View.FILE_LINES and not failed:
         return [f"  {len(lines)} line{'s' if len(lines) != 1 else ''}"]

@@ -47,7 +47,8 @@ async def status(api: SessionApi, _: str) -> Reply:
     uploads = [f"Requests    {size_of(size)} to the model, of which the host sent {size_of(sent)}"] if size else []
     mode = f"permission mode {mode_name(transcript.mode, transcript.sandbox)}"
     lines = [
-        f"Session     {hello.session}{f': {transcript.title}' if transcript.title else ''}",
+        f"Session     {hello.session}",
+        *([f"Title       {transcript.title}"] if transcript.title else []),
         f"Host        {api.info.place}",
         f"Worker      pid {hello.pid}, Python {hello.python.cell} on {hello.platform.cell}",
         f"Connection  {api.client.state.value}{waiting}; journal {_JOURNAL.get(hello.storage, 'on disk')}",

@@ -101,7 +101,6 @@ _ACTIVE_FORM = text("What is being done while it is in progress: Running the tes
 _METADATA = {"type": "object", "description": "Anything else to keep with the task"}
 _ID = text("The id of the task", 1)
 _IDS = {"type": "array", "items": {"type": "string"}}
-_NO_TASK = "Task not found"
 
 
 class TaskCreate(TodoTool):
@@ -173,7 +172,8 @@ class TaskUpdate(TodoTool):
         told: Json = {"success": bool(items), "taskId": task_id, "updatedFields": []}
         old = context.todos.list.named(task_id)
         if old is None:
-            return ToolResult(_NO_TASK, is_error=True, structured={**told, "error": _NO_TASK})
+            text = f"Task #{task_id} not found"
+            return ToolResult(text, is_error=True, structured={**told, "error": "Task not found"})
         changed = [name for name, part in _PARTS.items() if getattr(items[0], part) != getattr(old, part)]
         if items[0].status != old.status:
             told["statusChange"] = {"from": old.status, "to": items[0].status}
@@ -229,7 +229,7 @@ class TaskGet(Tool):
         todos = context.todos.list
         item = todos.named(tool_input["taskId"])
         if item is None:
-            return ToolResult(_NO_TASK, structured={"task": None})
+            return ToolResult(f"Task #{tool_input['taskId']} not found", structured={"task": None})
         before, after = todos.blockers(item), [each.id for each in todos.items if item.id in each.blocked_by]
         parts = {
             "Status": item.status,

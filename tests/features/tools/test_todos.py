@@ -76,7 +76,7 @@ async def test_task_tools_change_items_of_one_list_that_survives_a_restart_and_t
         assert told["l1"][0] == "#1 [pending] Read\n#2 [in_progress] Fix (me) [blocked by #1]"
         assert [each["blockedBy"] for each in told["l1"][1]["tasks"]] == [[], ["1"]]
         assert told["g1"][1]["task"]["blockedBy"] == ["1"] and "Blocked by: #1" in told["g1"][0]
-        assert told["u2"][0] == "Task not found" and told["u2"][1]["success"] is False
+        assert told["u2"][0] == "Task #9 not found" and told["u2"][1]["success"] is False
         assert "s1" in d.results(ONE) and "No such tool" in d.result_text("s2", ONE)
     removed = ("u3", "TaskUpdate", {"taskId": "2", "status": "deleted"})
     added = ("c3", "TaskCreate", {"subject": "Test", "description": ""})
