@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from enum import Enum
 from typing import Any
@@ -30,6 +31,8 @@ class Notify(Enum):
     OFF = "off"
 
 
+_UNUSUAL = re.compile(r"[^\w .,:#()/+-]+")  # in a name that the host gives: some terminals hand titles to programs
+_MAX_NAME = 60  # characters
 _SAVE, _RESTORE = "\x1b[22;2t", "\x1b]2;\x07\x1b[23;2t"  # xterm's stack of titles
 
 
@@ -63,7 +66,8 @@ class Attention:
 
     def _name(self) -> None:
         if self._driver is not None:
-            words = " · ".join(filter(None, (self._state, self._title, f"ccb {self._place}")))
+            name = " ".join(_UNUSUAL.sub(" ", self._title).split())[:_MAX_NAME].strip()
+            words = " · ".join(filter(None, (self._state, name, f"ccb {self._place}")))
             self._driver.write(f"{'' if self._named else _SAVE}\x1b]2;{words}\x07")
             self._named = True
 

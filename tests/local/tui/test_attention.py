@@ -73,7 +73,7 @@ def test_nobody_is_called_who_looks_at_it_or_logs_in() -> None:
 def test_the_title_says_what_the_session_does_and_is_written_only_when_that_changes() -> None:
     made, _, driver = attention({})
     driver.written = ""
-    for state, name in (("working", ""), ("working", ""), ("waits for you", "Fix the cart"), ("", "")):
+    for state, name in (("working", ""), ("working", ""), ("waits for you", "Fix `the` cart;"), ("", "")):
         made.state_is(state, name)
     titles = [each.partition("\x1b]2;")[2] for each in driver.written.split("\x07") if each]
     place = "ccb devbox:/srv/a;b"
