@@ -24,7 +24,7 @@ _MAX_CALLS = 256  # the newest tool calls, which may still get a result
 _MAX_PROBLEMS = 20
 _LEVELS = {Level.INFO: "ccb: ", Level.DIM: "ccb: ", Level.WARNING: "ccb: warning: ", Level.ERROR: "ccb: error: "}
 _OURS = re.compile(r"\W*ccb\W*:")
-_SIGNS = {"completed": "done", "in_progress": "in progress", "pending": "open"}
+_SIGNS = {"completed": "done", "in_progress": "in progress", "pending": "open", "deleted": "removed"}
 _DENIED = "The user denied this; it was not done."
 _CANNOT = "This question needs the full interface; only a refusal is possible here."
 
@@ -98,12 +98,11 @@ class LinePrinter:
             self._write(*_todos(block))
         if block.state in (ToolState.DONE, ToolState.FAILED):
             failed = block.state is ToolState.FAILED
-            self._once(block, *_result(block, failed=failed) or [f"{name} is done."])
+            if failed or not traits_of(block.name).view.shows_todos:
+                self._once(block, *_result(block, failed=failed) or [f"{name} is done."])
 
 
 def _result(block: ToolBlock, *, failed: bool) -> list[str]:
-    if traits_of(block.name).view is View.CHECKLIST and not failed:
-        return []
     lines = block.unmarked(block.result).strip().splitlines()
     if traits_of(block.name).view is View.FILE_LINES and not failed:
         return [f"  {len(lines)} line{'s' if len(lines) != 1 else ''}"]
@@ -116,7 +115,7 @@ def _result(block: ToolBlock, *, failed: bool) -> list[str]:
 
 
 def _todos(block: ToolBlock) -> list[str]:
-    todos = block.tool_input.get("todos") if traits_of(block.name).view is View.CHECKLIST else None
+    todos = block.tool_input.get("todos") if traits_of(block.name).view.shows_todos else None
     listed = [each for each in todos if isinstance(each, dict)] if isinstance(todos, list) else []
     return [f"  {_SIGNS.get(str(each.get('status')), 'open')}: {each.get('content')}" for each in listed]
 

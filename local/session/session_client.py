@@ -232,6 +232,7 @@ class SkippedState:
     sandbox: str = ""
     tasks: tuple[tuple[str, str, str], ...] | None = None
     effort: str | None = None
+    title: str = ""
 
 
 def parse_snapshot(body: Json) -> SkippedState:
@@ -248,6 +249,7 @@ def parse_snapshot(body: Json) -> SkippedState:
         sandbox=str(body.get("sandbox") or ""),
         tasks=tuple(map(_task, as_blocks(tasks))) if isinstance(tasks, list) else None,
         effort=str(body["effort"]) if "effort" in body else None,
+        title=str(body.get("title") or ""),
     )
 
 

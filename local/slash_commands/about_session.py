@@ -42,6 +42,7 @@ async def status(api: SessionApi, _: str) -> Reply:
     effort = f", effort {one_line(transcript.effort)}" if transcript.effort else ""
     lines = [
         f"Session     {hello.session}",
+        *([f"Title       {transcript.title}"] if transcript.title else []),
         f"Host        {api.info.place}",
         f"Worker      pid {hello.pid}, Python {hello.python.cell} on {hello.platform.cell}",
         f"Connection  {api.client.state.value}{waiting}; journal {_JOURNAL.get(hello.storage, 'on disk')}",

@@ -95,7 +95,8 @@ class TurnClock:
 
 @dataclass(eq=False)
 class StatusPresenter:
-    """Collects the facts of the status line. `tell_state` hears what the session does, for the window's title."""
+    """Collects the facts of the status line. `tell_state` hears, for the window's title, what the session does
+    and what it is called."""
 
     info: ReplInfo
     reducer: TranscriptReducer
@@ -103,7 +104,7 @@ class StatusPresenter:
     approvals: Approvals
     transcript: Transcript
     composer: Composer
-    tell_state: Callable[[str], None]
+    tell_state: Callable[[str, str], None]
     own: StatusCommand
     _interrupted_turn: int | None = None
     _hint: str = ""
@@ -150,4 +151,4 @@ class StatusPresenter:
             own=self.own.line,
         )
         self.line.show(facts, self.transcript.palette(), self.composer.keymap)
-        self.tell_state(state_in_words(facts))
+        self.tell_state(state_in_words(facts), reducer.title)

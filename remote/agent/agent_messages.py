@@ -85,8 +85,10 @@ def compact_summary(text: str) -> Json:
     return user_text(text, isSynthetic=True, isCompactSummary=True)
 
 
-def session_title(title: str) -> Json:
-    return _system("session_title_changed", title=" ".join(title.split())[:200])
+def session_title(title: str, *, generated: bool = False) -> Json:
+    """`generated`: nobody has chosen it, so any other name outranks it."""
+    made = {"generated": True} if generated else {}
+    return _system("session_title_changed", title=" ".join(title.split())[:200], **made)
 
 
 def conversation_reset(session_id: str) -> Json:

@@ -17,6 +17,7 @@ from ..context.reminders import Occasion, reminder_block
 from ..hooks.hook_table import POST_COMPACT, PRE_COMPACT
 from ..model.model_request import CLEARED, ContextLimits, HistoryMessage, allowed, block_tokens
 from ..model.retry import ModelError
+from ..tools.todo import listed_todos
 from . import agent_messages
 from .conversation import CompactionFailed
 from .model_calls import TellingListener, text_answer, with_question
@@ -231,10 +232,9 @@ async def restored_blocks(context: TurnContext, room: int) -> list[Json]:
     if texts:
         config.context.files.forget_views()  # what was cut here can be read in full
         blocks.append(reminder_block(["Files that you worked with last, as they are now.", *texts]))
-    todos = config.context.todos.items
-    if todos:
-        lines = [f"- [{item['status']}] {item['content']}" for item in todos]
-        blocks.append(reminder_block(["Your todo list:\n" + "\n".join(lines)]))
+    todos = config.context.todos.list
+    if todos.open:
+        blocks.append(reminder_block(["\n".join(["Your todo list:", *listed_todos(todos)])]))
     return blocks + deps.reminders.take(Occasion.COMPACTED)
 
 

@@ -39,7 +39,7 @@ from ..system.regular_files import ABSENT, NotAFile, digest_of
 from ..tools.file_access import MAX_BYTES
 from ..tools.input_schema import issues
 from ..tools.output import limited
-from ..tools.todo import TodoWrite
+from ..tools.todo import TodoTool
 from ..tools.tool_contract import FileVersion, Preview, Tool, ToolContext, ToolRefused, UpcomingChange, WebAccess
 from . import agent_hooks, agent_messages
 from . import tool_call as calls
@@ -157,9 +157,10 @@ async def checked(context: TurnContext, call: ParsedCall) -> ParsedCall:
 async def pre_tool_use(context: TurnContext, call: ParsedCall) -> ParsedCall:
     call = replace(call, input=call.tool.question(call.input, calls.call_context(context)))
     outcome = await agent_hooks.run_for_call(context, PRE_TOOL_USE, call)
-    if isinstance(call.tool, TodoWrite) and not outcome.blocked:
-        old = calls.call_context(context).todos.items
-        why_not = await agent_hooks.before_todos(context, old, call.input["todos"])
+    if isinstance(call.tool, TodoTool) and not outcome.blocked:
+        todos = calls.call_context(context).todos
+        items = call.tool.items(call.input, todos)
+        why_not = await agent_hooks.before_todos(context, todos.list.items, items, call.tool.known_by)
         if why_not:
             raise CallRefused(calls.denied(context, call, why_not, DecidedBy.HOOK))
     if outcome is NOTHING:
@@ -219,6 +220,7 @@ async def run_tool(context: TurnContext, call: ParsedCall) -> CallOutcome:
         remind=context.deps.reminders.add,
         stopped=lambda printed: context.printed.update({call.id: printed}),
         before_change=lambda change: _keep_version(context, call.id, change),
+        todo_changed=context.deps.log.emit,
         web_access=WebAccess(lambda question: _ask_beside(context, question), fetch_on_laptop),
     )
     before = [await _version(context, path) for path in call.changes]

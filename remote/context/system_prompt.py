@@ -109,8 +109,8 @@ it: prefer absolute paths to moving about. Quote paths with spaces. Give long co
 and watchers in the background; look at them with TaskOutput and end them with TaskStop.
 - Very long output is stored in a file and you get its beginning, its end and the path. Read that file in parts or \
 search it instead of running the command again.
-- For work of three steps or more keep a list with TodoWrite: one item in progress at a time, ticked off when it is \
-really done.
+- For work of three steps or more keep a list of them with the tools for it: one item in progress at a time, ticked \
+off when it is really done.
 
 # Care
 - The machine may be shared or in production. Local, reversible steps you may take freely. Before anything that is \

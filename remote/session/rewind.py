@@ -155,8 +155,7 @@ async def _carry_out(session: Session, message: str, to: int, files: Sequence[Pl
             log.emit(journal_records.MessageRecord(closed.body))
         agent.rewind(conversation)
         context.files.forget()
-        context.todos.replace([])
-        context.todos.restore(log.snapshot.todos)
+        context.todos.use(log.snapshot.todos)
     return {**_described(files), "failed": await _restore(session, wanted) if wanted else []}
 
 

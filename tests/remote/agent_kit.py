@@ -32,7 +32,7 @@ from ccb.remote.slash_commands.command_registry import SlashCommand
 from ccb.remote.tools.output import OutputFiles
 from ccb.remote.tools.tasks import TaskRegistry
 from ccb.remote.tools.tool_contract import Tool, ToolContext, ToolDeclaration, ToolResult
-from ccb.remote.tools.tool_state import FileState, TodoList
+from ccb.remote.tools.tool_state import AgentTodos, FileState
 from ccb.remote.tools.toolset import Toolset
 from ccb.tunnel.wire.control_protocol import A, P, Request, RequestKind, ToolPermission
 from ccb.tunnel.wire.journal_records import MAIN_AGENT, Content, MessageRecord, Record, parse_line, record_of, to_line
@@ -413,7 +413,7 @@ def make_world(
 
     nothing = cast(Any, None)
     context = ToolContext(
-        nothing, "/srv/app", [], FileState(), cast(Any, NoShells()), spill or nothing, TodoList(), nothing, nothing,
+        nothing, "/srv/app", [], FileState(), cast(Any, NoShells()), spill or nothing, AgentTodos(), nothing, nothing,
         TaskRegistry(), nothing, nothing, nothing,
     )  # fmt: skip
     config = AgentConfig(

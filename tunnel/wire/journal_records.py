@@ -191,6 +191,22 @@ class RewoundRecord:
     failed: list[Json]
 
 
+@dataclass(frozen=True)
+class TodoRecord:
+    """`todo`: an item of the session's todo list is new or has changed. `status` is pending, in_progress, completed or
+    deleted; `active_form` says what is done while it is in progress. The items `blocked_by` come first."""
+
+    kind: ClassVar[str] = "todo"
+    id: str
+    subject: str
+    status: str
+    active_form: str = ""
+    description: str = ""
+    owner: str = ""
+    blocked_by: list[str] = field(default_factory=list)
+    metadata: Json = field(default_factory=dict)
+
+
 MAIN_AGENT = ""  # the id of a session's main agent. A sub-agent has the id of the tool call that started it
 
 _AGENT = "agent_id"
@@ -364,7 +380,7 @@ Content = Union[
     TurnStartRecord, TurnEndRecord, PromptRecord, ToolStartRecord,
     ModelEndRecord, WithdrawnRecord, ModelRecord, AgentResultRecord, LateAnswerRecord, DamagedRecord, DriverRecord,
     WorkerRecord, ForkedRecord, TakenRecord, HookRecord, FileChangeRecord, RewindRecord, RewoundRecord,
-    CompactStartRecord, CompactEndRecord, ReasoningRecord, WorktreeRecord, UnknownRecord,
+    CompactStartRecord, CompactEndRecord, ReasoningRecord, WorktreeRecord, TodoRecord, UnknownRecord,
 ]  # fmt: skip
 
 

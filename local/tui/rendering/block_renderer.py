@@ -240,13 +240,16 @@ class BlockRenderer:
 
     def _tool(self, block: ToolBlock) -> Iterator[RenderableType]:
         palette, view = self.palette, traits_of(block.name).view
+        failed = block.state is ToolState.FAILED
+        if view is View.TODO and not self.details and not failed:
+            yield SummedUpHeadline(self._tool_headline(block), todo_list(block.tool_input, palette))
+            return
         summary = None if self.details else tool_summary(block)
         if summary is not None:
             yield SummedUpHeadline(self._tool_headline(block), Text(summary, style=palette.dim))
             return
         yield self._tool_headline(block)
-        failed = block.state is ToolState.FAILED
-        if view is View.CHECKLIST:
+        if view.shows_todos and not failed:
             yield self._indented(todo_list(block.tool_input, palette))
         elif view is View.PLAN and block.state is ToolState.DONE:
             plan = neutralise(str(block.tool_input.get("plan", "")))

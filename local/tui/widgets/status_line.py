@@ -12,10 +12,11 @@ from textual.widgets import Static
 
 from ccb.tunnel.plain_text import one_line
 from ccb.tunnel.wire.dataclass import dataclass
+from ccb.tunnel.wire.todo_list import IN_PROGRESS, TodoList
 
 from ...session.session_client import LinkState
 from ...terminal.keymap import DEFAULT_KEYMAP, Keymap
-from ...transcript.session_facts import CAGED, Todos, UsageTotals, _used, mode_in_force, mode_name
+from ...transcript.session_facts import CAGED, UsageTotals, _used, mode_in_force, mode_name
 from ..rendering.themes import Palette
 from ..rendering.tool_output import TODO_MARKS, todo_row
 
@@ -312,10 +313,10 @@ class TodoPanel(Static):
     def __init__(self, key: str) -> None:
         super().__init__(id="todos", classes="none")
         self._key = key
-        self._shown: tuple[Todos, Palette, bool] | None = None
+        self._shown: tuple[TodoList, Palette, bool] | None = None
         self.whole = False
 
-    def show(self, todos: Todos, palette: Palette) -> None:
+    def show(self, todos: TodoList, palette: Palette) -> None:
         now = (todos, palette, self.whole)
         if now != self._shown:
             self._shown = now
@@ -330,18 +331,18 @@ class TodoPanel(Static):
         self.show(*self._shown[:2])
         return True
 
-    def _line(self, todos: Todos, palette: Palette) -> Text:
+    def _line(self, todos: TodoList, palette: Palette) -> Text:
         item = todos.items[todos.current]
         text = Text(no_wrap=True, overflow="ellipsis")
         text.append(f"{TODO_MARKS.get(item.status, '☐')} ", style=palette.accent)
-        text.append(item.doing if item.status == "in_progress" else item.text)
+        text.append(one_line(item.active_form if item.status == IN_PROGRESS and item.active_form else item.subject))
         return text.append(f"   {todos.done} of {len(todos.items)} done, {self._key}", style=palette.dim)
 
-    def _rows(self, todos: Todos, palette: Palette) -> Text:
+    def _rows(self, todos: TodoList, palette: Palette) -> Text:
         count = len(todos.items)
         first = max(0, min(todos.current - _MAX_ROWS // 2, count - _MAX_ROWS))
         shown = todos.items[first : first + _MAX_ROWS]
-        rows = [todo_row(item.status, item.text, palette) for item in shown]
+        rows = [todo_row(item.status, item.subject, palette) for item in shown]
         if left_out := count - len(shown):
             rows.append(Text(f"… {left_out} more, {todos.done} of {count} done", style=palette.dim))
         return Text("\n", no_wrap=True, overflow="ellipsis").join(rows)

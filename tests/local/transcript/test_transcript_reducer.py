@@ -286,7 +286,7 @@ def test_going_back_brings_the_todo_list_of_that_place_back() -> None:
     first = write("a")
     write("a", "b")
     told.record("rewind", message="u", to=first + 1, files=[], prompt="")
-    assert [each.text for each in told.reducer.todos.items] == ["a"]
+    assert [each.subject for each in told.reducer.todos.items] == ["a"]
     told.record("rewind", message="u", to=first, files=[], prompt="")
     assert told.reducer.todos.items == ()
 
