@@ -200,19 +200,22 @@ class RewindPreview(_Answer):
 
 
 class PastPrompt(_Answer):
-    """A prompt to which the person may go back. `files`: how many were changed since."""
+    """A prompt to which the person may go back. `text` is its beginning; `files`: how many were changed since."""
 
     id: str
     text: str = ""
+    prompt: str = ""
     time: float = 0.0
     files: int = 0
 
 
 class PastPrompts(_Answer):
-    """The prompts, the newest first. `files_kept`: whether this session keeps earlier versions of files."""
+    """The prompts, the newest first. `files_kept`: whether this session keeps earlier versions of files; `summaries`:
+    whether its worker can sum up a part of the conversation."""
 
     points: list[PastPrompt] = []
     files_kept: bool = True
+    summaries: bool = False
 
 
 @dataclass(frozen=True)
