@@ -90,6 +90,9 @@ class Compactor:
     async def compact(self, asked: CompactStartRecord, *, again: bool = False) -> tuple[int, int]:
         """Let a summary replace the conversation, or a part of it. `again`: a dead worker had begun it."""
         pre, refusal = self._agent.tokens, ""
+        halves = self._agent.conversation.split(asked.at)
+        if asked.part == FROM and halves is not None and not halves[0]:
+            asked = replace(asked, part="")  # from the first prompt on is everything
         if not again:
             payload = {"trigger": asked.trigger, "custom_instructions": asked.hint}
             outcome = await self._deps.hooks.run(PRE_COMPACT, payload, asked.trigger, agent_id=self._log.agent_id)
@@ -129,7 +132,7 @@ class Compactor:
             if halves is None:
                 raise CompactionFailed("that prompt is a part of a summary already")
             if not halves[0]:
-                raise CompactionFailed("nothing is before that prompt: /compact sums up everything")
+                raise CompactionFailed("nothing is before that prompt")
             messages = halves[0] if asked.part == UP_TO else messages
             question = _ASK_FROM.format(ASK, asked.text) if asked.part == FROM else ASK
         if asked.hint:

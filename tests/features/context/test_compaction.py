@@ -131,6 +131,12 @@ async def test_a_part_becomes_a_summary_and_the_rest_stays_also_after_a_kill(
     assert refusal in (await second.message("result"))["result"]
     await second.request("rewind_conversation", user_message_id=last)
     assert said(await second.sent("other", says("ok", "msg_6")))[:4] == before[:4], "it is as it was before that prompt"
+    first_of_all = (await second.request("rewind_points"))["response"]["points"][-1]["id"]
+    await second.say(f"/compact --{part} {first_of_all}")
+    if part == "from":
+        await second.tell(says("ALL", "msg_7"))
+    told = {"from": "Compacted: about", "up-to": "nothing is before that prompt"}[part]
+    assert told in (await second.message("result"))["result"]
 
 
 class LongModel:
