@@ -33,9 +33,11 @@ class CompactionFailed(Exception):
 
 
 class Compactions(Projection):
-    """`unfinished` was begun by a dead worker; `failures` counts those in a row that nobody has asked for."""
+    """`unfinished` was begun by a dead worker; `failures` counts those in a row that nobody has asked for. `part`: what
+    the newest summary replaces, and the number of the record of its prompt."""
 
     def __init__(self) -> None:
+        self.part = ("", 0)
         self.unfinished: records.CompactStartRecord | None = None
         self.failures = 0
         self._counted = False
@@ -59,7 +61,7 @@ class Compactions(Projection):
     @on(CompactMessage)
     def _boundary(self, line: CompactMessage, _: Record) -> None:
         if not line.is_micro:
-            self.unfinished = None
+            self.unfinished, self.part = None, (line.part, line.at)
             if line.post_tokens * 4 <= line.pre_tokens * 3:
                 self.failures = 0
 
@@ -69,9 +71,11 @@ class Compactions(Projection):
 
 
 class KeptPrompts:
-    """The first prompts of the person and the latest ones, literally: a summary may lose a word that counts."""
+    """The first prompts of the person and the latest ones, literally: a summary may lose a word that counts. `begins`
+    are the first blocks of the prompts that no summary has replaced, by the numbers of their records."""
 
     def __init__(self) -> None:
+        self.begins: dict[int, Json] = {}
         self._first: list[tuple[int, str]] = []
         self._latest: deque[tuple[int, str]] = deque()
         self._left_out = 0
@@ -125,8 +129,6 @@ class Conversation(Projection):
         self.compactions = Compactions()
         self.prompts = KeptPrompts()
         self.files: list[str] = []
-        self._begins: dict[int, Json] = {}  # the first block of each prompt, by the number of its record
-        self._part = ("", 0)  # what the next summary replaces
         self._open: dict[str, HistoryMessage] = {}  # tool_use id -> the assistant message that holds it
         self.used_ids: set[str] = set()
         self._inputs: dict[str, list[Json]] = {}
@@ -201,7 +203,7 @@ class Conversation(Projection):
 
     def split(self, at: int) -> tuple[list[HistoryMessage], list[HistoryMessage]] | None:
         """Return the messages before the prompt of record `at`, and the others; None if it is not among them."""
-        first = self._begins.get(at, {})
+        first = self.prompts.begins.get(at, {})
         for place, message in enumerate(self.messages):
             halves = message.cut_before(first)
             if halves is not None:
@@ -301,21 +303,20 @@ class Conversation(Projection):
 
     def _left_after_summary(self) -> list[HistoryMessage]:
         """Leave out what a summary replaces. Return the messages that follow it. No tool use is open now."""
-        (part, at), self._answer = self._part, None
+        (part, at), self._answer = self.compactions.part, None
         halves = self.split(at) if part else None
         if halves is not None:
             before, after = halves
             self.messages, follow = (before, []) if part == FROM else ([], after)
             return follow
         self.messages = []
-        for known in (self._open, self.used_ids, self.started, self.copied, self._makers, self._begins):
+        for known in (self._open, self.used_ids, self.started, self.copied, self._makers, self.prompts.begins):
             known.clear()
         return []
 
     @on(CompactMessage)
     def _compact(self, line: CompactMessage, _: Record) -> None:
         if not line.is_micro:
-            self._part = (line.part, line.at)
             self.size.restarted(line.prefix_tokens)  # the summary follows
             return
         for message in self.messages:
@@ -355,7 +356,7 @@ class Conversation(Projection):
             texts = (str(block["text"]) for block in known or () if block.get("type") == "text")
             self.prompts.add("\n".join(texts), envelope.seq)
         sendable = [block for block in blocks if _is_sendable(block)] or [{"type": "text", "text": "(empty message)"}]
-        self._begins[envelope.seq] = sendable[0]
+        self.prompts.begins[envelope.seq] = sendable[0]
         self._user(sendable)
 
     @on(records.WithdrawnRecord)

@@ -92,8 +92,8 @@ _MODES = {"acceptEdits": ("edits", "Yes, and accept edits"), "default": ("ask", 
 
 
 class PlanCard(AgreementCard):
-    """Shows a plan as Markdown, or exactly as it was written. The key of the editor lets the person change it; what they
-    approve is the plan as they left it."""
+    """Shows a plan as Markdown, or exactly as it was written. The key of the editor lets the person change it; what
+    they approve is the plan as they left it."""
 
     ASKS_FOR = "plan"
     DEFAULT_CSS = """
