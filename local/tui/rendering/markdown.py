@@ -273,29 +273,32 @@ def render_markdown(
 class _WrittenItem(_ListItem):
     """An item with the number that was written, not the one that is counted."""
 
+    def __init__(self, written: str) -> None:
+        super().__init__()
+        self._written = written
+
     @classmethod
     def create(cls, markdown: Markdown, token: Token) -> _WrittenItem:
-        item = cls()
-        item.written = f"{token.info}{token.markup}"
-        return item
+        return cls(f"{token.info}{token.markup}")
 
     def number(self, counted: int) -> str:
-        return self.written
+        return self._written
 
 
 class _NamedCode(_Code):
     """Code below the words that stand behind its fence, such as its language."""
 
+    def __init__(self, named: str, theme: str) -> None:
+        super().__init__(named.partition(" ")[0] or "text", theme)
+        self._named = named.strip()
+
     @classmethod
     def create(cls, markdown: Markdown, token: Token) -> _NamedCode:
-        language = token.info.partition(" ")[0]
-        code = cls(language or "text", markdown.code_theme)
-        code.named = token.info.strip()
-        return code
+        return cls(token.info, markdown.code_theme)
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        if self.named:
-            yield Padding(Text(self.named, style=console.get_style("markdown.hr", default="none")), (0, 0, 0, 2))
+        if self._named:
+            yield Padding(Text(self._named, style=console.get_style("markdown.hr", default="none")), (0, 0, 0, 2))
         yield from super().__rich_console__(console, options)
 
 

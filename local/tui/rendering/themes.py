@@ -288,11 +288,11 @@ def on_ground(theme: TextualTheme, ground: Color) -> TextualTheme | None:
     colours = [Color.parse(each) for each in (*named, muted(theme.foreground, ground.hex)) if each]
     for surface in (ground.blend(text, share) for share in _SURFACES):
         if all(_contrast(each, under) >= _READABLE for each in colours for under in (ground, surface)):
-            line = ground.blend(text, _LINE).hex
+            line, panel = (ground.blend(text, share).hex for share in (_LINE, _PANEL))
             bars = {"border-blurred": line, "scrollbar": line, "scrollbar-background": ground.hex}
-            painted = {"surface": surface.hex, "panel": ground.blend(text, _PANEL).hex}
             variables = {**theme.variables, **bars}
-            return replace(theme, name="ccb-auto", background=ground.hex, variables=variables, **painted)
+            own = replace(theme, name="ccb-auto", background=ground.hex, variables=variables)
+            return replace(own, surface=surface.hex, panel=panel)
     return None
 
 
