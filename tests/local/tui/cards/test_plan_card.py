@@ -156,6 +156,7 @@ async def test_the_details_show_the_exact_text_and_the_rendered_one_again() -> N
         while unseen := at.card.subject.unseen:
             await at.press("space", then=partial(_is_below, at.card, unseen))
         await at.sees("│ - **last**", "1 Yes, and accept edits")
+        await at.pause_of_a_person()  # in which the last rows come into sight above the answers
         await at.press("ctrl+o", sees=("│ Cache", "Ctrl+O exact text", "1 Yes, and accept edits"), lacks="**")
         await at.answer("1")
         assert (await answer(at))["behavior"] == "allow"
