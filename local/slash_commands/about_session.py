@@ -191,19 +191,22 @@ class RewindPreview(WorkerAnswer):
 
 
 class PastPrompt(WorkerAnswer):
-    """A prompt to which the person may go back. `files`: how many were changed since."""
+    """A prompt to which the person may go back. `text` is its beginning; `files`: how many were changed since."""
 
     id: str
     text: str = ""
+    prompt: str = ""
     time: float = 0.0
     files: int = 0
 
 
 class PastPrompts(WorkerAnswer):
-    """The prompts, the newest first. `files_kept`: whether this session keeps earlier versions of files."""
+    """The prompts, the newest first. `files_kept`: whether this session keeps earlier versions of files; `summaries`:
+    whether its worker can sum up a part of the conversation."""
 
     points: Sequence[PastPrompt] = ()
     files_kept: bool = True
+    summaries: bool = False
 
 
 @dataclass(frozen=True)

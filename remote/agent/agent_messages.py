@@ -7,6 +7,7 @@ from datetime import datetime, timezone
 
 from ccb.tunnel.wire.control_protocol import AskedBecause, ToolApproval, new_uuid
 from ccb.tunnel.wire.frames import Json
+from ccb.tunnel.wire.journal_records import CompactStartRecord
 from ccb.tunnel.wire.session_options import CLAUDE_CODE_VERSION
 from ccb.tunnel.wire.tool_traits import RunsOn, ToolTraits
 
@@ -71,9 +72,10 @@ def mode_message(permissions: PermissionEngine) -> Json:
     return status_message(permissionMode=permissions.mode, sandbox=permissions.cage_in_force)
 
 
-def compact_boundary(trigger: str, pre_tokens: int, post_tokens: int, prefix_tokens: int) -> Json:
+def compact_boundary(asked: CompactStartRecord, pre_tokens: int, post_tokens: int, prefix_tokens: int) -> Json:
     sizes = {"pre_tokens": pre_tokens, "post_tokens": post_tokens, "prefix_tokens": prefix_tokens}
-    return _system("compact_boundary", compact_metadata={"trigger": trigger, **sizes})
+    part = {"part": asked.part, "at": asked.at, "prompt": asked.text} if asked.part else {}
+    return _system("compact_boundary", compact_metadata={"trigger": asked.trigger, **sizes, **part})
 
 
 def microcompact_boundary(pre_tokens: int, saved: int, tool_use_ids: Sequence[str]) -> Json:

@@ -142,6 +142,16 @@ class HistoryMessage:
             self._blocks, self._encoded = kept, None
             self._hidden &= {id(block) for block in kept}
 
+    def cut_before(self, block: Json) -> tuple[HistoryMessage, HistoryMessage] | None:
+        """Return what is before this very block, and the block with what follows it. None if it is not here."""
+        place = next((place for place, each in enumerate(self._blocks) if each is block), None)
+        if place is None:
+            return None
+        halves = HistoryMessage(self.role), HistoryMessage(self.role)
+        halves[0]._blocks, halves[1]._blocks = self._blocks[:place], self._blocks[place:]
+        halves[0]._hidden = halves[1]._hidden = self._hidden
+        return halves
+
     def clear_results(self, tool_use_ids: Collection[str]) -> None:
         for place, block in enumerate(self._blocks):
             if block.get("tool_use_id") in tool_use_ids:

@@ -76,11 +76,16 @@ class TakenRecord:
 @dataclass(frozen=True)
 class CompactStartRecord:
     """`compact_start`: the model is about to be asked for a summary, by `trigger` (manual or auto). `hint` is what the
-    person wants it to keep. A `compact_boundary` message or `compact_end` follows, unless the worker dies."""
+    person wants it to keep. `part`: it replaces only what the prompt of record `at` began (`from`), or what was before
+    that (`up_to`); `text` is the beginning of this prompt. A `compact_boundary` message or `compact_end` follows,
+    unless the worker dies."""
 
     kind: ClassVar[str] = "compact_start"
     trigger: str
     hint: str = ""
+    part: str = ""
+    at: int = 0
+    text: str = ""
 
 
 @dataclass(frozen=True)

@@ -261,6 +261,8 @@ CASES = [
     Case("/resume zz", lines=["zz is not the number or the ID of a session"], screen=["0 of 2 sessions"]),
     Case("/rewind 1", ["change cart.py, +1 -2, changed by something else since", "/rewind 1 both",
                        "remove big.bin, +0 -0, not possible: it was too large to keep"], BACK),
+    Case("/rewind 1", ["To sum up this prompt and what follows: /compact --from p2, what is before it: /compact --up"],
+         {**BACK, "rewind_points": {**POINTS, "summaries": True}}),
     Case("/rewind 7", ["There is no prompt 7"], BACK),
     Case("/rewind 1 conversation", ["The prompt was:", "Repair the total."], BACK),
     Case("/hosts", ["ccb ssh devbox:/srv/shop", "No other host: sessions leave their trace with their first answer."],

@@ -211,6 +211,9 @@ def test_a_compaction_and_the_output_of_a_command_are_notices() -> None:
     ]
     system("compact_boundary", compact_metadata={"trigger": "auto", "pre_tokens": 167000, "post_tokens": 9000})
     assert told.notices.pop().text.startswith("── The agent goes on without the conversation"), "there is no summary"
+    system("status", status="compacting")
+    system("compact_boundary", compact_metadata={"part": "up_to", "at": 3, "prompt": "Fix it\x1b"})
+    assert told.notices.pop().text.startswith("── Compacted up to “Fix it")
     assert texts[2].startswith("40 % of\nthe window") and "\x1b" not in texts[2] and len(texts) == 3
     moved = f"It goes on in the background with ID: bash_1. You are told when it ends. {_HOW_TO_READ}"
     line = {"type": "text", "text": f"<local-command-stdout>{moved}</local-command-stdout>"}
