@@ -27,6 +27,7 @@ NO_RM = [{"mode": mode, "allowed": "Bash", "disallowed": "Bash(rm *)"} for mode 
 NO_KEY = [{"mode": mode, "disallowed": "Read(secrets/**)"} for mode in ("default", "bypassPermissions")]
 STRICT = [{"sandbox": sandbox(offered=NO_CAGES)}]
 PLAIN: list[dict[str, Any]] = [{}]
+READS: list[dict[str, Any]] = [{"allowed": "Bash(reads:services)"}]
 
 SWEPT = [
     {"mode": mode, "allowed": "Bash(grep *) Bash(rg *)", "disallowed": rule}
@@ -100,8 +101,11 @@ FAMILIES: list[tuple[str, list[str], list[dict[str, Any]], Behavior | tuple[Beha
             ("what is harmless is still not asked about", PLAIN, ALLOW),
             ("what developers run all day is not asked about", PLAIN, ALLOW),
             ("a denied command is found behind every runner", NO_RM, DENY),
+            *(("what operators read", READS, ALLOW), ("what operators read, and still ask", READS, ASK)),
         )
     ),
+    ("what operators read, and a rule denies", ["docker ps"], [{**READS[0], "disallowed": "Bash(docker *)"}], DENY),
+    ("the name of the rule as a command", ["reads:services"], READS, ASK),
     ("blanks that are none", ["ls\xa0&& rm x", "ls;\u2003rm x"], [{"allowed": GIT}], ASK),
     ("starters that nest too deeply", ["find . -exec " * 1_400 + "rm {} +", "xargs " * 3_000 + "rm"], NO_RM, ASK),
     ("nothing outside is told", TELLING, PLAIN, ASK),
@@ -227,6 +231,13 @@ def test_a_file_that_looks_like_an_option_is_not_let_through_a_wildcard(desk: De
         assert bash(desk.engine(), command).behavior is expected, command
     for command in ("uniq a*", "uniq -c -- a*", "git symbolic-ref H*", "git symbolic-ref --short H*", "printf %* x"):
         assert not is_read_only_command(command), "it may become what is written"
+
+
+def test_the_rule_for_what_operators_read_is_offered_where_it_would_be_enough(desk: Desk) -> None:
+    engine = desk.engine()
+    offered = [bash(engine, line).reads_services for line in cases("what operators read")]
+    assert offered == [True] * len(offered)
+    assert [line for line in cases("what operators read, and still ask") if bash(engine, line).reads_services] == []
 
 
 PARTS = cases("parts")
