@@ -108,6 +108,8 @@ FAMILIES: list[tuple[str, list[str], list[dict[str, Any]], Behavior | tuple[Beha
     ("the name of the rule as a command", ["reads:services"], READS, ASK),
     ("blanks that are none", ["ls\xa0&& rm x", "ls;\u2003rm x"], [{"allowed": GIT}], ASK),
     ("starters that nest too deeply", ["find . -exec " * 1_400 + "rm {} +", "xargs " * 3_000 + "rm"], NO_RM, ASK),
+    ("as many wildcards as can be looked up", ["cat" + " a*" * 50], PLAIN, ALLOW),
+    ("more wildcards than that", ["cat" + " a*" * 2_000, "cat" + " <a*" * 51], [*PLAIN, *NO_KEY], ASK),
     ("nothing outside is told", TELLING, PLAIN, ASK),
     ("a runner of what is not written out", NOT_WRITTEN_OUT, NO_RM, ASK),
     ("runners of other commands", WRITTEN_OUT, NO_RM[1:], ALLOW),
