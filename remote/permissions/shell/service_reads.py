@@ -56,7 +56,7 @@ def _only_listed(words: Sequence[Word], head: int) -> bool:
     return listed and uncovered(words, head, lambda path: False, None) is None
 
 
-def _subcommand_first(words: Sequence[Word]) -> Sequence[Word]:
+def _subcommand_first(words: tuple[Word, ...]) -> tuple[Word, ...]:
     options, at = _BEFORE_SUBCOMMAND.get(words[0].text if words else "", {}), 1
     while at < len(words) and (option := words[at].text.partition("="))[0] in options:
         at += 1 if option[1] else 1 + options[option[0]]
