@@ -14,8 +14,17 @@ from ccb.tunnel.wire.tool_traits import View, traits_of
 
 from ..transcript.blocks import Block, HoleBlock, Level, MarkdownBlock, NoticeBlock, PromptBlock, ToolBlock, ToolState
 from ..transcript.questions import FormField, read_questions
+from ..transcript.session_facts import READING
 from ..tui.rendering.approval_text import bounded, circumstances, subject_lines, trust_lines
-from ..tui.rendering.permission_updates import KEPT, can_be_kept, describe_update, kept_in, session_updates
+from ..tui.rendering.permission_updates import (
+    KEPT,
+    READS,
+    can_be_kept,
+    describe_update,
+    kept_in,
+    reads_services,
+    session_updates,
+)
 from ..tui.rendering.tool_output import error_lines, headline
 from ..tui.rendering.untrusted_text import escaped_name
 
@@ -173,6 +182,8 @@ class PlainQuestion:
             destination = "session" if word == "2" else KEPT
             updates = [{**each, "destination": destination} for each in self._updates]
             return {"behavior": "allow", "updatedInput": self.request.input, "updatedPermissions": updates}
+        if word == "5" and reads_services(self.request):
+            return {"behavior": "allow", "updatedInput": self.request.input, "updatedPermissions": [READS]}
         return "Type the number of an answer. What you say to the agent waits until this is answered."
 
     def _choices(self) -> list[str]:
@@ -182,7 +193,8 @@ class PlainQuestion:
         rules = "; ".join(rule for each in self._updates for rule in describe_update(each))
         session = [f"2: Yes, and {rules} in this session"] if rules else []
         always = [f"3: Yes, and always here: {rules.removeprefix('allow ')}, in {kept_in()}"]
-        return ["1: Yes, once", *session, *(always if can_be_kept(self._updates) else ()), deny]
+        reads = [f"5: Yes, and always here: {READING}, in {kept_in()}"] if reads_services(self.request) else []
+        return ["1: Yes, once", *session, *(always if can_be_kept(self._updates) else ()), deny, *reads]
 
     def _field_lines(self, field: FormField) -> list[str]:
         lines = [f"The agent asks: {field.question}"]

@@ -12,16 +12,16 @@ from pydantic import AliasPath, Field
 from ccb.tunnel.errors import CcbError
 from ccb.tunnel.plain_text import HostText, one_line
 from ccb.tunnel.wire import client_requests as requests
-from ccb.tunnel.wire.control_protocol import Request, RequestFailed
+from ccb.tunnel.wire.control_protocol import READS_SERVICES, Request, RequestFailed
 from ccb.tunnel.wire.dataclass import dataclass
-from ccb.tunnel.wire.tool_traits import BUILT_IN, Effect, RunsOn, no_such_tool, traits_of
+from ccb.tunnel.wire.tool_traits import BASH, BUILT_IN, Effect, RunsOn, no_such_tool, traits_of
 
 from ..files.copying import size_of
 from ..session.session_client import Json, SessionEvent
 from ..terminal.stdio import in_thread
 from ..transcript.blocks import BlockList, Level
 from ..transcript.markdown_export import markdown_of
-from ..transcript.session_facts import mode_name, tokens
+from ..transcript.session_facts import READING, mode_name, tokens
 from ..transcript.tool_calls import agent_label
 from ..transcript.transcript_reducer import TranscriptReducer
 from .registry import NOTHING, Choices, Live, Reply, ReplyRow, Rows, Text, command, everywhere
@@ -115,6 +115,11 @@ class HeldRule:
     def is_own(self) -> bool:
         return self.source in (SESSION, KEPT)
 
+    @property
+    def in_words(self) -> str:
+        """What a rule is about that does not say so itself."""
+        return READING if self.rule == f"{BASH.name}({READS_SERVICES})" else ""
+
 
 @dataclass(frozen=True)
 class RuleRows(Rows):
@@ -161,7 +166,7 @@ async def permissions(api: SessionApi, argument: str) -> Reply:
         if not rule.is_own:
             return Text(f"This rule is not yours to remove here: it comes from {rule.source}.", Level.WARNING)
         return Text(await change_rule(api, rule, adds=False))
-    rows = [ReplyRow(f"{each.behavior} {one_line(each.rule)} ({each.source})") for each in held]
+    rows = [ReplyRow(f"{each.behavior} {one_line(each.rule)} ({each.source})", each.in_words) for each in held]
     after = "/permissions allow RULE, ask RULE, deny RULE and remove N change them for this session."
     return RuleRows(rows, "No rule holds: what is not harmless is asked.", after, sought=argument, held=held)
 

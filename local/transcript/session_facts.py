@@ -22,6 +22,10 @@ MODES = {"default": "ask", "acceptEdits": "accept edits", "plan": "plan", CAGED:
 """The modes that a person can change to, by their names on the wire, each with the name that is shown."""
 
 
+READING = "reading with docker, kubectl, systemctl and others"
+"""What the rule READS_SERVICES allows, in words."""
+
+
 def is_caged(sandbox: str) -> bool:
     return sandbox.startswith("workspace cage")
 

@@ -198,6 +198,7 @@ def tool_approval(
         sandbox=None if traits.asks else cage_text(decision.cage),
         file_change=file_change,
         can_be_caged=decision.can_be_caged or None,
+        reads_services=decision.reads_services or None,
         requires_user_interaction=True if traits.asks else None,
         mcp_server={"name": parts[1], "source": _SOURCES[traits.runs_on]} if of_server else None,
     )

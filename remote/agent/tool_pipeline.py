@@ -328,30 +328,43 @@ async def _answered(
         raise CallRefused(replace(calls.denied(context, call, text, by), ends_turn=answer.interrupt))
     context.agent.denied_in_a_row = 0
     if any(update.get("type") == SET_SANDBOX for update in answer.updates):
-        if answer.updated_input is not None:
-            call = await calls.validate(context, replace(call, input=answer.updated_input))
-        is_changed = calls.ModeSwitch(context.config.permissions, context.log).apply(answer.updates)
-        if is_changed:
-            context.deps.broker.reconsider()
-        by_person = call.allowed_by is not DecidedBy.HOOK and context.deps.broker.can_ask(CAN_USE_TOOL)
-        again = decide(context.config, call, can_ask=True)
-        if again.behavior is Behavior.ASK and not (is_changed or by_person):  # else it would be answered so for ever
-            raise CallRefused(
-                calls.denied(context, call, f"No cage makes this needless: {again.reason}", call.allowed_by)
-            )
-        return await permission(context, call)  # in the cage that it has now
+        return await _decided_again(context, call, answer)
     call = replace(call, cage=decision.cage)
     try:
         if answer.updated_input is None or answer.updated_input == call.input:
             return replace(call, pinned=decision.pinned, approved=seen)
         return await calls.validate(context, replace(call, input=answer.updated_input))
     finally:  # a changed mode is for what comes after the call
-        if calls.ModeSwitch(context.config.permissions, context.log).apply(answer.updates):
-            context.deps.broker.reconsider()
-        for update in answer.updates:
-            for each in update.get("directories") or () if update.get("type") == "addDirectories" else ():
-                payload = {"directory": str(each), "source": "permission_update"}
-                context.deps.hooks.run_later(DIRECTORY_ADDED, payload, "permission_update")
+        _apply(context, answer.updates)
+        _tell_of_directories(context, answer.updates)
+
+
+async def _decided_again(context: TurnContext, call: ParsedCall, answer: ToolPermission) -> ParsedCall:
+    """Decide again on a call after an answer that has changed the cage, so that it runs in the one that it has now."""
+    if answer.updated_input is not None:
+        call = await calls.validate(context, replace(call, input=answer.updated_input))
+    is_changed = _apply(context, answer.updates)
+    by_person = call.allowed_by is not DecidedBy.HOOK and context.deps.broker.can_ask(CAN_USE_TOOL)
+    again = decide(context.config, call, can_ask=True)
+    if again.behavior is Behavior.ASK and not (is_changed or by_person):  # else it would be answered so for ever
+        why = f"No cage makes this needless: {again.reason}"
+        raise CallRefused(calls.denied(context, call, why, call.allowed_by))
+    return await permission(context, call)
+
+
+def _apply(context: TurnContext, updates: Sequence[Json]) -> bool:
+    """Apply permission updates. Return whether the mode or the cage has changed, which other questions may be about."""
+    changed = calls.ModeSwitch(context.config.permissions, context.log).apply(updates)
+    if changed:
+        context.deps.broker.reconsider()
+    return changed
+
+
+def _tell_of_directories(context: TurnContext, updates: Sequence[Json]) -> None:
+    for update in updates:
+        for each in update.get("directories") or () if update.get("type") == "addDirectories" else ():
+            payload = {"directory": str(each), "source": "permission_update"}
+            context.deps.hooks.run_later(DIRECTORY_ADDED, payload, "permission_update")
 
 
 def decide(config: AgentConfig, call: ParsedCall, *, can_ask: bool) -> Decision:

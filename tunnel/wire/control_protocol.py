@@ -159,8 +159,8 @@ class AskedBecause:
 @dataclass(frozen=True)
 class ToolApproval:
     """May this tool call run? As the public `can_use_tool` request, with fields of ccb: `agent` describes the sub-agent
-    that asks, `can_be_caged` says that the workspace cage would make the question needless, and `file_change` is what
-    an edit would do (see `remote.tools.tool_contract.Preview`)."""
+    that asks, `can_be_caged` says that the workspace cage would make the question needless, `reads_services` the same
+    of the rule READS_SERVICES, `file_change` is what an edit would do (see `remote.tools.tool_contract.Preview`)."""
 
     tool_name: str
     display_name: str
@@ -176,7 +176,11 @@ class ToolApproval:
     agent: str | None = None
     mcp_server: Json | None = None
     can_be_caged: bool | None = None  # an answer may hold {"type": SET_SANDBOX, "sandbox": "workspace"} as an update
+    reads_services: bool | None = None
 
+
+READS_SERVICES = "reads:services"
+"""The rule about commands that allows what operators read: docker, kubectl, systemctl and others, without a cage."""
 
 SET_SANDBOX = "setSandbox"
 """The type of the update by which commands run in the workspace cage from now on, also the call in question."""

@@ -441,7 +441,7 @@ class RulePanel(ListPanel):
         line.append(f"{_BEHAVIORS.get(held.behavior, one_line(held.behavior)):<8}", style=style)
         line.append(one_line(held.rule), style="bold" if marked else "")
         source = _SOURCES.get(held.source, one_line(held.source) or "ccb")
-        return line.append(f"  {source}", style=palette.dim)
+        return line.append(f"  {' · '.join(filter(None, (source, held.in_words)))}", style=palette.dim)
 
     def _foot(self) -> list[Text]:
         palette, lines = self._palette, []

@@ -148,6 +148,12 @@ async def test_a_rule_can_be_kept_for_the_host_and_the_directory() -> None:
         at.types("3")
         await at.reads("ccb: Kept for this host and directory, on the laptop: allow make *")
         assert (await asked)["updatedPermissions"] == kept[0] == [{**rule, "destination": "localSettings"}]
+        asked = at.session.ask("q2", "Bash", {"command": "docker ps"}, reads_services=True)
+        await at.reads("5: Yes, and always here: reading with docker, kubectl, systemctl")
+        at.types("5")
+        assert (await asked)["updatedPermissions"][0]["rules"] == [
+            {"toolName": "Bash", "ruleContent": "reads:services"}
+        ]
 
 
 async def test_a_line_typed_before_the_question_could_be_read_is_no_answer() -> None:
