@@ -219,16 +219,18 @@ def decide_line(
     policy = _LinePolicy(text, commands, state, edits, trust, changes)
     problems = [problem for command in commands for problem in policy.problems(command)]
     if problems:
-        return _question(problems, commands, whole)
+        return _question(problems, commands, whole, state.places)
     if changes and (unforeseen := changes.unforeseen()):
         return _ask(f"A command moves or copies {unforeseen}, which another one makes.", whole)
     return Decision(Behavior.ALLOW, "Every command in it is allowed.", "rule")
 
 
-def _question(problems: Sequence[_Problem], commands: Sequence[Command], whole: Rule | None) -> Decision:
+def _question(
+    problems: Sequence[_Problem], commands: Sequence[Command], whole: Rule | None, places: PathScope
+) -> Decision:
     path = next((problem.path for problem in problems if problem.path), "")
     kind = "subcommandResults" if len(commands) > 1 else "other"
-    if kind == "other" and path and not state.places.holds(path):
+    if kind == "other" and path and not places.holds(path):
         kind = "workingDir"
     updates = _suggestions(problems, whole if len(commands) == 1 else None)
     reads = all(problem.reads_services for problem in problems)

@@ -15,6 +15,7 @@ from tests.support.machine.waiting import until
 from tests.support.network.link_peer import Peer
 from tests.support.repl.paper import Paper
 
+from ccb.local.ports import port_forwards
 from ccb.local.ports.port_forwards import PortForwards, forward_of
 from ccb.local.session.remote_session import RemoteSession
 from ccb.local.session.session_client import LaptopNotice
@@ -127,6 +128,14 @@ async def test_a_port_where_nothing_of_the_session_listens_stays_until_it_is_end
         await until(lambda: not ports.listening)
         assert listens(remote)
     assert not listens(remote)
+
+
+async def test_too_many_forwards_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(port_forwards, "MAX_FORWARDS", 1)
+    async with forwards() as (ports, _, _peer):
+        await ports.forward(free_port())
+        with pytest.raises(UsageError, match="1 ports are forwarded"):
+            await ports.forward(free_port())
 
 
 async def test_a_worker_of_an_older_version_is_said_to_forward_nothing() -> None:
