@@ -164,26 +164,43 @@ def parse_arguments(argv: Sequence[str], remote: str = "") -> Arguments:
     runs: `host:/path`, `host` for the directory there that has the path of the current one, "" for this machine. Raises
     UsageError."""
     arguments, marked, variadic, ended_at_start = _read_options(argv)
-    words = tuple(word for word in marked if word != _PRINTED)
+    words = _unmarked(marked)
     named = NAMES.get(words[0], "") if words else ""
     if arguments.help or arguments.version:
         return replace(arguments, command=named)
-    command = "" if ended_at_start else named
-    if command == "help":
+    if named == "help" and not ended_at_start:
         _check_topic(words[1:])
-        return replace(arguments, command=command, rest=words[1:])
-    if command == "resume":
-        arguments, marked = _resumed(arguments, words[1:])
-        command, words = ("ssh" if marked[:1] == ["ssh"] else ""), tuple(word for word in marked if word != _PRINTED)
-    if command in _PLACES:
-        arguments = _PLACES[command](replace(arguments, command=command), words[1:])
-    elif command == "ssh":
-        arguments = _place_ssh(replace(arguments, command=command), marked[marked.index("ssh") + 1 :], variadic)
-    elif remote and not arguments.connection.local and not (named == "resume" and words):
-        arguments = _place_remote(replace(arguments, command="ssh"), remote, words)
+        return replace(arguments, command=named, rest=words[1:])
+    if named in _PLACES and not ended_at_start:
+        arguments = _PLACES[named](replace(arguments, command=named), words[1:])
     else:
-        arguments = _place_local(arguments, words, may_be_command=not ended_at_start)
+        arguments = _place_session(arguments, named, marked, variadic, remote, ended_at_start=ended_at_start)
     validate(arguments)
+    return _with_hints(arguments, variadic)
+
+
+def _unmarked(marked: Sequence[str]) -> tuple[str, ...]:
+    return tuple(word for word in marked if word != _PRINTED)
+
+
+def _place_session(
+    arguments: Arguments, named: str, marked: list[str], variadic: str, remote: str, *, ended_at_start: bool
+) -> Arguments:
+    """Interpret the words around a session: `ssh`, `resume`, or none of the commands, so here or where `remote` is."""
+    command = "" if ended_at_start else named
+    if command == "resume":
+        arguments, marked = _resumed(arguments, _unmarked(marked)[1:])
+        command = "ssh" if marked[:1] == ["ssh"] else ""
+    words = _unmarked(marked)
+    if command == "ssh":
+        return _place_ssh(replace(arguments, command=command), marked[marked.index("ssh") + 1 :], variadic)
+    if remote and not arguments.connection.local and not (named == "resume" and words):
+        return _place_remote(replace(arguments, command="ssh"), remote, words)
+    return _place_local(arguments, words, may_be_command=not ended_at_start)
+
+
+def _with_hints(arguments: Arguments, variadic: str) -> Arguments:
+    """Return checked arguments with what the person is told about them. --init-only is a prompt of its own."""
     if arguments.agent.init_only:
         from ccb.tunnel.wire.session_options import SETUP_COMMAND
 
@@ -229,7 +246,7 @@ def _place_own_words(arguments: Arguments, words: Sequence[str]) -> Arguments:
 def _place_ssh(arguments: Arguments, marked: Sequence[str], variadic: str) -> Arguments:
     """Interpret `ssh HOST [DIR] [PROMPT…]`. There is no HOST with a `--transport` command, which leads to one place.
     What can be a slash command is one directly after -p. An option of several words may have taken the host."""
-    words: Sequence[str] = [word for word in marked if word != _PRINTED]
+    words: Sequence[str] = _unmarked(marked)
     printed_at, directory = marked.index(_PRINTED) if _PRINTED in marked else -1, None
     if needs_host(arguments.connection) or (words and not _starts_as_path(words[0])):
         if not words:

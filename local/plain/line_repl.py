@@ -107,11 +107,12 @@ class LineReplies:
             case Rows(rows=[]) | Rows(rows=()):
                 self._say(reply.none)
             case Rows():
-                numbers = not reply.title
-                self._offered = [each.choose for each in reply.rows] if numbers else ()
+                offered = [each.choose for each in reply.rows]
+                numbers = not reply.title or any(offered)
+                self._offered = offered if numbers else ()
                 self._print_list(reply.rows, numbers=numbers)
-                if reply.after:
-                    self._say(reply.after)
+                for line in reply.after.splitlines():
+                    self._say(line)
             case Live(updates=updates):
                 printed: list[ReplyRow] = []
                 async for rows in updates:
@@ -192,7 +193,12 @@ class LineRepl:
         self._write = write
         self._printer = LinePrinter(write, info.path.rstrip("/"))
         self.reducer = TranscriptReducer(
-            self._printer, model=info.model, mode=info.mode, sandbox=info.sandbox, own_name=info.client_name
+            self._printer,
+            model=info.model,
+            mode=info.mode,
+            sandbox=info.sandbox,
+            effort=info.effort,
+            own_name=info.client_name,
         )
         self.reducer.notices.cwd = info.path.rstrip("/")
         self._api = session_api.SessionApi(

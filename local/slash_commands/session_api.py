@@ -65,10 +65,14 @@ class Place(Enum):
     HEADLESS = "headless"
 
 
-class WorkerCommand(BaseModel):
-    """A slash command that the worker carries out. `builtin`: it comes neither from a file nor from a server."""
+class WorkerAnswer(BaseModel):
+    """An answer of the worker, or a part of one. A newer worker may say more."""
 
     model_config = ConfigDict(extra="ignore", frozen=True)
+
+
+class WorkerCommand(WorkerAnswer):
+    """A slash command that the worker carries out. `builtin`: it comes neither from a file nor from a server."""
 
     name: str
     argumentHint: str = ""
@@ -76,7 +80,7 @@ class WorkerCommand(BaseModel):
     builtin: bool = False
 
 
-class WorkerCommands(BaseModel):
+class WorkerCommands(WorkerAnswer):
     """The answer to `list_commands`."""
 
     commands: Annotated[list[WorkerCommand], AfterValidator(lambda listed: listed[:_MAX_COMMANDS])] = []

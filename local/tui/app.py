@@ -148,7 +148,7 @@ class Repl(App[int]):
         return self.attached
 
     def on_terminal_driver_background_report(self, event: TerminalDriver.BackgroundReport) -> None:
-        self.appearance.background_is(light=event.light)
+        self.appearance.background_is(event.colour)
 
     @property
     def cursor_position(self) -> Offset:

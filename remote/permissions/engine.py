@@ -278,7 +278,8 @@ class PermissionEngine:
                 return decision
             if self._mode == DONT_ASK:
                 return _denied_without_question(decision)
-            can_be_caged = self._can_be_caged(matcher, tool, tool_input, state)
+            # no cage holds what operators read
+            can_be_caged = not decision.reads_services and self._can_be_caged(matcher, tool, tool_input, state)
             return replace(decision, cage=matcher.cage_if_granted(tool_input, state), can_be_caged=can_be_caged)
         except Exception as error:  # any failure of a check leads to a question
             log.exception("permission check of %s failed", tool.traits.name)

@@ -148,7 +148,7 @@ def take_up(recovered: Recovered, session: Session) -> None:
     log, agent = session.log, session.agent
     reported = _report_damage(log, recovered)
     agent.config.permissions.apply(recovered.updates)
-    agent.config.context.todos.restore(log.snapshot.todos)
+    agent.config.context.todos.use(log.snapshot.todos)
     agent.config.permissions.mode_before_plan = recovered.mode_before_plan
     if recovered.result_due:
         session.turns.fail([_CUT_OFF])

@@ -203,6 +203,7 @@ def test_a_value_may_start_with_a_dash_and_short_options_may_stand_together() ->
         (["logs", "h", "nope!"], "is not a session ID"),
         (["ps", "h", "--continue"], "belong to `ccb ssh`"),
         (["ssh", "h", "-o", "Foo", "-p", "x"], "'-o Foo' is not an ssh option"),
+        (["ssh", "h", "--forward", "80:0", "-p", "x"], "argument '80:0' is no port"),
         (["-p", "x", "--model", ""], "--model"),
         (["-p", "x", "--perm", "plan"], "unknown option '--perm'"),
         (["ssh", "-p", "hi there", "h"], "the host comes first"),

@@ -98,7 +98,10 @@ TOUR = (
         "The agent works on. ccb says why the connection is gone and when it tries again; `r` tries now.",
     ),
     Stop(
-        "rewind", scenes.rewind, "Back to an earlier prompt", "Esc twice: the conversation, the files, or both go back."
+        "rewind",
+        scenes.rewind,
+        "Back to an earlier prompt",
+        "Esc twice: conversation or files go back, or a part is summed up.",
     ),
     Stop("sessions", scenes.sessions, "Other sessions of the host", "`/resume` lists them all, narrowed as you type."),
     Stop("light", scenes.answered, "The light theme", "The terminal's background decides; `/theme` chooses.", "light"),
