@@ -384,7 +384,8 @@ class SdkOptions:
     bare: bool = option(
         "--bare", "Let nothing count but the command line: no settings, hooks, instruction files, commands and "
         "skills, of yours or of the project (as --setting-sources with an empty value).")
-    settings: str | None = option("--settings", "Add these settings: a JSON object, or a file that holds one.", "file-or-json")
+    settings: str | None = option(
+        "--settings", "Add these settings: a JSON object, or a file that holds one.", "file-or-json")
     system_prompt_file: str | None = option(
         "--system-prompt-file", "Use the text of this file instead of the system prompt.", "file")
     append_system_prompt_file: str | None = option(

@@ -27,6 +27,7 @@ from ..terminal.console import print_line, say
 
 INDEX = "https://pypi.org/simple"
 DEADLINE_S = 10.0
+_CORRECT = "Correct index-url: `pip config list` shows it."
 _MAX_PAGE = 16 * 1024 * 1024
 _RELEASE = re.compile(r"\bccb-(\d+(?:\.\d+){0,5})(?:-py3-|\.tar\.gz\b)", re.ASCII)
 """A file of a release in a page of the index, in HTML and in JSON; previews are none."""
@@ -99,7 +100,7 @@ async def newest_release(environ: Mapping[str, str]) -> str:
     import httpx2  # only --check asks anybody
 
     accept = "application/vnd.pypi.simple.v1+json, text/html;q=0.2"
-    text, shown, do = b"", "the package index", "Correct index-url: `pip config list` shows it."
+    text, shown = b"", "the package index"
     try:
         page = httpx2.URL(f"{(_of_pip('index-url', environ) or INDEX).rstrip('/')}/ccb/")
         shown = str(page.copy_with(username=None, password=None))
@@ -111,16 +112,16 @@ async def newest_release(environ: Mapping[str, str]) -> str:
             client.stream("GET", page, headers={"Accept": accept}) as answer,
         ):
             if answer.status_code != 200:
-                raise Unreachable(f"{shown} answers {answer.status_code}", do=do)
+                raise Unreachable(f"{shown} answers {answer.status_code}", do=_CORRECT)
             async for part in answer.aiter_bytes():
                 text += part[: _MAX_PAGE - len(text)]
     except TimeoutError:
         raise Unreachable(f"{shown} did not answer in {DEADLINE_S:g} s", do="Try it again.") from None
     except (OSError, httpx2.HTTPError, httpx2.InvalidURL) as error:
-        raise Unreachable(f"{shown} cannot be asked", evidence=str(error), do=do) from None
+        raise Unreachable(f"{shown} cannot be asked", evidence=str(error), do=_CORRECT) from None
     found = _RELEASE.findall(text.decode("utf-8", "replace"))
     if not found:
-        raise Unreachable(f"{shown} names no release of ccb", do=do)
+        raise Unreachable(f"{shown} names no release of ccb", do=_CORRECT)
     return str(max(found, key=_numbers))
 
 
