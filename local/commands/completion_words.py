@@ -173,6 +173,7 @@ def _paths(place: str, *, files: bool) -> Words:
 def _answer(host: str, directory: str) -> bytes:
     """Return the list of a directory, b"" if there is no connection or the host does not answer in time. The way of
     this ssh is `false`, so it makes no connection."""
+    import contextlib
     import signal
     import subprocess
 
@@ -185,14 +186,11 @@ def _answer(host: str, directory: str) -> bytes:
         assert ssh.stdin is not None and ssh.stdout is not None
         signal.signal(signal.SIGALRM, lambda *_: ssh.kill())
         signal.setitimer(signal.ITIMER_REAL, DEADLINE_S)
-        try:
-            ssh.stdin.write(f"{directory}\n".encode())
-            ssh.stdin.close()
-            return ssh.stdout.read(_MAX_BYTES)
-        except BrokenPipeError:
-            return b""
-        finally:
-            ssh.kill()
+        with contextlib.suppress(BrokenPipeError):  # without a connection, ssh has ended
+            os.write(ssh.stdin.fileno(), f"{directory}\n".encode())
+        listed = ssh.stdout.read(_MAX_BYTES)
+        ssh.kill()
+        return listed
 
 
 def _kept_socket(host: str) -> str:

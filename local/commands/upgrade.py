@@ -42,7 +42,7 @@ class Installation:
 
 
 async def run_upgrade(arguments: Arguments, environ: Mapping[str, str]) -> ExitCode:
-    found = find_installation(Path(sys.prefix))
+    found = find_installation(Path(sys.prefix), _left("INSTALLER"), _left("direct_url.json"), _system())
     print_line(f"ccb {ccb.__version__}, {found.how} ({sys.prefix})")
     newest = ""
     if arguments.host_command.check:
@@ -54,37 +54,46 @@ async def run_upgrade(arguments: Arguments, environ: Mapping[str, str]) -> ExitC
     return ExitCode.OK
 
 
-def find_installation(prefix: Path) -> Installation:
-    """Return how the ccb in the Python environment `prefix` was installed, from what the installers leave there."""
-    package = metadata.distribution("ccb")
-    installer = (package.read_text("INSTALLER") or "").strip()
+def find_installation(prefix: Path, installer: str, direct_url: str, system: str) -> Installation:
+    """Return how the ccb in the Python environment `prefix` was installed, from what its installer left there: two
+    files of the package (PEP 376, PEP 610), and its own file. `system` is the name of one that manages its Python."""
     try:
-        origin: Any = json.loads(package.read_text("direct_url.json") or "{}")
+        origin: Any = json.loads(direct_url or "{}")
         url, editable = str(origin.get("url", "")), bool(origin.get("dir_info", {}).get("editable"))
         vcs = str(origin.get("vcs_info", {}).get("vcs", ""))
     except (ValueError, AttributeError):
         url, editable, vcs = "", False, ""
-    wanted, from_file = shlex.quote(f"ccb @ {vcs}+{url}") if vcs else "ccb", url and not vcs
+    python, from_file = shlex.quote(sys.executable), url and not vcs
+    wanted = shlex.quote(f"ccb @ {vcs}+{url}") if vcs else "ccb"
     if editable:
         return Installation("from its sources", shlex.join(["git", "-C", url.removeprefix("file://"), "pull"]))
     if (prefix / "uv-receipt.toml").exists():
-        again = "uv tool install --force ccb"
+        again = "uv tool install --force ccb"  # `uv tool upgrade` takes the same file
         return Installation("installed by uv tool", again if from_file else f"uv tool upgrade {prefix.name}")
     if (prefix / "pipx_metadata.json").exists():
         again = "pipx install --force ccb"
         return Installation("installed by pipx", again if from_file else f"pipx upgrade {prefix.name}")
     if "archive-v0" in prefix.parts:
         return Installation("run by uvx", "uvx ccb@latest")
-    if sys.prefix == sys.base_prefix and Path(sysconfig.get_path("stdlib"), "EXTERNALLY-MANAGED").exists():
-        return Installation("in the Python of this system", f"the package manager of {_system()}")
+    if system:
+        return Installation("in the Python of this system", f"the package manager of {system}")
     if installer == "uv":
-        python = shlex.quote(sys.executable)
         return Installation("installed by uv", f"uv pip install --python {python} --upgrade {wanted}")
-    how = f"installed by {installer}" if installer == "pip" else "installed by hand"
-    return Installation(how, f"{shlex.quote(sys.executable)} -m pip install --upgrade {wanted}")
+    how = "installed by pip" if installer == "pip" else "installed by hand"
+    return Installation(how, f"{python} -m pip install --upgrade {wanted}")
+
+
+def _left(name: str) -> str:
+    try:
+        return (metadata.distribution("ccb").read_text(name) or "").strip()
+    except metadata.PackageNotFoundError:
+        return ""
 
 
 def _system() -> str:
+    """Return the name of the system if its package manager owns this Python (PEP 668), else ""."""
+    if sys.prefix != sys.base_prefix or not Path(sysconfig.get_path("stdlib"), "EXTERNALLY-MANAGED").exists():
+        return ""
     try:
         return platform.freedesktop_os_release()["NAME"]
     except OSError:

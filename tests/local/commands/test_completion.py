@@ -60,8 +60,8 @@ class Shell:
         before, after = shlex.split(line), shlex.split(self.edited(line))
         return after[len(before) - (not line.endswith(" ")) :] if after != before else []
 
-    def edited(self, line: str) -> str:
-        """Return the line after every word that is offered was taken. bash and zsh only."""
+    def edited(self, line: str, key: bytes = b"\x14") -> str:
+        """Return the line after a key, by default one that takes every word that is offered. bash and zsh only."""
         ours, theirs = os.openpty()
         fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 50, 200, 0, 0))
         argv = ["bash", "--rcfile", f"{self.home}/.zshrc", "-i"] if self.name == "bash" else ["zsh", "-i"]
@@ -73,7 +73,7 @@ class Shell:
         ):
             os.close(theirs)
             seen = _until(terminal.read, b"ready> ")
-            terminal.write(line.encode() + b"\x14\x07")
+            terminal.write(line.encode() + key + b"\x07")
             seen = _until(terminal.read, b">>")
             process.kill()
         return seen.rpartition(b"<<")[2].partition(b">>")[0].decode()
@@ -186,6 +186,7 @@ async def test_names_of_a_host_stay_words(shell: Shell, sshd: Sshd, host_user: H
     write(kept / "key.json", json.dumps({"host": "ann@devbox"}))
     evaluated = shell.home / "evaluated"
     evaluated.mkdir()
+    called = (shell.name, "-c", f'ccb() {{ printf %s "$2"; }}; cd {evaluated}; eval "$0"')
     async with control_master(sshd, host_user, kept / "key"):
         assert await asyncio.to_thread(shell.words, "ccb ssh devbox:pro") == ["devbox:pro ject/"]
         assert await asyncio.to_thread(shell.words, "ccb ssh devbox:pro\\ ject/8") == []
@@ -196,11 +197,12 @@ async def test_names_of_a_host_stay_words(shell: Shell, sshd: Sshd, host_user: H
             if shell.name == "fish":
                 assert shell.words(line) == [f"devbox:~/pro ject/{name}/"]
                 continue
-            edited = await asyncio.to_thread(shell.edited, line)
-            given = await asyncio.to_thread(
-                shell.run, shell.name, "-c", f"ccb() {{ printf %s $2; }}; IFS=; cd {evaluated}; {edited}"
-            )
-            assert given == f"devbox:~/pro ject/{name}/"
+            edited = await asyncio.to_thread(shell.edited, line, b"\t")
+            assert await asyncio.to_thread(shell.run, *called, edited) == f"devbox:~/pro ject/{name}/"
+            for quote in ("'", '"') if name[0] in "14" else ():
+                edited = await asyncio.to_thread(shell.edited, f"ccb ssh {quote}devbox:pro ject/{name[0]}", b"\t")
+                ended = edited if edited.endswith(quote) else edited + quote
+                assert (await asyncio.to_thread(shell.run, *called, ended)).startswith("devbox:pro ject/")
     assert not list(evaluated.iterdir()) and not (shell.home / "x").exists()
 
 

@@ -1,9 +1,10 @@
-"""`ccb upgrade --check` asks the index that pip would ask, and believes only names of releases."""
+"""`ccb upgrade` knows what installers leave behind; --check asks the index of pip, and reads only releases."""
 
 from __future__ import annotations
 
 import asyncio
 import base64
+import sys
 from pathlib import Path
 
 import pytest
@@ -11,11 +12,41 @@ from aiohttp import web
 from tests.support.network.http_server import serving
 
 from ccb.local.commands import upgrade
-from ccb.local.commands.upgrade import newest_release
+from ccb.local.commands.upgrade import find_installation, newest_release
 from ccb.tunnel.errors import ConfigError, Unreachable
 
 PAGE = '<a href="../../ccb-0.9.0-py3-none-any.whl#sha256=9">x</a> <a href="x/ccb-0.10.1.tar.gz">x</a>'
 JSON = '{"files": [{"filename": "ccb-0.2.0-py3-none-any.whl"}, {"filename": "ccb-1.0rc1-py3-none-any.whl"}]}'
+
+
+GIT = '{"url": "https://git.example/ccb", "vcs_info": {"vcs": "git"}}'
+FILE = '{"url": "file:///x/ccb.whl", "archive_info": {}}'
+SOURCES = '{"url": "file:///src/my ccb", "dir_info": {"editable": true}}'
+
+
+@pytest.mark.parametrize(
+    ("place", "installer", "direct_url", "system", "command"),
+    [
+        ("tools/ccb/uv-receipt.toml", "uv", "", "", "uv tool upgrade ccb"),
+        ("tools/ccb/uv-receipt.toml", "uv", FILE, "", "uv tool install --force ccb"),
+        ("venvs/ccb-test/pipx_metadata.json", "pip", "", "", "pipx upgrade ccb-test"),
+        ("venvs/ccb/pipx_metadata.json", "pip", GIT, "", "pipx upgrade ccb"),
+        ("uv/archive-v0/x/pyvenv.cfg", "uv", "", "", "uvx ccb@latest"),
+        ("usr/pyvenv.cfg", "", "", "Debian", "the package manager of Debian"),
+        ("venv/pyvenv.cfg", "pip", "", "", "PYTHON -m pip install --upgrade ccb"),
+        ("venv/pyvenv.cfg", "", "[damaged", "", "PYTHON -m pip install --upgrade ccb"),
+        ("venv/pyvenv.cfg", "uv", "", "", "uv pip install --python PYTHON --upgrade ccb"),
+        ("venv/pyvenv.cfg", "uv", SOURCES, "", "git -C '/src/my ccb' pull"),
+        ("venv/pyvenv.cfg", "pip", GIT, "", "PYTHON -m pip install --upgrade 'ccb @ git+https://git.example/ccb'"),
+    ],
+)
+def test_the_command_fits_how_ccb_was_installed(
+    tmp_path: Path, place: str, installer: str, direct_url: str, system: str, command: str
+) -> None:
+    (tmp_path / place).parent.mkdir(parents=True)
+    (tmp_path / place).touch()
+    found = find_installation((tmp_path / place).parent, installer, direct_url, system)
+    assert found.command == command.replace("PYTHON", sys.executable)
 
 
 @pytest.mark.parametrize(("page", "newest"), [(PAGE, "0.10.1"), (JSON, "0.2.0")], ids=["html", "json"])
