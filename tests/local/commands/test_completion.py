@@ -35,7 +35,7 @@ bind -x '"\\C-g": printf "<<%s>>" "$READLINE_LINE"'
 """
 ZSH = """
 PS1='ready> '
-autoload -Uz compinit && compinit -D -u
+autoload -Uz compinit && compinit -u
 every() { _main_complete; compstate[insert]=all }
 zle -C every complete-word every
 bindkey '^T' every
