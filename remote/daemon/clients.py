@@ -115,11 +115,9 @@ class AttachedClient:
                 self.outbox.close()
             else:
                 self._pages.put_nowait(frame)
-        elif isinstance(frame, frames.ChannelOpen) and self.channels is not None:
-            self.channels.open(frame, self.outbox)
-        elif isinstance(frame, (frames.ChannelData, frames.ChannelCredit, frames.ChannelEnd)):
+        elif isinstance(frame, (frames.ChannelOpen, frames.ChannelData, frames.ChannelCredit, frames.ChannelEnd)):
             if self.channels is not None:
-                self.channels.take(frame)
+                self.channels.take(frame, self.outbox)
         elif (
             isinstance(frame, (frames.CallHead, frames.CallData, frames.CallEnd, frames.Credit))
             and self.model_link is not None
@@ -228,7 +226,7 @@ class AttachedClients:
                 await self._know_cages()
             self._attach(client, frame)
             if client.channels is not None:
-                await client.channels.attached(client.outbox, frame.channels)
+                client.channels.attached(client.outbox, frame.channels)
         elif isinstance(frame, frames.Detach):
             self._detach(client, done=frame.done)
         elif isinstance(frame, frames.FindNames):

@@ -35,7 +35,9 @@ class Channel:
         self.number = number
         self.result: Json = {}  # from the worker: how what was opened has ended
         self._table = table
-        self._opened = opened  # sent again after a lost connection; None on the host
+        self._opened = opened  # sent first on each connection; None on the host
+        self._open_due = opened is not None
+        self._known = False  # the other end has said something about it
         self._arrived = bytearray()  # and not read yet
         self._received = 0
         self._allowed = INITIAL_CREDIT  # the byte up to which this end takes more
@@ -49,7 +51,7 @@ class Channel:
         self._end_said = False
         self._sending = False
         self._synchronous = True
-        self._credit_due = False
+        self._credit_due = opened is None  # so that the laptop hears that there is a channel
         self._error = ""
         self._news = asyncio.Event()
         self._room = asyncio.Event()
@@ -120,6 +122,7 @@ class Channel:
 
     def take(self, frame: ChannelFrame) -> None:
         """Take a frame of the other end. Never wait: what is not read yet is bounded."""
+        self._known = True
         if isinstance(frame, ChannelCredit):
             self._take_credit(frame)
         elif isinstance(frame, ChannelEnd):
@@ -167,15 +170,9 @@ class Channel:
 
     def connection_lost(self) -> None:
         """Say first on the next connection how far this end is, and send nothing else until the other end has."""
+        self._open_due = self._opened is not None
         self._synchronous, self._credit_due, self._end_said = False, True, False
         self._work.set()
-
-    def opening(self) -> ChannelOpen | None:
-        """Return the frame that opens the channel, or continues it over a new connection; None on the host."""
-        if self._opened is None:
-            return None
-        begun = self._received > 0 or self._kept_from > 0 or self._no_more
-        return ChannelOpen(self.number, self._opened.kind, self._opened.body, begun)
 
     async def _send_all(self) -> None:
         while True:
@@ -194,9 +191,12 @@ class Channel:
                 self._sending = False
                 self._news.set()
 
-    def _next(self) -> ChannelFrame | None:
+    def _next(self) -> ChannelFrame | ChannelOpen | None:
         if self._error:
             return None
+        if self._opened is not None and self._open_due:
+            self._open_due = False
+            return ChannelOpen(self.number, self._opened.kind, self._opened.body, self._known)
         if self._credit_due:
             self._credit_due = False
             return ChannelCredit(self.number, self._received, self._allowed)
@@ -229,15 +229,11 @@ class Channels:
         channel = self._open[number] = Channel(number, self, opened)
         return channel
 
-    async def open(self, kind: str, body: Json) -> Channel:
-        """Open a channel from the laptop; without a connection, after the reconnect. Raise ChannelError."""
+    def open(self, kind: str, body: Json) -> Channel:
+        """Return a channel that opens as it is entered; without a connection, after the reconnect. Raise ChannelError
+        if too many are open."""
         number = next(self._numbers)
-        channel = self.add(number, ChannelOpen(number, kind, body))
-        frame = channel.opening()
-        if self._send is not None and frame is not None:
-            with contextlib.suppress(ChannelError):  # it is lost, and `back` opens the channel
-                await self._send(frame)
-        return channel
+        return self.add(number, ChannelOpen(number, kind, body))
 
     def get(self, number: int) -> Channel | None:
         return self._open.get(number)
@@ -257,18 +253,8 @@ class Channels:
         if channel is not None:
             channel.take(frame)
 
-    async def back(self, send: Send) -> None:
+    def back(self, send: Send) -> None:
         """Continue all channels over a new connection."""
-        said: set[int] = set()
-        while new := [each for each in self._open.values() if each.number not in said]:
-            for channel in new:
-                said.add(channel.number)
-                frame = channel.opening()
-                if frame is not None:
-                    try:
-                        await send(frame)
-                    except ChannelError:  # it is lost already
-                        return
         self._send = send
         self._up.set()
 
