@@ -190,7 +190,7 @@ async def test_a_channel_that_is_left_without_a_connection_is_closed_at_the_othe
 async def test_leaving_an_open_channel_closes_it_at_the_other_end_behind_what_has_arrived() -> None:
     async with connected() as (_, near, far):
         await far.write(b"last words")
-        while not near._received:
+        while not near._in.received:
             await asyncio.sleep(0)
         await far.close("the program has ended")
         assert await near.read() == b"last words"
