@@ -99,7 +99,7 @@ class PortForwards(AbstractAsyncContextManager["PortForwards"]):
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        await cancelled(*self._tasks)
+        await asyncio.gather(*self._tasks, return_exceptions=True)  # each closes or opens a listener, which is soon done
         await asyncio.gather(*(each.close() for each in self.forwards.values()))
         self.forwards.clear()
 
@@ -113,7 +113,7 @@ class PortForwards(AbstractAsyncContextManager["PortForwards"]):
                 self._run(forward.close())
         for port in self.listening.values():
             if port.port in self._taken:
-                self._run(self._again(port.port))
+                self._run(self._again(port.port, self._taken.pop(port.port)))
             elif port.port not in before and port.port not in self.forwards and self._offers(port.port):
                 self._session.warn(
                     f"{self.shown(port.port)} listens on the host → /ports {port.port} makes it {url_of(port.port)} "
@@ -135,15 +135,15 @@ class PortForwards(AbstractAsyncContextManager["PortForwards"]):
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _again(self, remote: int) -> None:
+    async def _again(self, remote: int, local: int) -> None:
         try:
-            await self.forward(remote, self._taken.pop(remote))
+            await self.forward(remote, local)
         except UsageError as error:
             log.info("port %d is not forwarded again: %s", remote, error.what)
 
     async def forward(self, remote: int, local: int = 0) -> Forward:
-        """Listen on this machine for `remote`: on the port `local`, else on the same number, else on a free one. Raises
-        UsageError."""
+        """Listen on this machine for `remote`: on the port `local`, else on the same number, else on a free one, of
+        which the person is told. Raises UsageError."""
         if CHANNELS not in self._session.hello.capabilities:
             what = "the worker of this session is of an older version, which forwards no ports"
             raise UsageError(what, do="/stop, then start again.")
@@ -159,18 +159,22 @@ class PortForwards(AbstractAsyncContextManager["PortForwards"]):
             task.add_done_callback(connections.discard)
 
         server = await _listen(accept, [local] if local else [remote, 0])
+        if remote in self.forwards:  # by another call meanwhile
+            server.close()
+            return self.forwards[remote]
         at = server.sockets[0].getsockname()[1]
+        if at not in (local, remote):
+            self._session.warn(f"port {remote} of this machine is in use: that of the host is {url_of(at)} here")
         made = self.forwards[remote] = Forward(remote, at, remote not in self.listening, server, connections)
         log.info("port %d of the host is %s:%d here", remote, LOOPBACK, at)
         return made
 
-    async def stop(self, remote: int) -> Forward:
-        """End a forward and its connections. Raises UsageError."""
-        if remote not in self.forwards:
+    async def stop(self, remote: int) -> None:
+        """End a forward and its connections, also one that waits for its program. Raises UsageError."""
+        if remote not in self.forwards and self._taken.pop(remote, None) is None:
             raise UsageError(f"port {remote} is not forwarded", do="/ports lists what is.")
-        forward = self.forwards.pop(remote)
-        await forward.close()
-        return forward
+        if remote in self.forwards:
+            await self.forwards.pop(remote).close()
 
     async def _carry(self, remote: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
