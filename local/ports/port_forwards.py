@@ -99,7 +99,7 @@ class PortForwards(AbstractAsyncContextManager["PortForwards"]):
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        await asyncio.gather(*self._tasks, return_exceptions=True)  # each closes or opens a listener, which is soon done
+        await asyncio.gather(*self._tasks, return_exceptions=True)  # listeners that close or open, which takes no time
         await asyncio.gather(*(each.close() for each in self.forwards.values()))
         self.forwards.clear()
 

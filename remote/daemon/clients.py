@@ -204,7 +204,7 @@ class AttachedClients:
         self.outboxes: set[ClientOutbox] = set()
         self._journal, self._context, self._lease, self._lifetime = journal, context, lease, lifetime
         self._calls, self._begin, self._changed, self._stop = calls, begin, changed, stop
-        self._channel_kinds, self._ports = channel_kinds, ports
+        self._channel_kinds, self.ports = channel_kinds, ports
         self._channels: dict[str, ClientChannels] = {}  # by the name of their client
         self.names: NameFinder | None = None
         self._clients: dict[AttachedClient, asyncio.Task[None]] = {}
@@ -263,8 +263,8 @@ class AttachedClients:
         name = str(frame.options.get("client", "")) or f"connection {id(client)}"
         self._channels = {key: each for key, each in self._channels.items() if not each.idle}
         client.channels = self._channels.setdefault(name, ClientChannels(self._channel_kinds))
-        if self._ports.body["ports"]:
-            client.outbox.control(frames.Listening(self._lease.epoch, self._ports.body))
+        if self.ports.body["ports"]:
+            client.outbox.control(frames.Listening(self._lease.epoch, self.ports.body))
         self._link_calls(client, frame)
         self._changed()
 
@@ -335,6 +335,11 @@ class AttachedClients:
         for outbox in self.outboxes:
             if outbox.role == "viewer":
                 outbox.control(frames.Fenced(self._lease.epoch, by))
+
+    def tell_ports(self) -> None:
+        for outbox in self.outboxes:
+            if outbox.role:
+                outbox.control(frames.Listening(outbox.epoch, self.ports.body))
 
     def _find_names(self, client: AttachedClient, frame: frames.FindNames) -> None:
         if self.session is None or self.ending:

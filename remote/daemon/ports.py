@@ -20,10 +20,10 @@ _LOOK_S = 1.0
 
 
 class PortWatch:
-    """Looks for ports while something `runs` that may open some, and calls `changed` when they are others."""
+    """Looks for ports while something `runs` that may open some."""
 
-    def __init__(self, runs: Callable[[], bool], changed: Callable[[], None]) -> None:
-        self._runs, self._changed = runs, changed
+    def __init__(self, runs: Callable[[], bool]) -> None:
+        self._runs = runs
         self._found: list[Listener] = []
 
     @property
@@ -31,13 +31,14 @@ class PortWatch:
         """The body of a `listening` frame."""
         return {"ports": [{"port": each.port, "name": each.name, "pid": each.pid} for each in self._found]}
 
-    async def run(self) -> None:
+    async def run(self, changed: Callable[[], None]) -> None:
+        """Look for ever, and call `changed` when they are others."""
         while True:
             await asyncio.sleep(_LOOK_S)
             found = await in_thread(listeners_below, os.getpid()) if self._runs() else []
             if found != self._found:
                 self._found = found
-                self._changed()
+                changed()
 
 
 async def serve_port(channel: Channel, body: Json) -> None:
