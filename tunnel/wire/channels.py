@@ -11,6 +11,8 @@ import base64
 import binascii
 import contextlib
 import itertools
+import socket
+import struct
 from collections.abc import Awaitable
 from typing import Callable, Union
 
@@ -18,6 +20,8 @@ from .frames import CHUNK, INITIAL_CREDIT, ChannelCredit, ChannelData, ChannelEn
 
 MAX_CHANNELS = 64  # of one client
 _GRANT_AT = 128 * 1024  # bytes that were read since the last grant
+_BLOCK = 64 * 1024
+_RESET = struct.pack("ii", 1, 0)  # closing a socket with this linger resets the connection, see socket(7)
 
 ChannelFrame = Union[ChannelData, ChannelCredit, ChannelEnd]
 Send = Callable[[Union[ChannelFrame, ChannelOpen]], Awaitable[None]]
@@ -317,3 +321,32 @@ class Channels:
     def forget(self, channel: Channel) -> None:
         if self._open.get(channel.number) is channel:
             del self._open[channel.number]
+
+
+async def carry(channel: Channel, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Carry bytes both ways between a channel and a connection until both have ended, and close the connection. Raise
+    ChannelError or OSError. Then it is reset, so that its other end does not take what has come for all."""
+
+    async def to_writer() -> None:
+        while data := await channel.read():
+            writer.write(data)
+            await writer.drain()
+        if writer.can_write_eof():
+            writer.write_eof()
+
+    async def from_reader() -> None:
+        while data := await reader.read(_BLOCK):
+            await channel.write(data)
+        channel.end()
+
+    tasks = [asyncio.ensure_future(to_writer()), asyncio.ensure_future(from_reader())]
+    try:
+        await asyncio.gather(*tasks)
+        writer.close()
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        if not writer.is_closing():
+            writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
+            writer.transport.abort()

@@ -104,6 +104,20 @@ async def test_a_forward_has_the_same_number_if_that_is_free_and_carries_both_wa
                 await ports.forward(1, taken)
 
 
+async def test_an_answer_that_breaks_off_is_not_taken_for_all_of_it() -> None:
+    remote = free_port()
+    async with forwards() as (ports, _, peer):
+        await ports.forward(remote)
+        reader, writer = await asyncio.open_connection("127.0.0.1", remote)
+        channel = (await peer.next(ChannelOpen)).channel
+        half = ChannelData(channel, 0, base64.b64encode(b"half").decode())
+        await peer.send(half, ChannelEnd(channel, "the server has crashed"))
+        assert await reader.readexactly(4) == b"half"
+        with pytest.raises(ConnectionResetError):
+            await reader.read()
+        writer.close()
+
+
 async def test_a_forward_ends_with_its_program_and_comes_back_with_it_unless_the_person_ends_it() -> None:
     remote = free_port()
     vite = {**VITE, "port": remote}
