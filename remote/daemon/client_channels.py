@@ -36,6 +36,7 @@ class ClientChannels:
         """Continue over a new connection those channels that the client still has. It has given its last one up."""
         if self._away is not None:
             self._away.cancel()
+            self._away = None
         if self._outbox is not None:
             self._outbox.close()
         self._outbox = outbox
@@ -51,7 +52,7 @@ class ClientChannels:
 
     @property
     def idle(self) -> bool:
-        return self._outbox is None and not self._tasks
+        return self._outbox is None and self._away is None and not self._tasks
 
     def left(self, outbox: ClientOutbox) -> None:
         """Note that a connection is lost. If the client does not come back, its channels end."""
@@ -59,7 +60,11 @@ class ClientChannels:
             self._outbox = None
             self._channels.lost()
             loop = asyncio.get_running_loop()
-            self._away = loop.call_later(AWAY_S, self._channels.end, "the client did not come back")
+            self._away = loop.call_later(AWAY_S, self._give_up)
+
+    def _give_up(self) -> None:
+        self._away = None
+        self._channels.end("the client did not come back")
 
     def take(self, frame: ChannelFrame | ChannelOpen, outbox: ClientOutbox) -> None:
         """Take a frame. One that comes late, over an earlier connection, is ignored: it is sent again."""

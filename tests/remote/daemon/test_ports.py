@@ -168,6 +168,7 @@ async def test_what_was_sent_to_a_port_is_not_sent_again_if_the_laptop_has_not_h
         body: Json = {"port": server.sockets[0].getsockname()[1]}
         await opened(laptop, "port", body, b"POST")
         await received(laptop)
+        await laptop.drop()
         again = await host.drive(session, ME)
         await opened(again, "port", body, b"POST")
         assert "ended meanwhile" in (await received(again))[1]
