@@ -205,7 +205,7 @@ class AttachedClients:
         self._journal, self._context, self._lease, self._lifetime = journal, context, lease, lifetime
         self._calls, self._begin, self._changed, self._stop = calls, begin, changed, stop
         self._channel_kinds, self.ports = channel_kinds, ports
-        self._channels: dict[str, ClientChannels] = {}  # by the name of their client
+        self._channels: dict[object, ClientChannels] = {}  # by the name of their client
         self.names: NameFinder | None = None
         self._clients: dict[AttachedClient, asyncio.Task[None]] = {}
         self._finisher: AttachedClient | None = None  # the driver that asked the session to end after its turns
@@ -260,7 +260,7 @@ class AttachedClients:
         if session is not None and session.options.partial_messages:
             for key, body in session.log.partial.bodies():
                 client.outbox.progress(self._journal.seq, key, body)
-        name = str(frame.options.get("client", "")) or f"connection {id(client)}"
+        name = str(frame.options.get("client", "")) or client  # one without a name does not come back
         self._channels = {key: each for key, each in self._channels.items() if not each.idle}
         client.channels = self._channels.setdefault(name, ClientChannels(self._channel_kinds))
         if self.ports.body["ports"]:
