@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import errno
 import logging
 from collections.abc import Callable, Coroutine, Mapping
@@ -14,7 +13,7 @@ from typing import Any
 from ccb.tunnel.errors import UsageError
 from ccb.tunnel.plain_text import HostText
 from ccb.tunnel.tasks import cancelled
-from ccb.tunnel.wire.channels import Channel, ChannelError
+from ccb.tunnel.wire.channels import ChannelError, carry
 from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.frames import CHANNELS
 
@@ -27,7 +26,6 @@ LOOPBACK = "127.0.0.1"  # nobody else on the network of this machine reaches a f
 MAX_FORWARDS = 50
 _MAX_LISTENERS = 100
 _MAX_NAME = 60
-_BLOCK = 64 * 1024
 
 
 def forward_of(text: str) -> tuple[int, int]:
@@ -99,7 +97,7 @@ class PortForwards(AbstractAsyncContextManager["PortForwards"]):
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        await cancelled(*self._tasks)
+        await asyncio.gather(*self._tasks, return_exceptions=True)  # listeners that close or open, which takes no time
         await asyncio.gather(*(each.close() for each in self.forwards.values()))
         self.forwards.clear()
 
@@ -113,7 +111,7 @@ class PortForwards(AbstractAsyncContextManager["PortForwards"]):
                 self._run(forward.close())
         for port in self.listening.values():
             if port.port in self._taken:
-                self._run(self._again(port.port))
+                self._run(self._again(port.port, self._taken.pop(port.port)))
             elif port.port not in before and port.port not in self.forwards and self._offers(port.port):
                 self._session.warn(
                     f"{self.shown(port.port)} listens on the host → /ports {port.port} makes it {url_of(port.port)} "
@@ -135,15 +133,15 @@ class PortForwards(AbstractAsyncContextManager["PortForwards"]):
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _again(self, remote: int) -> None:
+    async def _again(self, remote: int, local: int) -> None:
         try:
-            await self.forward(remote, self._taken.pop(remote))
+            await self.forward(remote, local)
         except UsageError as error:
             log.info("port %d is not forwarded again: %s", remote, error.what)
 
     async def forward(self, remote: int, local: int = 0) -> Forward:
-        """Listen on this machine for `remote`: on the port `local`, else on the same number, else on a free one. Raises
-        UsageError."""
+        """Listen on this machine for `remote`: on the port `local`, else on the same number, else on a free one, of
+        which the person is told. Raises UsageError."""
         if CHANNELS not in self._session.hello.capabilities:
             what = "the worker of this session is of an older version, which forwards no ports"
             raise UsageError(what, do="/stop, then start again.")
@@ -159,23 +157,27 @@ class PortForwards(AbstractAsyncContextManager["PortForwards"]):
             task.add_done_callback(connections.discard)
 
         server = await _listen(accept, [local] if local else [remote, 0])
+        if remote in self.forwards:  # by another call meanwhile
+            server.close()
+            return self.forwards[remote]
         at = server.sockets[0].getsockname()[1]
+        if at not in (local, remote):
+            self._session.warn(f"port {remote} of this machine is in use: that of the host is {url_of(at)} here")
         made = self.forwards[remote] = Forward(remote, at, remote not in self.listening, server, connections)
         log.info("port %d of the host is %s:%d here", remote, LOOPBACK, at)
         return made
 
-    async def stop(self, remote: int) -> Forward:
-        """End a forward and its connections. Raises UsageError."""
-        if remote not in self.forwards:
+    async def stop(self, remote: int) -> None:
+        """End a forward and its connections, also one that waits for its program. Raises UsageError."""
+        if remote not in self.forwards and self._taken.pop(remote, None) is None:
             raise UsageError(f"port {remote} is not forwarded", do="/ports lists what is.")
-        forward = self.forwards.pop(remote)
-        await forward.close()
-        return forward
+        if remote in self.forwards:
+            await self.forwards.pop(remote).close()
 
     async def _carry(self, remote: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             async with await self._session.open_channel("port", {"port": remote}) as channel:
-                await _both(_from_here(reader, channel), _to_here(channel, writer))
+                await carry(channel, reader, writer)
                 await channel.over()
         except (ChannelError, OSError) as error:
             log.info("a connection to port %d: %s", remote, error)
@@ -196,25 +198,3 @@ async def _listen(
                 break
     what = f"port {ports[-1]} of this machine cannot be used: {failed.strerror}"
     raise UsageError(what, do="Choose another one: LOCAL:PORT.")
-
-
-async def _from_here(reader: asyncio.StreamReader, channel: Channel) -> None:
-    while data := await reader.read(_BLOCK):
-        await channel.write(data)
-    channel.end()
-
-
-async def _to_here(channel: Channel, writer: asyncio.StreamWriter) -> None:
-    while data := await channel.read():
-        writer.write(data)
-        await writer.drain()
-    with contextlib.suppress(OSError):
-        writer.write_eof()
-
-
-async def _both(one: Coroutine[Any, Any, None], other: Coroutine[Any, Any, None]) -> None:
-    tasks = [asyncio.create_task(one), asyncio.create_task(other)]
-    try:
-        await asyncio.gather(*tasks)
-    finally:
-        await cancelled(*tasks)

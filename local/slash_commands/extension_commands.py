@@ -142,8 +142,9 @@ _NO_HOOKS = 'No hooks run on this host. They are configured under "hooks" in the
 @command("hooks [N]", "choose a hook from a list, and read what it runs")
 async def hooks(api: SessionApi, number: str) -> Reply:
     answer = await api.read(Request(requests.LIST_HOOKS, None), _Hooks)
-    if number.isdigit() and 0 < int(number) <= len(answer.hooks):
-        return _hook_page(answer.hooks[int(number) - 1])
+    chosen = next((each for place, each in enumerate(answer.hooks, 1) if str(place) == number), None)
+    if chosen is not None:
+        return _hook_page(chosen)
     if number:
         return Text(f"There is no hook {number[:20]}: /hooks lists them.", Level.WARNING)
     rows = []

@@ -67,8 +67,7 @@ async def _done(api: SessionApi, held: PortForwards, verb: str, remote: int, loc
 
 
 def _at(forward: Forward) -> Text:
-    other = "" if forward.local == forward.remote else f" (port {forward.remote} of this machine is in use)"
-    return Text(f"Port {forward.remote} of the host is {forward.url} on this machine{other}.")
+    return Text(f"Port {forward.remote} of the host is {forward.url} on this machine.")
 
 
 def _listed(held: PortForwards) -> Rows:

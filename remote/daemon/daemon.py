@@ -14,7 +14,7 @@ from collections.abc import Awaitable
 from functools import partial
 from typing import TYPE_CHECKING, Callable
 
-from ccb.tunnel.wire.frames import Json, Listening
+from ccb.tunnel.wire.frames import Json
 from ccb.tunnel.wire.journal_records import WorkerRecord, WorktreeRecord
 from ccb.tunnel.wire.session_options import SessionOptions
 
@@ -106,7 +106,6 @@ class Daemon:
         # For a session in memory the token is its id: after its worker is killed, only the id can tell its processes.
         token = "" if where.state else str(facts["session"])
         self.context = make_context(str(facts["cwd"]), where.file("outputs"), token)
-        self.ports = PortWatch(self._runs_something, self._tell_ports)
         self.clients = AttachedClients(
             self.journal,
             self.context,
@@ -117,7 +116,7 @@ class Daemon:
             self.changed,
             self.stop,
             {"port": serve_port},
-            self.ports,
+            PortWatch(self._runs_something),
         )
         cwd = os.path.realpath(self.context.cwd)
         fields = {
@@ -167,11 +166,6 @@ class Daemon:
 
     def _runs_something(self) -> bool:
         return bool(self.context.tasks.running or self.context.shells.foreground)
-
-    def _tell_ports(self) -> None:
-        for outbox in self.clients.outboxes:
-            if outbox.role:
-                outbox.control(Listening(outbox.epoch, self.ports.body))
 
     @property
     def _state(self) -> str:
@@ -239,7 +233,10 @@ class Daemon:
             loop.create_task(self._stopping.wait()),
             loop.create_task(self.journal.broken.wait()),
         ]
-        upkeep = [loop.create_task(keep_reachable(self._where, self._accept)), loop.create_task(self.ports.run())]
+        upkeep = [
+            loop.create_task(keep_reachable(self._where, self._accept)),
+            loop.create_task(self.clients.ports.run(self.clients.tell_ports)),
+        ]
         try:
             await asyncio.wait(reasons_to_end, return_when=asyncio.FIRST_COMPLETED)
             self._session_over = self._session_over or (turns.done() and turns.exception() is None)

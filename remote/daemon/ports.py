@@ -4,26 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Coroutine
-from typing import Any, Callable
+from typing import Callable
 
-from ccb.tunnel.wire.channels import Channel
+from ccb.tunnel.wire.channels import Channel, carry
 from ccb.tunnel.wire.frames import Json
 
 from ..system.deadline import in_thread, within
 from ..system.listeners import Listener, listeners_below
 
-_BLOCK = 64 * 1024
 _LOOPBACK = ("127.0.0.1", "::1")
 _CONNECT_S = 10.0
 _LOOK_S = 1.0
 
 
 class PortWatch:
-    """Looks for ports while something `runs` that may open some, and calls `changed` when they are others."""
+    """Looks for ports while something `runs` that may open some."""
 
-    def __init__(self, runs: Callable[[], bool], changed: Callable[[], None]) -> None:
-        self._runs, self._changed = runs, changed
+    def __init__(self, runs: Callable[[], bool]) -> None:
+        self._runs = runs
         self._found: list[Listener] = []
 
     @property
@@ -31,13 +29,14 @@ class PortWatch:
         """The body of a `listening` frame."""
         return {"ports": [{"port": each.port, "name": each.name, "pid": each.pid} for each in self._found]}
 
-    async def run(self) -> None:
+    async def run(self, changed: Callable[[], None]) -> None:
+        """Look for ever, and call `changed` when they are others."""
         while True:
             await asyncio.sleep(_LOOK_S)
             found = await in_thread(listeners_below, os.getpid()) if self._runs() else []
             if found != self._found:
                 self._found = found
-                self._changed()
+                changed()
 
 
 async def serve_port(channel: Channel, body: Json) -> None:
@@ -45,35 +44,7 @@ async def serve_port(channel: Channel, body: Json) -> None:
     port = body.get("port")
     if type(port) is not int or not 0 < port < 65536:
         raise ValueError("a port is a number from 1 to 65535")
-    reader, writer = await _connected(port)
-
-    async def to_port() -> None:
-        while data := await channel.read():
-            writer.write(data)
-            await writer.drain()
-        if writer.can_write_eof():
-            writer.write_eof()
-
-    async def from_port() -> None:
-        while data := await reader.read(_BLOCK):
-            await channel.write(data)
-        channel.end()
-
-    try:
-        await both(to_port(), from_port())
-    finally:
-        writer.close()
-
-
-async def both(one: Coroutine[Any, Any, None], other: Coroutine[Any, Any, None]) -> None:
-    """Run both directions to their ends. The failure of one ends the other, and is raised."""
-    tasks = [asyncio.ensure_future(one), asyncio.ensure_future(other)]
-    try:
-        await asyncio.gather(*tasks)
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+    await carry(channel, *await _connected(port))
 
 
 async def _connected(port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:

@@ -239,8 +239,7 @@ class BlockRenderer:
 
     def _tool(self, block: ToolBlock) -> Iterator[RenderableType]:
         palette, view = self.palette, traits_of(block.name).view
-        failed = block.state is ToolState.FAILED
-        if view is View.TODO and not self.details and not failed:
+        if view is View.TODO and not self.details and block.state is not ToolState.FAILED:
             yield SummedUpHeadline(self._tool_headline(block), todo_list(block.tool_input, palette))
             return
         summary = None if self.details else tool_summary(block)
@@ -248,6 +247,10 @@ class BlockRenderer:
             yield SummedUpHeadline(self._tool_headline(block), Text(summary, style=palette.dim))
             return
         yield self._tool_headline(block)
+        yield from self._below_headline(block, view)
+
+    def _below_headline(self, block: ToolBlock, view: View) -> Iterator[RenderableType]:
+        palette, failed = self.palette, block.state is ToolState.FAILED
         if view.shows_todos and not failed:
             yield self._indented(todo_list(block.tool_input, palette))
         elif view is View.PLAN and block.state is ToolState.DONE:

@@ -82,7 +82,7 @@ async def test_an_ignored_port_is_listed_and_not_offered_and_what_is_no_port_is_
 
 async def test_a_forward_has_the_same_number_if_that_is_free_and_carries_both_ways() -> None:
     remote = free_port()
-    async with forwards() as (ports, _, peer):
+    async with forwards() as (ports, session, peer):
         forward = await ports.forward(remote)
         assert forward.url == f"http://127.0.0.1:{remote}"
         reader, writer = await asyncio.open_connection("127.0.0.1", remote)
@@ -97,14 +97,31 @@ async def test_a_forward_has_the_same_number_if_that_is_free_and_carries_both_wa
             busy.bind(("127.0.0.1", 0))
             busy.listen()
             taken = busy.getsockname()[1]
-            assert (await ports.forward(taken)).local not in (0, taken)
+            one, other = await asyncio.gather(ports.forward(taken), ports.forward(taken))
+            assert one is other and one.local not in (0, taken)
+            assert (await first_notice(session)).endswith(f"that of the host is {one.url} here")
             with pytest.raises(UsageError, match="cannot be used"):
                 await ports.forward(1, taken)
+
+
+async def test_an_answer_that_breaks_off_is_not_taken_for_all_of_it() -> None:
+    remote = free_port()
+    async with forwards() as (ports, _, peer):
+        await ports.forward(remote)
+        reader, writer = await asyncio.open_connection("127.0.0.1", remote)
+        channel = (await peer.next(ChannelOpen)).channel
+        half = ChannelData(channel, 0, base64.b64encode(b"half").decode())
+        await peer.send(half, ChannelEnd(channel, "the server has crashed"))
+        assert await reader.readexactly(4) == b"half"
+        with pytest.raises(ConnectionResetError):
+            await reader.read()
+        writer.close()
 
 
 async def test_a_forward_ends_with_its_program_and_comes_back_with_it_unless_the_person_ends_it() -> None:
     remote = free_port()
     vite = {**VITE, "port": remote}
+    gone_and_back = [Listening(1, {"ports": each}) for each in ([], [{**vite, "name": "again"}])]
     async with forwards() as (ports, _, peer):
         await peer.send(Listening(1, {"ports": [vite]}))
         await until(lambda: remote in ports.listening)
@@ -114,7 +131,13 @@ async def test_a_forward_ends_with_its_program_and_comes_back_with_it_unless_the
             await until(lambda: not listens(remote))
             await peer.send(Listening(1, {"ports": [{**vite, "pid": 8}]}))
             await until(lambda: listens(remote))
+        await peer.send(*gone_and_back, *gone_and_back)
+        await until(lambda: bool(ports.forwards) and ports.listening[remote].name.cell == "again")
+        await peer.send(Listening(1, {"ports": []}))
+        await until(lambda: not ports.listening)
         await ports.stop(remote)
+        await peer.send(Listening(1, {"ports": [vite]}))
+        await until(lambda: bool(ports.listening))
         assert not listens(remote) and not ports.forwards
         with pytest.raises(UsageError, match="is not forwarded"):
             await ports.stop(remote)

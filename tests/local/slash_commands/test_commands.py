@@ -221,6 +221,7 @@ CASES = [
     Case("/hooks 1", ["matcher         Bash", "from            the project: /srv/shop/.claude/settings.json",
                       "at most         30 s", "runs            once", "./guard.sh \\", "  x"], HOOKS),
     Case("/hooks 3", ["There is no hook 3: /hooks lists them."], HOOKS),
+    Case("/hooks ²", ["There is no hook ²: /hooks lists them."], HOOKS),
     Case("/output-style", ["Terse", "the project", "built in · Do it."], STYLES,
          screen=["Style of answers", "› Terse  now"]),
     Case("/output-style loud", ["There is no style loud: it stays."], STYLES),
