@@ -328,6 +328,7 @@ class TranscriptReducer:
                 self.sandbox = messages.as_text(message.body.get("sandbox")) or self.sandbox
                 self.notices.system(message)
             case messages.CompactMessage(is_micro=False):
+                self.totals.compacted(message.post_tokens)
                 self.notices.compacted(message)
             case messages.TaskMessage() if message.subtype != "task_updated":
                 self._tools.told(message)

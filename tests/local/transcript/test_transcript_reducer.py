@@ -305,6 +305,9 @@ def test_the_status_line_has_the_size_that_the_worker_counts_once_an_answer_is_c
     most = {"input_tokens": 50_000, "output_tokens": 8_000, "estimated": "at_most"}
     told.record("model_end", message_id="m3", stop_reason=None, usage=most)
     assert totals.context_text == "context ~1.9k", "what it can be at most says nothing of its size"
+    sizes = {"pre_tokens": 1900, "post_tokens": 600}
+    told.record("message", type="system", subtype="compact_boundary", compact_metadata=sizes)
+    assert totals.context_text == "context ~600", "at once, not with the next answer"
 
 
 SYSTEM: Json = {"type": "system", "sandbox": "no cage", "permissionMode": "plan"}
