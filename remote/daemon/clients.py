@@ -265,8 +265,7 @@ class AttachedClients:
         name = str(frame.options.get("client", "")) or f"connection {id(client)}"
         self._channels = {key: each for key, each in self._channels.items() if not each.idle}
         client.channels = self._channels.setdefault(name, ClientChannels(self._channel_kinds))
-        if self._ports.body["ports"]:
-            client.outbox.control(frames.Listening(self._lease.epoch, self._ports.body))
+        client.outbox.control(frames.Listening(self._lease.epoch, self._ports.body))  # an earlier worker may have had some
         self._link_calls(client, frame)
         self._changed()
 
