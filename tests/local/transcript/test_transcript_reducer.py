@@ -277,6 +277,12 @@ def test_what_a_prompt_names_is_said_below_it() -> None:
     ]  # fmt: skip
 
 
+def test_what_a_hostile_worker_says_of_todos_takes_little_memory() -> None:
+    told, long = Told(), "x" * 100_000
+    told.record("todo", id=long, subject=long, status=long, active_form=long, description=long, owner=long)
+    assert len(repr(told.reducer.todos)) < 10_000
+
+
 def test_going_back_brings_the_todo_list_of_that_place_back() -> None:
     told = Told()
 
