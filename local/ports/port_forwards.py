@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import errno
 import logging
+import os
 from collections.abc import Callable, Coroutine, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import field
@@ -93,6 +94,7 @@ class PortForwards(AbstractAsyncContextManager["PortForwards"]):
         self.forwards: dict[int, Forward] = {}
         self._taken: dict[int, int] = {}  # the ports here of forwards whose programs have ended: they come back
         self._tasks: set[asyncio.Task[Any]] = set()
+        self._making = asyncio.Lock()  # so that no port gets two listeners
 
     async def __aenter__(self) -> PortForwards:
         self._session.tell_ports(self.told)
@@ -113,7 +115,7 @@ class PortForwards(AbstractAsyncContextManager["PortForwards"]):
                 self._run(forward.close())
         for port in self.listening.values():
             if port.port in self._taken:
-                self._run(self._again(port.port))
+                self._run(self._again(port.port, self._taken.pop(port.port)))
             elif port.port not in before and port.port not in self.forwards and self._offers(port.port):
                 self._session.warn(
                     f"{self.shown(port.port)} listens on the host → /ports {port.port} makes it {url_of(port.port)} "
@@ -135,9 +137,9 @@ class PortForwards(AbstractAsyncContextManager["PortForwards"]):
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _again(self, remote: int) -> None:
+    async def _again(self, remote: int, local: int) -> None:
         try:
-            await self.forward(remote, self._taken.pop(remote))
+            await self.forward(remote, local)
         except UsageError as error:
             log.info("port %d is not forwarded again: %s", remote, error.what)
 
@@ -147,6 +149,10 @@ class PortForwards(AbstractAsyncContextManager["PortForwards"]):
         if CHANNELS not in self._session.hello.capabilities:
             what = "the worker of this session is of an older version, which forwards no ports"
             raise UsageError(what, do="/stop, then start again.")
+        async with self._making:
+            return await self._forwarded(remote, local)
+
+    async def _forwarded(self, remote: int, local: int) -> Forward:
         if remote in self.forwards:
             return self.forwards[remote]
         if len(self.forwards) >= MAX_FORWARDS:
@@ -164,13 +170,13 @@ class PortForwards(AbstractAsyncContextManager["PortForwards"]):
         log.info("port %d of the host is %s:%d here", remote, LOOPBACK, at)
         return made
 
-    async def stop(self, remote: int) -> Forward:
-        """End a forward and its connections. Raises UsageError."""
+    async def stop(self, remote: int) -> None:
+        """End a forward and its connections, or one that would come back with its program. Raises UsageError."""
+        if self._taken.pop(remote, None) is not None:
+            return
         if remote not in self.forwards:
             raise UsageError(f"port {remote} is not forwarded", do="/ports lists what is.")
-        forward = self.forwards.pop(remote)
-        await forward.close()
-        return forward
+        await self.forwards.pop(remote).close()
 
     async def _carry(self, remote: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
@@ -194,7 +200,8 @@ async def _listen(
             failed = error
             if error.errno not in (errno.EADDRINUSE, errno.EACCES):
                 break
-    what = f"port {ports[-1]} of this machine cannot be used: {failed.strerror}"
+    why = os.strerror(failed.errno).lower() if failed.errno else str(failed)
+    what = f"port {ports[-1]} of this machine cannot be used: {why}"
     raise UsageError(what, do="Choose another one: LOCAL:PORT.")
 
 

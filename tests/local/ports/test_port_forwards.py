@@ -98,7 +98,7 @@ async def test_a_forward_has_the_same_number_if_that_is_free_and_carries_both_wa
             busy.listen()
             taken = busy.getsockname()[1]
             assert (await ports.forward(taken)).local not in (0, taken)
-            with pytest.raises(UsageError, match="cannot be used"):
+            with pytest.raises(UsageError, match="cannot be used: address already in use\n"):
                 await ports.forward(1, taken)
 
 
@@ -118,6 +118,25 @@ async def test_a_forward_ends_with_its_program_and_comes_back_with_it_unless_the
         assert not listens(remote) and not ports.forwards
         with pytest.raises(UsageError, match="is not forwarded"):
             await ports.stop(remote)
+        await ports.forward(remote)
+        await peer.send(Listening(1, {"ports": []}))
+        await until(lambda: not ports.forwards)
+        await ports.stop(remote)
+        await peer.send(Listening(1, {"ports": [vite]}))
+        await until(lambda: bool(ports.listening))
+        assert not ports.forwards, "the person has ended it"
+
+
+async def test_a_port_gets_one_listener_however_often_it_is_asked_for() -> None:
+    remote = free_port()
+    vite = {**VITE, "port": remote}
+    async with forwards() as (ports, _, peer):
+        one, other = await asyncio.gather(ports.forward(remote), ports.forward(remote))
+        assert one is other
+        await peer.send(*[Listening(1, {"ports": each}) for each in ([vite], [], [vite], [vite], [vite])])
+        await until(lambda: bool(ports.listening))
+        assert listens(remote)
+    assert not listens(remote)
 
 
 async def test_a_port_where_nothing_of_the_session_listens_stays_until_it_is_ended() -> None:
@@ -169,5 +188,9 @@ async def test_the_command_lists_forwards_and_ends_what_listens() -> None:
         assert f"{remote} (vite): not forwarded" in await said("")
         assert await said(str(remote)) == f"Port {remote} of the host is http://127.0.0.1:{remote} on this machine."
         assert f"http://127.0.0.1:{remote}, 0 connections" in await said("")
+        assert "on this machine already; /ports stop" in await said(f"{free_port()}:{remote}")
+        assert "not forwarded any more" in await said(f"stop {remote}")
+        own = free_port()
+        assert await said(f"{own}:{remote}") == f"Port {remote} of the host is http://127.0.0.1:{own} on this machine."
         assert "not forwarded any more" in await said(f"stop {remote}")
         assert "is no port" in await said("vite") and "is no port" in await said("open 70000")
