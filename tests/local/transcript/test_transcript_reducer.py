@@ -163,6 +163,9 @@ def test_the_cage_in_force_is_what_the_worker_tells_and_a_missing_one_is_a_warni
     told.reducer.sandbox = "read-only cage"
     told.record("options", options={"sandbox": "workspace"})
     assert told.reducer.sandbox == "workspace cage"
+    told.record("options", options={"sandbox": "read-only", "permission_mode": "bypassPermissions"})
+    assert told.reducer.sandbox == "no cage: permissions are bypassed", "nobody is told of a cage that holds nothing"
+    told.record("options", options={"sandbox": "read-only", "permission_mode": "default"})
     init: Json = {"type": "system", "subtype": "init", "cwd": "/", "model": "m", "permissionMode": "plan"}
     for _ in range(2):
         told.record("message", **init, sandbox="no cage: no Land\x1block")
