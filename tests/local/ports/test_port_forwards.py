@@ -80,6 +80,21 @@ async def test_an_ignored_port_is_listed_and_not_offered_and_what_is_no_port_is_
         assert "\x1b" not in ports.shown(8000)
 
 
+async def test_many_ports_at_once_are_one_line_and_a_port_is_offered_once() -> None:
+    def listening(*ports: int) -> Listening:
+        return Listening(1, {"ports": [{"port": each} for each in ports]})
+
+    async with forwards() as (_, session, peer):
+        frames = [listening(1), listening(), listening(1), listening(*range(1, 6)), listening(7)]
+        await peer.send(*frames, listening(*range(100, 120)), listening(8))
+        said: list[str] = []
+        async for item in session.events():
+            said += [item.text.partition(" listen")[0]] if isinstance(item, LaptopNotice) else []
+            if said and said[-1].startswith("Ports that"):
+                break
+    assert said[:-1] == ["1", "4 ports", "7", "20 ports"]
+
+
 async def test_a_forward_has_the_same_number_if_that_is_free_and_carries_both_ways() -> None:
     remote = free_port()
     async with forwards() as (ports, _, peer):
