@@ -129,8 +129,8 @@ class EncryptedFile:
             await self._try(sealed, await output_of(self._helper, _HELPER, self._environ))
             return
         if sealed is None:
-            first = await self._prompts.passphrase(f"{self.path} (new)", 1)
-            _check_length(first or "")
+            first = await self._prompts.passphrase(f"{self.path} (new)", 1) or ""
+            _check_length(first)
             if await self._prompts.passphrase(f"{self.path} (new)", 2) != first:
                 raise CredentialError("The two passphrases differ; nothing was stored.", do="Try again.")
             await self._try(None, first)

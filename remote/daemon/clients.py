@@ -265,7 +265,8 @@ class AttachedClients:
         name = str(frame.options.get("client", "")) or f"connection {id(client)}"
         self._channels = {key: each for key, each in self._channels.items() if not each.idle}
         client.channels = self._channels.setdefault(name, ClientChannels(self._channel_kinds))
-        client.outbox.control(frames.Listening(self._lease.epoch, self._ports.body))  # an earlier worker may have had some
+        # Also if there are none: a worker that was killed may have had some.
+        client.outbox.control(frames.Listening(self._lease.epoch, self._ports.body))
         self._link_calls(client, frame)
         self._changed()
 
