@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import logging
+import os
 from collections.abc import Callable, Coroutine, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import field
@@ -26,6 +27,8 @@ LOOPBACK = "127.0.0.1"  # nobody else on the network of this machine reaches a f
 MAX_FORWARDS = 50
 _MAX_LISTENERS = 100
 _MAX_NAME = 60
+_AT_ONCE = 3  # ports that are offered one by one; if more are new at once, a line tells how many
+_MAX_OFFERED = 20  # in a session: tests and kernels open ports without end
 
 
 def forward_of(text: str) -> tuple[int, int]:
@@ -90,7 +93,9 @@ class PortForwards(AbstractAsyncContextManager["PortForwards"]):
         self.listening: Mapping[int, HostPort] = {}
         self.forwards: dict[int, Forward] = {}
         self._taken: dict[int, int] = {}  # the ports here of forwards whose programs have ended: they come back
+        self._offered: set[int] = set()
         self._tasks: set[asyncio.Task[Any]] = set()
+        self._making = asyncio.Lock()  # so that no port gets two listeners
 
     async def __aenter__(self) -> PortForwards:
         self._session.tell_ports(self.told)
@@ -103,20 +108,32 @@ class PortForwards(AbstractAsyncContextManager["PortForwards"]):
 
     def told(self, body: Json) -> None:
         """Take a `listening` frame. A forward ends with its program, unless it is pinned, and comes back with it."""
-        before, self.listening = self.listening, host_ports(body)
+        self.listening = host_ports(body)
         for forward in [each for each in self.forwards.values() if not each.pinned]:
             if forward.remote not in self.listening:
                 del self.forwards[forward.remote]
                 self._taken[forward.remote] = forward.local
                 self._run(forward.close())
-        for port in self.listening.values():
-            if port.port in self._taken:
-                self._run(self._again(port.port, self._taken.pop(port.port)))
-            elif port.port not in before and port.port not in self.forwards and self._offers(port.port):
-                self._session.warn(
-                    f"{self.shown(port.port)} listens on the host → /ports {port.port} makes it {url_of(port.port)} "
-                    f"here, /ports open {port.port} shows it, /ports ignore {port.port} hides it in this project"
-                )
+        for port in self._taken.keys() & self.listening.keys():
+            self._run(self._again(port, self._taken.pop(port)))
+            self._offered.add(port)
+        known = {*self.forwards, *self._offered}
+        self._offer([port for port in self.listening if port not in known and self._offers(port)])
+
+    def _offer(self, ports: list[int]) -> None:
+        """Tell of ports, of each once in the session."""
+        if not ports or len(self._offered) >= _MAX_OFFERED:
+            return
+        self._offered.update(ports)
+        if len(ports) > _AT_ONCE:
+            self._session.warn(f"{len(ports)} ports listen on the host now → /ports lists them")
+        for port in ports if len(ports) <= _AT_ONCE else ():
+            self._session.warn(
+                f"{self.shown(port)} listens on the host → /ports {port} makes it {url_of(port)} "
+                f"here, /ports open {port} shows it, /ports ignore {port} hides it in this project"
+            )
+        if len(self._offered) >= _MAX_OFFERED:
+            self._session.warn("Ports that programs open from now on are not offered any more: /ports lists them.")
 
     @property
     def offered(self) -> list[HostPort]:
@@ -145,6 +162,10 @@ class PortForwards(AbstractAsyncContextManager["PortForwards"]):
         if CHANNELS not in self._session.hello.capabilities:
             what = "the worker of this session is of an older version, which forwards no ports"
             raise UsageError(what, do="/stop, then start again.")
+        async with self._making:
+            return await self._forwarded(remote, local)
+
+    async def _forwarded(self, remote: int, local: int) -> Forward:
         if remote in self.forwards:
             return self.forwards[remote]
         if len(self.forwards) >= MAX_FORWARDS:
@@ -196,5 +217,6 @@ async def _listen(
             failed = error
             if error.errno not in (errno.EADDRINUSE, errno.EACCES):
                 break
-    what = f"port {ports[-1]} of this machine cannot be used: {failed.strerror}"
+    why = os.strerror(failed.errno).lower() if failed.errno else str(failed)
+    what = f"port {ports[-1]} of this machine cannot be used: {why}"
     raise UsageError(what, do="Choose another one: LOCAL:PORT.")

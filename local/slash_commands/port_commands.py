@@ -52,11 +52,11 @@ async def ports(api: SessionApi, argument: str) -> Reply:
 
 async def _done(api: SessionApi, held: PortForwards, verb: str, remote: int, local: int) -> Reply:
     if verb == "forward":
-        return _at(await held.forward(remote, local))
+        return _at(await held.forward(remote, local), local)
     if verb == "open":
         forward = await held.forward(remote, local)
         await asyncio.to_thread(webbrowser.open, forward.url)
-        return _at(forward)
+        return _at(forward, local)
     if verb == "stop":
         await held.stop(remote)
         return Text(f"Port {remote} is not forwarded any more.", brief=True)
@@ -66,8 +66,10 @@ async def _done(api: SessionApi, held: PortForwards, verb: str, remote: int, loc
     return Text(f"{_USAGE}.", Level.WARNING)
 
 
-def _at(forward: Forward) -> Text:
-    return Text(f"Port {forward.remote} of the host is {forward.url} on this machine.")
+def _at(forward: Forward, wanted: int) -> Text:
+    """Say where a forward is, also if it was `wanted` elsewhere (0: nowhere in particular)."""
+    other = f" already; /ports stop {forward.remote} ends that" if wanted not in (0, forward.local) else ""
+    return Text(f"Port {forward.remote} of the host is {forward.url} on this machine{other}.")
 
 
 def _listed(held: PortForwards) -> Rows:

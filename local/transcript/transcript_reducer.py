@@ -13,7 +13,7 @@ from ccb.tunnel.wire.client_requests import SHELL_COMMAND
 from ccb.tunnel.wire.frames import Json
 from ccb.tunnel.wire.model_facts import EFFORTS
 from ccb.tunnel.wire.prompt_content import is_attached_file
-from ccb.tunnel.wire.session_options import CAGES
+from ccb.tunnel.wire.session_options import cage_of
 from ccb.tunnel.wire.todo_list import TodoList
 from ccb.tunnel.wire.tool_traits import READ
 
@@ -289,7 +289,7 @@ class TranscriptReducer:
         self.effort = _level(content.effort) or self.effort
         self.mode = content.permission_mode or self.mode
         if self.sandbox:  # a worker without a sandbox names the cage of none of its commands
-            self.sandbox = CAGES.get(content.sandbox, self.sandbox)
+            self.sandbox = cage_of(content.sandbox, self.mode) or self.sandbox
 
     def _noticed(self, content: object) -> None:
         match content:
@@ -325,6 +325,7 @@ class TranscriptReducer:
             case messages.SystemMessage():
                 self._system(message)
             case messages.CompactMessage(is_micro=False):
+                self.totals.compacted(message.post_tokens)
                 self.notices.compacted(message)
             case messages.TaskMessage() if message.subtype != "task_updated":
                 self._tools.told(message)

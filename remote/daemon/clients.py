@@ -263,8 +263,8 @@ class AttachedClients:
         name = str(frame.options.get("client", "")) or client  # one without a name does not come back
         self._channels = {key: each for key, each in self._channels.items() if not each.idle}
         client.channels = self._channels.setdefault(name, ClientChannels(self._channel_kinds))
-        if self.ports.body["ports"]:
-            client.outbox.control(frames.Listening(self._lease.epoch, self.ports.body))
+        # Also if there are none: a worker that was killed may have had some.
+        client.outbox.control(frames.Listening(self._lease.epoch, self.ports.body))
         self._link_calls(client, frame)
         self._changed()
 

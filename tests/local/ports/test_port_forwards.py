@@ -80,6 +80,21 @@ async def test_an_ignored_port_is_listed_and_not_offered_and_what_is_no_port_is_
         assert "\x1b" not in ports.shown(8000)
 
 
+async def test_many_ports_at_once_are_one_line_and_a_port_is_offered_once() -> None:
+    def listening(*ports: int) -> Listening:
+        return Listening(1, {"ports": [{"port": each} for each in ports]})
+
+    async with forwards() as (_, session, peer):
+        frames = [listening(1), listening(), listening(1), listening(*range(1, 6)), listening(7)]
+        await peer.send(*frames, listening(*range(100, 120)), listening(8))
+        said: list[str] = []
+        async for item in session.events():
+            said += [item.text.partition(" listen")[0]] if isinstance(item, LaptopNotice) else []
+            if said and said[-1].startswith("Ports that"):
+                break
+    assert said[:-1] == ["1", "4 ports", "7", "20 ports"]
+
+
 async def test_a_forward_has_the_same_number_if_that_is_free_and_carries_both_ways() -> None:
     remote = free_port()
     async with forwards() as (ports, session, peer):
@@ -100,7 +115,7 @@ async def test_a_forward_has_the_same_number_if_that_is_free_and_carries_both_wa
             one, other = await asyncio.gather(ports.forward(taken), ports.forward(taken))
             assert one is other and one.local not in (0, taken)
             assert (await first_notice(session)).endswith(f"that of the host is {one.url} here")
-            with pytest.raises(UsageError, match="cannot be used"):
+            with pytest.raises(UsageError, match="cannot be used: address already in use\n"):
                 await ports.forward(1, taken)
 
 
@@ -141,6 +156,25 @@ async def test_a_forward_ends_with_its_program_and_comes_back_with_it_unless_the
         assert not listens(remote) and not ports.forwards
         with pytest.raises(UsageError, match="is not forwarded"):
             await ports.stop(remote)
+        await ports.forward(remote)
+        await peer.send(Listening(1, {"ports": []}))
+        await until(lambda: not ports.forwards)
+        await ports.stop(remote)
+        await peer.send(Listening(1, {"ports": [vite]}))
+        await until(lambda: bool(ports.listening))
+        assert not ports.forwards, "the person has ended it"
+
+
+async def test_a_port_gets_one_listener_however_often_it_is_asked_for() -> None:
+    remote = free_port()
+    vite = {**VITE, "port": remote}
+    async with forwards() as (ports, _, peer):
+        one, other = await asyncio.gather(ports.forward(remote), ports.forward(remote))
+        assert one is other
+        await peer.send(*[Listening(1, {"ports": each}) for each in ([vite], [], [vite], [vite], [vite])])
+        await until(lambda: bool(ports.listening))
+        assert listens(remote)
+    assert not listens(remote)
 
 
 async def test_a_port_where_nothing_of_the_session_listens_stays_until_it_is_ended() -> None:
@@ -192,5 +226,9 @@ async def test_the_command_lists_forwards_and_ends_what_listens() -> None:
         assert f"{remote} (vite): not forwarded" in await said("")
         assert await said(str(remote)) == f"Port {remote} of the host is http://127.0.0.1:{remote} on this machine."
         assert f"http://127.0.0.1:{remote}, 0 connections" in await said("")
+        assert "on this machine already; /ports stop" in await said(f"{free_port()}:{remote}")
+        assert "not forwarded any more" in await said(f"stop {remote}")
+        own = free_port()
+        assert await said(f"{own}:{remote}") == f"Port {remote} of the host is http://127.0.0.1:{own} on this machine."
         assert "not forwarded any more" in await said(f"stop {remote}")
         assert "is no port" in await said("vite") and "is no port" in await said("open 70000")

@@ -208,6 +208,7 @@ CASES = [
     Case("/skills", ["There is no skill."]),
     Case("/ports", ["This session forwards no ports."], asked=[]),
     Case("/login openai", ["No key was given. `ccb auth login openai`"], asked=[]),
+    Case("/login sk-ant-api03-0123456789abcdef", ["/login takes the name of a provider"], asked=[]),
     Case("/agents", ["reviewer", "the project · opus · Read, Grep, only reads", "all tools without Bash"],
          AGENTS, [("list_agents", {"name": ""})]),
     Case("/agents", ["Explore", "What a project brings counts once you trust it: /trust."],

@@ -14,7 +14,16 @@ from tests.remote.agent_kit import says
 from tests.remote.worker_process import Laptop, WorkerHost
 
 from ccb.tunnel.wire.channels import ChannelFrame, Channels
-from ccb.tunnel.wire.frames import CHUNK, INITIAL_CREDIT, ChannelCredit, ChannelData, ChannelEnd, ChannelOpen, Json
+from ccb.tunnel.wire.frames import (
+    CHUNK,
+    INITIAL_CREDIT,
+    ChannelCredit,
+    ChannelData,
+    ChannelEnd,
+    ChannelOpen,
+    Json,
+    Listening,
+)
 from ccb.tunnel.wire.ndjson import MAX_LINE, FrameDecoder, encode_frame
 from ccb.tunnel.wire.session_options import SessionOptions
 
@@ -98,6 +107,11 @@ async def test_the_channels_of_a_client_end_with_its_connection_and_outlive_a_ta
         assert await received(first) == (b"echo: still mine", "")
         await opened(second, "port", {"port": port}, b"y")
         assert await received(second) == (b"echo: y", "")
+
+
+async def test_who_attaches_is_told_too_that_nothing_listens(host: WorkerHost, session: str) -> None:
+    laptop = await host.drive(session)
+    assert (await laptop.next(Listening)).body == {"ports": []}, "the ports of a worker that was killed are gone"
 
 
 async def test_a_laptop_that_reads_nothing_of_a_port_gets_no_more_than_the_window_and_the_session_goes_on(
