@@ -26,6 +26,7 @@ log = logging.getLogger(__name__)
 LOOPBACK = "127.0.0.1"  # nobody else on the network of this machine reaches a forward
 MAX_FORWARDS = 50
 _MAX_LISTENERS = 100
+_MAX_OFFERS = 50  # in one session, whatever the host says
 _MAX_NAME = 60
 _BLOCK = 64 * 1024
 
@@ -61,8 +62,8 @@ def host_ports(body: Json) -> dict[int, HostPort]:
 
 @dataclass(eq=False)
 class Forward:
-    """A port of the host, and where it is on this machine. `pinned`: no program of the session listened
-    there, so it stays until it is stopped."""
+    """A port of the host, and where it is on this machine. `pinned`: it stays until it is stopped, because the person
+    wants it, or because no program of the session listened there."""
 
     remote: int
     local: int
@@ -92,6 +93,7 @@ class PortForwards(AbstractAsyncContextManager["PortForwards"]):
         self.listening: Mapping[int, HostPort] = {}
         self.forwards: dict[int, Forward] = {}
         self._taken: dict[int, int] = {}  # the ports here of forwards whose programs have ended: they come back
+        self._told_of: set[int] = set()  # the ports that were offered once
         self._tasks: set[asyncio.Task[Any]] = set()
 
     async def __aenter__(self) -> PortForwards:
@@ -105,7 +107,7 @@ class PortForwards(AbstractAsyncContextManager["PortForwards"]):
 
     def told(self, body: Json) -> None:
         """Take a `listening` frame. A forward ends with its program, unless it is pinned, and comes back with it."""
-        before, self.listening = self.listening, host_ports(body)
+        self.listening = host_ports(body)
         for forward in [each for each in self.forwards.values() if not each.pinned]:
             if forward.remote not in self.listening:
                 del self.forwards[forward.remote]
@@ -113,16 +115,22 @@ class PortForwards(AbstractAsyncContextManager["PortForwards"]):
                 self._run(forward.close())
         for port in self.listening.values():
             if port.port in self._taken:
-                self._run(self._again(port.port))
-            elif port.port not in before and port.port not in self.forwards and self._offers(port.port):
-                self._session.warn(
+                self._run(self._again(port.port, self._taken.pop(port.port)))
+            elif self.may_offer(port.port) and port.port not in self._told_of and len(self._told_of) < _MAX_OFFERS:
+                self._told_of.add(port.port)
+                self._session.offer_port(
+                    port.port,
                     f"{self.shown(port.port)} listens on the host → /ports {port.port} makes it {url_of(port.port)} "
-                    f"here, /ports open {port.port} shows it, /ports ignore {port.port} hides it in this project"
+                    f"here, /ports open {port.port} shows it, /ports ignore {port.port} hides it in this project",
                 )
 
     @property
     def offered(self) -> list[HostPort]:
         return [each for each in self.listening.values() if each.port not in self.forwards]
+
+    def may_offer(self, remote: int) -> bool:
+        """Whether the person may want a port: a program listens there, it is not forwarded, and not ignored."""
+        return remote in self.listening and remote not in self.forwards and self._offers(remote)
 
     def shown(self, remote: int) -> str:
         """Return a port with the person's label for it, else the name of its program."""
@@ -135,9 +143,9 @@ class PortForwards(AbstractAsyncContextManager["PortForwards"]):
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _again(self, remote: int) -> None:
+    async def _again(self, remote: int, local: int) -> None:
         try:
-            await self.forward(remote, self._taken.pop(remote))
+            await self.forward(remote, local)
         except UsageError as error:
             log.info("port %d is not forwarded again: %s", remote, error.what)
 
@@ -163,6 +171,12 @@ class PortForwards(AbstractAsyncContextManager["PortForwards"]):
         made = self.forwards[remote] = Forward(remote, at, remote not in self.listening, server, connections)
         log.info("port %d of the host is %s:%d here", remote, LOOPBACK, at)
         return made
+
+    async def pin(self, remote: int) -> Forward:
+        """Forward a port, and keep the forward when its program ends. Raises UsageError."""
+        forward = await self.forward(remote)
+        forward.pinned = True
+        return forward
 
     async def stop(self, remote: int) -> Forward:
         """End a forward and its connections. Raises UsageError."""
