@@ -12,12 +12,13 @@ from dataclasses import field
 from typing import Any
 
 from ccb.tunnel.errors import UsageError
-from ccb.tunnel.plain_text import HostText
+from ccb.tunnel.plain_text import HostText, one_line
 from ccb.tunnel.tasks import cancelled
 from ccb.tunnel.wire.channels import Channel, ChannelError
 from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.frames import CHANNELS
 
+from ..command_line.arguments import PortOptions
 from ..session.remote_session import RemoteSession
 from ..session.session_client import Json
 
@@ -28,6 +29,8 @@ MAX_FORWARDS = 50
 _MAX_LISTENERS = 100
 _MAX_OFFERS = 50  # in one session, whatever the host says
 _MAX_NAME = 60
+MAX_REVERSED = 64  # connections to one port of this machine; a worker lets 32 in, and sees their ends before us
+_MAX_DIGITS = 12  # of the number of a connection
 _BLOCK = 64 * 1024
 
 
@@ -80,6 +83,23 @@ class Forward:
         await cancelled(*self.connections)
 
 
+@dataclass(eq=False)
+class Reverse:
+    """A port of this machine that programs of the host reach at the same number. `state` says why not, or not yet."""
+
+    port: int
+    state: str = "waits for the host"
+    serving: asyncio.Task[None] | None = None
+    connections: set[asyncio.Task[None]] = field(default_factory=set)
+
+    @property
+    def ended(self) -> bool:
+        return self.serving is None or self.serving.done()
+
+    async def close(self) -> None:
+        await cancelled(self.serving)
+
+
 class PortForwards(AbstractAsyncContextManager["PortForwards"]):
     """The forwards of a session, until the end of the context. A new port that the person has not taken is offered if
     `offers` says so."""
@@ -92,6 +112,7 @@ class PortForwards(AbstractAsyncContextManager["PortForwards"]):
         self._offers = offers
         self.listening: Mapping[int, HostPort] = {}
         self.forwards: dict[int, Forward] = {}
+        self.reverses: dict[int, Reverse] = {}
         self._taken: dict[int, int] = {}  # the ports here of forwards whose programs have ended: they come back
         self._told_of: set[int] = set()  # the ports that were offered once
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -102,8 +123,10 @@ class PortForwards(AbstractAsyncContextManager["PortForwards"]):
 
     async def __aexit__(self, *_: object) -> None:
         await cancelled(*self._tasks)
-        await asyncio.gather(*(each.close() for each in self.forwards.values()))
+        opened: list[Forward | Reverse] = [*self.forwards.values(), *self.reverses.values()]
+        await asyncio.gather(*(each.close() for each in opened))
         self.forwards.clear()
+        self.reverses.clear()
 
     def told(self, body: Json) -> None:
         """Take a `listening` frame. A forward ends with its program, unless it is pinned, and comes back with it."""
@@ -133,10 +156,14 @@ class PortForwards(AbstractAsyncContextManager["PortForwards"]):
         return remote in self.listening and remote not in self.forwards and self._offers(remote)
 
     def shown(self, remote: int) -> str:
-        """Return a port with the person's label for it, else the name of its program."""
-        found = self.listening.get(remote)
-        name = self._labels.get(str(remote)) or (found.name.cell if found is not None else "")
+        """Return a port with its name."""
+        name = self.name_of(remote)
         return f"{remote} ({name})" if name else str(remote)
+
+    def name_of(self, remote: int) -> str:
+        """Return the person's label for a port, else the name of its program, "" if none is known."""
+        found = self.listening.get(remote)
+        return self._labels.get(str(remote)) or (found.name.cell if found is not None else "")
 
     def _run(self, work: Coroutine[Any, Any, object]) -> None:
         task = asyncio.create_task(work, name="forwards")
@@ -172,25 +199,82 @@ class PortForwards(AbstractAsyncContextManager["PortForwards"]):
         log.info("port %d of the host is %s:%d here", remote, LOOPBACK, at)
         return made
 
+    async def take(self, options: PortOptions) -> None:
+        """Forward what the command line asks for, in both directions. Raises UsageError."""
+        for each in options.forwards:
+            await self.forward(*forward_of(each))
+        for each in options.reverses:
+            await self.reverse(int(each))
+
     async def pin(self, remote: int) -> Forward:
         """Forward a port, and keep the forward when its program ends. Raises UsageError."""
         forward = await self.forward(remote)
         forward.pinned = True
         return forward
 
-    async def stop(self, remote: int) -> Forward:
-        """End a forward and its connections. Raises UsageError."""
-        if remote not in self.forwards:
+    async def stop(self, remote: int) -> None:
+        """End a forward and its connections, in either direction. Raises UsageError."""
+        if remote in self.reverses:
+            await self.reverses.pop(remote).close()
+        elif remote in self.forwards:
+            await self.forwards.pop(remote).close()
+        else:
             raise UsageError(f"port {remote} is not forwarded", do="/ports lists what is.")
-        forward = self.forwards.pop(remote)
-        await forward.close()
-        return forward
+
+    async def reverse(self, port: int) -> Reverse:
+        """Let the host reach a port of this machine. Only the person asks for that. Raises UsageError."""
+        if port in self.reverses and not self.reverses[port].ended:
+            return self.reverses[port]
+        try:
+            channel = await self._session.open_channel("reverse", {"port": port})
+        except ChannelError as error:
+            raise UsageError(f"the host cannot reach port {port}: {error}", do="/stop, then start again.") from None
+        made = self.reverses[port] = Reverse(port)
+        made.serving = asyncio.create_task(self._serve_reverse(made, channel), name=f"reverse port {port}")
+        log.info("%s:%d of the host leads to the same port here", LOOPBACK, port)
+        return made
+
+    async def _serve_reverse(self, made: Reverse, channel: Channel) -> None:
+        """Carry the connections of which the host tells by their numbers, a line each, until it stops listening."""
+        rest = b""
+        try:
+            async with channel:
+                while data := await channel.read():
+                    *lines, rest = (rest + data).split(b"\n")
+                    if len(rest) > _MAX_DIGITS:
+                        raise ChannelError("it tells of no connection")
+                    for line in lines:
+                        made.state = ""
+                        if line:
+                            self._connect_back(made, line)
+            made.state = "the host has ended it"
+        except ChannelError as error:
+            made.state = one_line(str(error))
+            self._session.warn(f"the host does not reach port {made.port} any more: {made.state}")
+        finally:
+            await cancelled(*made.connections)
+
+    def _connect_back(self, made: Reverse, line: bytes) -> None:
+        if not line.isdigit() or len(line) > _MAX_DIGITS or len(made.connections) >= MAX_REVERSED:
+            log.warning("a connection of the host to port %d is ignored", made.port)
+            return
+        work = self._carry_back(made.port, int(line))
+        task = asyncio.create_task(work, name=f"connection of the host to port {made.port}")
+        made.connections.add(task)
+        task.add_done_callback(made.connections.discard)
+
+    async def _carry_back(self, port: int, number: int) -> None:
+        try:
+            async with await self._session.open_channel("reversed", {"connection": number}) as channel:
+                reader, writer = await asyncio.open_connection(LOOPBACK, port)
+                await _carry(channel, reader, writer)
+        except (ChannelError, OSError) as error:
+            log.info("a connection of the host to port %d: %s", port, error)
 
     async def _carry(self, remote: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             async with await self._session.open_channel("port", {"port": remote}) as channel:
-                await _both(_from_here(reader, channel), _to_here(channel, writer))
-                await channel.over()
+                await _carry(channel, reader, writer)
         except (ChannelError, OSError) as error:
             log.info("a connection to port %d: %s", remote, error)
         finally:
@@ -210,6 +294,17 @@ async def _listen(
                 break
     what = f"port {ports[-1]} of this machine cannot be used: {failed.strerror}"
     raise UsageError(what, do="Choose another one: LOCAL:PORT.")
+
+
+async def _carry(channel: Channel, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    try:
+        await _both(_from_here(reader, channel), _to_here(channel, writer))
+        await channel.over()
+    except ChannelError:
+        writer.transport.abort()  # what has come is not all: the browser must not take it for the end
+        raise
+    finally:
+        writer.close()
 
 
 async def _from_here(reader: asyncio.StreamReader, channel: Channel) -> None:

@@ -9,14 +9,15 @@ from ccb.tunnel.errors import UsageError
 from ccb.tunnel.plain_text import one_line
 
 from ..command_line.arguments import read_forward
-from ..ports.port_forwards import Forward, PortForwards, forward_of
+from ..ports.port_forwards import LOOPBACK, Forward, PortForwards, forward_of
 from ..transcript.blocks import Level
 from .registry import Choices, Reply, ReplyRow, Rows, Text, command
 from .session_api import SessionApi
 
 _USAGE = (
-    "/ports lists them; /ports [LOCAL:]PORT forwards one; with open, stop, pin or ignore before PORT it is shown in the "
-    "browser, ended, kept when its program ends, or not offered any more"
+    "/ports lists them; /ports [LOCAL:]PORT forwards one; with open, stop, pin or ignore before PORT it is shown in "
+    "the browser, ended, kept when its program ends, or not offered any more; with reverse, the host reaches that port "
+    "of this machine"
 )
 
 
@@ -26,11 +27,11 @@ def _known(api: SessionApi) -> Choices:
         return {}
     new = {str(each.port): f"forward {each.name.cell}" for each in ports.offered}
     opens = {f"open {port}": "in the browser" for port in ports.listening}
-    return {**new, **opens, **{f"stop {port}": "end the forward" for port in ports.forwards}}
+    return {**new, **opens, **{f"stop {port}": "end the forward" for port in (*ports.forwards, *ports.reverses)}}
 
 
 @command(
-    "ports [PORT, open PORT, stop PORT, pin PORT, ignore PORT]",
+    "ports [PORT, open PORT, stop PORT, pin PORT, reverse PORT, ignore PORT]",
     "list the ports of the host, forward and open them",
     choices=_known,
 )
@@ -61,6 +62,9 @@ async def change_port(api: SessionApi, held: PortForwards, verb: str, remote: in
         forward = await held.forward(remote, local)
         await asyncio.to_thread(webbrowser.open, forward.url)
         return _at(forward)
+    if verb == "reverse":
+        await held.reverse(remote)
+        return Text(f"{LOOPBACK}:{remote} of the host leads to port {remote} of this machine: /ports stop ends that.")
     if verb == "stop":
         await held.stop(remote)
         return Text(f"Port {remote} is not forwarded any more.", brief=True)
@@ -89,4 +93,10 @@ def _listed(held: PortForwards) -> PortRows:
             uses = len(forward.connections)
             text = f"{forward.url}, {uses} connection{'s' if uses != 1 else ''}{', pinned' if forward.pinned else ''}"
             rows.append(ReplyRow(held.shown(remote), text, f"/ports open {remote}"))
+    for each in held.reverses.values():
+        uses = len(each.connections)
+        said = each.state or f"{uses} connection{'s' if uses != 1 else ''}"
+        rows.append(
+            ReplyRow(f"{each.port} of this machine", f"the host reaches it: {said}", f"/ports stop {each.port}")
+        )
     return PortRows(rows, none="No program of this session listens on a port.", after=f"{_USAGE}.")

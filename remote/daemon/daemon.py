@@ -38,7 +38,7 @@ from .clients import GRACE_S, IDLE_S, UNPROMPTED_S, AttachedClients, Lifetime
 from .copy_writer import CopyWriter
 from .hello import ENDING, WORKTREES, hello_frame, read_lease, send_last
 from .model_streams import ModelStreams
-from .ports import PortWatch, serve_port
+from .ports import PortWatch, ReversePorts, serve_port
 
 if TYPE_CHECKING:
     from .hello import DaemonLaunch
@@ -106,6 +106,7 @@ class Daemon:
         # For a session in memory the token is its id: after its worker is killed, only the id can tell its processes.
         token = "" if where.state else str(facts["session"])
         self.context = make_context(str(facts["cwd"]), where.file("outputs"), token)
+        self._reverse_ports = ReversePorts()
         self.ports = PortWatch(self._runs_something, self._tell_ports)
         self.clients = AttachedClients(
             self.journal,
@@ -116,7 +117,7 @@ class Daemon:
             self._begin,
             self.changed,
             self.stop,
-            {"port": serve_port},
+            {"port": serve_port, "reverse": self._reverse_ports.listen, "reversed": self._reverse_ports.carry},
             self.ports,
         )
         cwd = os.path.realpath(self.context.cwd)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import itertools
 import os
 from collections.abc import Coroutine
 from typing import Any, Callable
 
-from ccb.tunnel.wire.channels import Channel
+from ccb.tunnel.wire.channels import Channel, ChannelError
 from ccb.tunnel.wire.frames import Json
 
 from ..system.deadline import in_thread, within
@@ -16,6 +18,7 @@ from ..system.listeners import Listener, listeners_below
 _BLOCK = 64 * 1024
 _LOOPBACK = ("127.0.0.1", "::1")
 _CONNECT_S = 10.0
+MAX_REVERSED = 32  # connections to one port of the laptop
 _LOOK_S = 1.0
 
 
@@ -42,11 +45,17 @@ class PortWatch:
 
 async def serve_port(channel: Channel, body: Json) -> None:
     """Carry bytes to a port of this host's loopback and back. Raise ValueError or OSError if none listens there."""
+    await _carry(channel, *await _connected(_port_of(body)))
+
+
+def _port_of(body: Json) -> int:
     port = body.get("port")
     if type(port) is not int or not 0 < port < 65536:
         raise ValueError("a port is a number from 1 to 65535")
-    reader, writer = await _connected(port)
+    return port
 
+
+async def _carry(channel: Channel, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     async def to_port() -> None:
         while data := await channel.read():
             writer.write(data)
@@ -61,8 +70,55 @@ async def serve_port(channel: Channel, body: Json) -> None:
 
     try:
         await both(to_port(), from_port())
+    except ChannelError:
+        writer.transport.abort()  # what has come is not all: the program must not take it for the end
+        raise
     finally:
         writer.close()
+
+
+class ReversePorts:
+    """Ports of this host that lead to the laptop. Only the laptop opens channels: the one for a port tells it of each
+    connection by a number, a line each, and the laptop opens another one for that."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[int, tuple[asyncio.StreamReader, asyncio.StreamWriter, set[int]]] = {}
+        self._numbers = itertools.count(1)
+
+    async def listen(self, channel: Channel, body: Json) -> None:
+        """Listen until the laptop closes the channel. Raise ValueError, or OSError if the port is in use."""
+        own: set[int] = set()  # the connections that wait, and those that are carried
+
+        async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            if len(own) >= MAX_REVERSED:
+                writer.close()
+                return
+            number = next(self._numbers)
+            own.add(number)
+            self._waiting[number] = reader, writer, own
+            with contextlib.suppress(ChannelError):
+                await channel.write(b"%d\n" % number)
+
+        server = await asyncio.start_server(accept, _LOOPBACK[0], _port_of(body))
+        try:
+            await channel.write(b"\n")
+            while await channel.read():
+                pass
+        finally:
+            server.close()
+            for number in own.intersection(self._waiting):
+                self._waiting.pop(number)[1].close()
+
+    async def carry(self, channel: Channel, body: Json) -> None:
+        """Carry the bytes of a connection that waits. Raise ValueError."""
+        waiting = self._waiting.pop(body["connection"], None) if type(body.get("connection")) is int else None
+        if waiting is None:
+            raise ValueError("the connection has ended")
+        reader, writer, own = waiting
+        try:
+            await _carry(channel, reader, writer)
+        finally:
+            own.discard(body["connection"])
 
 
 async def both(one: Coroutine[Any, Any, None], other: Coroutine[Any, Any, None]) -> None:

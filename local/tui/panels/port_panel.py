@@ -12,7 +12,7 @@ from textual import events, work
 from ccb.tunnel.errors import CcbError
 
 from ...commands.session_table import cut
-from ...ports.port_forwards import PortForwards, url_of
+from ...ports.port_forwards import LOOPBACK, PortForwards, url_of
 from ...slash_commands.port_commands import change_port
 from ...slash_commands.session_api import SessionApi
 from ...terminal.keymap import Keymap
@@ -71,7 +71,7 @@ class PortPanel(ListPanel):
     def __init__(self, api: SessionApi, ports: PortForwards) -> None:
         super().__init__()
         self._api, self._ports = api, ports
-        self._marked = 0  # the port
+        self._marked = 0, False  # the port, and whether it is one of this machine
         self._said = ""
 
     def on_mount(self) -> None:
@@ -79,19 +79,20 @@ class PortPanel(ListPanel):
         self.set_interval(_EVERY_S, self._draw)
 
     @property
-    def _rows(self) -> list[int]:
-        return sorted({*self._ports.listening, *self._ports.forwards})
+    def _rows(self) -> list[tuple[int, bool]]:
+        here = [(port, False) for port in sorted({*self._ports.listening, *self._ports.forwards})]
+        return [*here, *((port, True) for port in self._ports.reverses)]
 
     def _pressed(self, event: events.Key) -> None:
-        rows, port, self._said = self._rows, self._marked, ""
+        rows, (port, is_reverse), self._said = self._rows, self._marked, ""
         if event.key in ("escape", "q"):
             self.post_message(PanelClosed())
         elif self._step(event.key, len(rows)):
-            self._marked = rows[self._at] if rows else 0
-        elif port in rows and event.key == "enter":
+            self._marked = rows[self._at] if rows else (0, False)
+        elif self._marked in rows and not is_reverse and event.key == "enter":
             self._change("open" if port in self._ports.forwards else "forward", port)
-        elif port in rows:
-            verbs = ("open", "forward", "stop", "pin", "ignore")
+        elif self._marked in rows:
+            verbs = ("stop",) if is_reverse else ("open", "forward", "stop", "pin", "ignore")
             verb = next((each for each in verbs if self._is(event, each)), "")
             if verb:
                 self._change(verb, port)
@@ -110,26 +111,32 @@ class PortPanel(ListPanel):
     def _draw(self) -> None:
         palette, rows = self._palette, self._rows
         self._at = rows.index(self._marked) if self._marked in rows else max(0, min(self._at, len(rows) - 1))
-        self._marked = rows[self._at] if rows else 0
+        self._marked = rows[self._at] if rows else (0, False)
         width = max(20, self.size.width or self.app.size.width - FRAME_CELLS)
         head = Text("Ports of the host", "bold", no_wrap=True, overflow="ellipsis")
         head.append(f"   {self._api.info.place}", style=f"not bold {palette.dim}")
         shown = self._window(len(rows), self._room(_FRAME))
-        lines = [self._line(rows[at], min(_NAME_CELLS, width // 3), marked=at == self._at) for at in shown]
+        lines = [self._line(*rows[at], min(_NAME_CELLS, width // 3), marked=at == self._at) for at in shown]
         lines = lines or [Text(_NONE, style=palette.dim)]
         keys = Text(self._said or self.keymap.filled(_KEYS), style=palette.accent if self._said else palette.dim)
         self.update(Group(head, *lines, keys))
 
-    def _line(self, port: int, room: int, *, marked: bool) -> Text:
-        palette, forward, line = self._palette, self._ports.forwards.get(port), self._row(marked=marked)
-        name = cut(self._ports.shown(port), room)
+    def _line(self, port: int, is_reverse: bool, room: int, *, marked: bool) -> Text:
+        palette, ports, line = self._palette, self._ports, self._row(marked=marked)
+        name = cut(f"{port} of this machine" if is_reverse else ports.shown(port), room)
         line.append(name + " " * (room - cell_len(name)), style="bold" if marked else "not bold")
-        if forward is None:
-            hidden = not self._ports.may_offer(port)
-            return line.append("  not offered" if hidden else "  not forwarded", style=f"not bold {palette.dim}")
-        runs = port in self._ports.listening
-        state = "pinned" if forward.pinned else "forwarded"
-        line.append(f"  {state if runs or not forward.pinned else 'pinned, idle':<{_STATE_CELLS}}", style=palette.good)
-        uses = len(forward.connections)
-        line.append(forward.url, style="not bold")
+        if is_reverse:
+            reverse = ports.reverses[port]
+            state, where, uses = "reverse", f"{LOOPBACK}:{port} of the host", len(reverse.connections)
+            if reverse.state:
+                return line.append(f"  {state:<{_STATE_CELLS}}{reverse.state}", style=f"not bold {palette.warn}")
+        elif port in ports.forwards:
+            forward = ports.forwards[port]
+            idle = ", idle" if port not in ports.listening else ""
+            state = f"pinned{idle}" if forward.pinned else "forwarded"
+            where, uses = forward.url, len(forward.connections)
+        else:
+            state = "not forwarded" if ports.may_offer(port) else "not offered"
+            return line.append(f"  {state}", style=f"not bold {palette.dim}")
+        line.append(f"  {state:<{_STATE_CELLS}}", style=f"not bold {palette.good}").append(where, style="not bold")
         return line.append(f"  {uses} connection{'' if uses == 1 else 's'}", style=f"not bold {palette.dim}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import webbrowser
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -15,7 +16,6 @@ from tests.support.repl.scripted_session import ScriptedSession
 
 from ccb.local.ports.port_forwards import PortForwards
 from ccb.local.session.session_client import PortOffer
-from ccb.local.slash_commands.port_commands import webbrowser
 from ccb.local.slash_commands.session_api import LaptopSide
 from ccb.tunnel.wire.frames import CHANNELS
 
