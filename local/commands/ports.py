@@ -19,7 +19,7 @@ from ..session.session_client import LaptopNotice, LinkChange, LinkState
 from ..terminal.console import print_line, say
 from ..terminal.terminal_prompts import prompts_for
 
-_CHANGES = {LinkState.RECONNECTING: "the connection is lost, trying again", LinkState.CONNECTED: "connected again"}
+_CHANGES = {LinkState.RECONNECTING: "the connection is lost, trying again", LinkState.FENCED: "connected"}
 
 
 async def run_ports(arguments: Arguments, environ: Mapping[str, str]) -> ExitCode:

@@ -49,7 +49,7 @@ class Channel:
         self._end_said = False
         self._sending = False
         self._synchronous = True
-        self._credit_due = False
+        self._credit_due = opened is None  # the opening may come again, and the laptop waits then for how far this is
         self._error = ""
         self._news = asyncio.Event()
         self._room = asyncio.Event()
