@@ -38,6 +38,7 @@ _RUNNERS = {
     "mcp": "commands.mcp_command:run_mcp",
     "doctor": "doctor.doctor:print_report",
     "trust": "commands.trust:run_trust",
+    "ports": "commands.ports:run_ports",
     "disconnect": "commands.host_commands:run_disconnect",
     "cp": "commands.cp:copy_files",
 }
