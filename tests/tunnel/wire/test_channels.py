@@ -81,32 +81,6 @@ async def give(channel: Channel, pieces: list[bytes]) -> None:
     channel.end({"code": 3})
 
 
-async def test_a_channel_whose_opening_was_lost_with_the_connection_carries_what_was_written_before() -> None:
-    laptop, host = Channels(), Channels()
-
-    async def lost(_: object) -> None: ...
-
-    async def to_laptop(frame: ChannelFrame | ChannelOpen) -> None:
-        assert not isinstance(frame, ChannelOpen)
-        laptop.take(frame)
-
-    async def to_host(frame: ChannelFrame | ChannelOpen) -> None:
-        if isinstance(frame, ChannelOpen):
-            far.set_result(host.add(frame.channel))
-        else:
-            host.take(frame)
-
-    far: asyncio.Future[Channel] = asyncio.get_running_loop().create_future()
-    await laptop.back(lost)
-    async with await laptop.open("port", {}) as near:
-        await near.write(b"GET")
-        laptop.lost()
-        await host.back(to_laptop)
-        await laptop.back(to_host)
-        async with await far as other, asyncio.timeout(20):
-            assert await other.read() == b"GET"
-
-
 SIZES = st.lists(st.integers(0, 3 * CHUNK), max_size=6)
 
 
