@@ -40,6 +40,7 @@ _RUNNERS = {
     "upgrade": "commands.upgrade:run_upgrade",
     "doctor": "doctor.doctor:print_report",
     "trust": "commands.trust:run_trust",
+    "ports": "commands.ports:run_ports",
     "disconnect": "commands.host_commands:run_disconnect",
     "cp": "commands.cp:copy_files",
 }

@@ -90,6 +90,12 @@ def read_forward(value: str, shown: str) -> str:
     return value
 
 
+def read_reverse(value: str, shown: str) -> str:
+    if ":" in value:
+        raise UsageError(f"error: option '{shown}' takes one port, which is the same on both machines")
+    return read_forward(value, shown)
+
+
 def read_session_id(value: str, shown: str) -> str:
     """Parse the ID of an existing session, or the start of one; return it in lower case. "" lets the person choose."""
     if value and not is_session_id(value):
@@ -173,6 +179,7 @@ class Group(Enum):
     """Options that belong together: the attribute of `Arguments` that holds them, and their heading."""
 
     SESSION = "session", "Session"
+    PORTS = "ports", "Ports"
     AGENT = "agent", "Model and permissions"
     SCREEN = "screen", "Terminal interface"
     STREAMS = "streams", "Without the terminal interface (headless)"
@@ -298,10 +305,6 @@ class SessionChoice:
     worktree: str | None = option(
         "--worktree -w", "Work in this git worktree below .claude/worktrees, on its own branch; without a name, in a "
         "new one.", "name", kind=OPTIONAL, read=read_worktree_name)
-    forwards: tuple[str, ...] = option(
-        "--forward", "Let 127.0.0.1:LOCAL of this machine (without it the same number) lead to this port of the host; "
-        "may be repeated.", "[local:]port", kind=REPEAT, read=read_forward)
-
     newest: bool = False
 
     @property
@@ -458,6 +461,16 @@ class StdioOptions:
 
 
 @dataclass(frozen=True)
+class PortOptions:
+    forwards: tuple[str, ...] = option(
+        "--forward", "Let 127.0.0.1:LOCAL of this machine (without it the same number) lead to this port of the host; "
+        "may be repeated.", "[local:]port", kind=REPEAT, read=read_forward)
+    reverses: tuple[str, ...] = option(
+        "--reverse", "Let programs of the host reach this port of this machine at 127.0.0.1:PORT there; may be "
+        "repeated.", "port", kind=REPEAT, read=read_reverse)
+
+
+@dataclass(frozen=True)
 class HostCommandOptions:
     view: bool = option("--view", "Only watch the session; another client drives it.", commands="attach")
     all: bool = option("--all", "Take all of them instead of one.", commands="stop, proxy revoke, auth logout")
@@ -468,7 +481,8 @@ class HostCommandOptions:
     yes: bool = option("--yes", "Do it without asking first.", commands="clean, trust")
     lines: int | None = option("--lines -n", "Show this many lines (else 200).", "n", read=read_count, commands="logs")
     json: bool = option(
-        "--json", "Print one JSON object a line.", commands="ps, doctor, models, usage, audit, proxy list, auth status")
+        "--json", "Print one JSON object a line.",
+        commands="ps, ports, doctor, models, usage, audit, proxy list, auth status")
     revoke: bool = option("--revoke", 'Take back trust and rules of "always"; the host is not asked.', commands="trust")
     recursive: bool = option(
         "--recursive", "Copy folders too, as scp does with it (also -r); they are always copied.", commands="cp")
@@ -519,6 +533,7 @@ class Arguments:
     version: bool = option("--version -v", "Show the version.")
     connection: ConnectionOptions = field(default_factory=ConnectionOptions)
     session: SessionChoice = field(default_factory=SessionChoice)
+    ports: PortOptions = field(default_factory=PortOptions)
     agent: AgentOptions = field(default_factory=AgentOptions)
     screen: ScreenOptions = field(default_factory=ScreenOptions)
     streams: StdioOptions = field(default_factory=StdioOptions)

@@ -66,7 +66,7 @@ class Subcommand:
         return option.group in self.groups and option.names[0] not in self.without
 
 
-_SESSION_GROUPS = (Group.SESSION, Group.AGENT, Group.SCREEN, Group.STREAMS, Group.SDK)
+_SESSION_GROUPS = (Group.SESSION, Group.PORTS, Group.AGENT, Group.SCREEN, Group.STREAMS, Group.SDK)
 _NEW_SESSION = ("--session-id", "--worktree", "--init", "--init-only", "--maintenance")
 _GOING_BACK = ("--resume-session-at", "--rewind-files", "--resume-drops-turn")
 _WHICH_SESSION = ("--continue", "--resume", "--fork-session", *_NEW_SESSION)
@@ -133,6 +133,11 @@ SUBCOMMANDS = (
         "Continue a session that runs on the host: the one with this ID, the only one, or one chosen from a list. The "
         "terminal that drove the session is notified and can take it back. With --view the session is only watched.",
         (Group.CONNECTION, *_SESSION_GROUPS), (*_WHICH_SESSION, *_GOING_BACK)),
+    Subcommand("ports", ("ccb ports HOST[:/PATH] [--json]", "ccb ports HOST[:/PATH] --forward [LOCAL:]PORT …"),
+        "list or forward the ports of a session", "Print the ports on which programs of the session "
+        "listen that runs in PATH, or of the only one that runs. With --forward or --reverse, keep them open until "
+        "Ctrl+C, also over lost connections. The session is only watched, and no model credential is needed.",
+        (Group.CONNECTION, Group.PORTS)),
     Subcommand("logs", ("ccb logs HOST [ID] [-n LINES]",), "show what a session did",
         "Show the last lines of what a session did and of its worker's log: the session with this ID, the only one "
         "that runs, or the only one.", (Group.CONNECTION,)),

@@ -124,7 +124,7 @@ async def connect_session(
         from ..credentials.credential_sources import api_key_source
         from ..ledger.call_ledger import CallPlace
         from ..ledger.proxy_control import check_allowed
-        from ..ports.port_forwards import PortForwards, forward_of
+        from ..ports.port_forwards import PortForwards
         from ..providers import known_models
         from ..providers.known_models import OfferedModels, check_models, said_at_start
         from ..session.own_hooks import NotificationHooks
@@ -187,8 +187,7 @@ async def connect_session(
             session, startup.settings.ports.labels, lambda port: offers and port not in desk.ignored_ports
         )
         ports = await stack.enter_async_context(forwards)
-        for each in arguments.session.forwards:
-            await ports.forward(*forward_of(each))
+        await ports.take(arguments.ports)
         notifications = NotificationHooks(hooks, f"ccb {host}")
         stack.push_async_callback(notifications.close)
         from .host_sessions import HostSessions
@@ -228,6 +227,26 @@ async def connect_host(
         transport = await opening.first_transport(log_in, prompts)
         stack.push_async_callback(transport.close)
         yield transport, (await loader.loaded()).bundle
+
+
+@asynccontextmanager
+async def watch_session(
+    arguments: Arguments, prompts: Prompts, environ: Mapping[str, str], choose: Callable[[Sequence[SessionRow]], str]
+) -> AsyncIterator[tuple[RemoteSession, Settings]]:
+    """Attach to a running session as a viewer, without a model credential. `choose` returns the ID of one of the
+    sessions of the host. Raises CcbError."""
+    async with AsyncExitStack() as stack:
+        loader = starting.StartupLoader(lambda: starting.load_dialing_startup(environ))
+        await stack.enter_async_context(loader)
+        dialer, basics = await _first_dialer(arguments, prompts, environ, loader, stack, None)
+        from ..session.remote_session import RemoteSession
+        from .session_rows import list_sessions
+
+        rows = await list_sessions(await dialer.transport(ask=True), basics.bundle)
+        dialer.begin({"session": choose(rows), "create": False, "again": True})
+        who, patience = requests.client_name(), requests.reconnect_seconds(arguments, basics.settings)
+        options = AttachOptions({"client": who}, who, "viewer", tail=1, later_tail=1, patience=patience)
+        yield await stack.enter_async_context(RemoteSession(partial(dialer.dial, None), options)), basics.settings
 
 
 async def _first_dialer(

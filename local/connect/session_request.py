@@ -172,7 +172,7 @@ def session_options(
         append_system_prompt=appended,
         partial_messages=streams.include_partial_messages or not arguments.headless,
         api_key_source=api_key_source,
-        client=_client_name(),
+        client=client_name(),
         host=host,
         background_after_ms=0 if arguments.headless else round(settings.backgroundAfterSeconds * 1000),
         background_wait_ms=int(wait) if wait.isascii() and wait.isdigit() else SessionOptions.background_wait_ms,
@@ -280,7 +280,7 @@ def flagged_mode(arguments: Arguments) -> str | None:
     return "bypassPermissions" if arguments.agent.dangerously_skip_permissions else arguments.agent.permission_mode
 
 
-def _client_name() -> str:
+def client_name() -> str:
     try:
         import getpass  # nobody waits for it here
 

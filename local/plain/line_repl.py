@@ -264,6 +264,8 @@ class LineRepl:
                     self._link_changed(event)
                 elif isinstance(event, session_client.EventGap):
                     self._skipped(event)
+                elif isinstance(event, session_client.PortOffer):
+                    self.reducer.notice(event.text)
                 elif isinstance(event, session_client.LaptopNotice):
                     self.reducer.notice(event.text, Level.WARNING)
                 else:

@@ -12,12 +12,13 @@ from dataclasses import field
 from typing import Any
 
 from ccb.tunnel.errors import UsageError
-from ccb.tunnel.plain_text import HostText
+from ccb.tunnel.plain_text import HostText, one_line
 from ccb.tunnel.tasks import cancelled
-from ccb.tunnel.wire.channels import ChannelError, carry
+from ccb.tunnel.wire.channels import Channel, ChannelError, carry
 from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.frames import CHANNELS
 
+from ..command_line.arguments import PortOptions
 from ..session.remote_session import RemoteSession
 from ..session.session_client import Json
 
@@ -29,6 +30,8 @@ _MAX_LISTENERS = 100
 _MAX_NAME = 60
 _AT_ONCE = 3  # ports that are offered one by one; if more are new at once, a line tells how many
 _MAX_OFFERED = 20  # in a session: tests and kernels open ports without end
+MAX_REVERSED = 64  # connections to one port of this machine; a worker lets 32 in, and sees their ends before us
+_MAX_DIGITS = 12  # of the number of a connection
 
 
 def forward_of(text: str) -> tuple[int, int]:
@@ -62,8 +65,8 @@ def host_ports(body: Json) -> dict[int, HostPort]:
 
 @dataclass(eq=False)
 class Forward:
-    """A port of the host, and where it is on this machine. `pinned`: no program of the session listened
-    there, so it stays until it is stopped."""
+    """A port of the host, and where it is on this machine. `pinned`: it stays until it is stopped, because the person
+    wants it, or because no program of the session listened there."""
 
     remote: int
     local: int
@@ -80,6 +83,23 @@ class Forward:
         await cancelled(*self.connections)
 
 
+@dataclass(eq=False)
+class Reverse:
+    """A port of this machine that programs of the host reach at the same number. `state` says why not, or not yet."""
+
+    port: int
+    state: str = "waits for the host"
+    serving: asyncio.Task[None] | None = None
+    connections: set[asyncio.Task[None]] = field(default_factory=set)
+
+    @property
+    def ended(self) -> bool:
+        return self.serving is None or self.serving.done()
+
+    async def close(self) -> None:
+        await cancelled(self.serving)
+
+
 class PortForwards(AbstractAsyncContextManager["PortForwards"]):
     """The forwards of a session, until the end of the context. A new port that the person has not taken is offered if
     `offers` says so."""
@@ -92,6 +112,7 @@ class PortForwards(AbstractAsyncContextManager["PortForwards"]):
         self._offers = offers
         self.listening: Mapping[int, HostPort] = {}
         self.forwards: dict[int, Forward] = {}
+        self.reverses: dict[int, Reverse] = {}
         self._taken: dict[int, int] = {}  # the ports here of forwards whose programs have ended: they come back
         self._offered: set[int] = set()
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -103,8 +124,10 @@ class PortForwards(AbstractAsyncContextManager["PortForwards"]):
 
     async def __aexit__(self, *_: object) -> None:
         await asyncio.gather(*self._tasks, return_exceptions=True)  # listeners that close or open, which takes no time
-        await asyncio.gather(*(each.close() for each in self.forwards.values()))
+        opened: list[Forward | Reverse] = [*self.forwards.values(), *self.reverses.values()]
+        await asyncio.gather(*(each.close() for each in opened))
         self.forwards.clear()
+        self.reverses.clear()
 
     def told(self, body: Json) -> None:
         """Take a `listening` frame. A forward ends with its program, unless it is pinned, and comes back with it."""
@@ -117,8 +140,7 @@ class PortForwards(AbstractAsyncContextManager["PortForwards"]):
         for port in self._taken.keys() & self.listening.keys():
             self._run(self._again(port, self._taken.pop(port)))
             self._offered.add(port)
-        known = {*self.forwards, *self._offered}
-        self._offer([port for port in self.listening if port not in known and self._offers(port)])
+        self._offer([port for port in self.listening if self.may_offer(port) and port not in self._offered])
 
     def _offer(self, ports: list[int]) -> None:
         """Tell of ports, of each once in the session."""
@@ -128,9 +150,10 @@ class PortForwards(AbstractAsyncContextManager["PortForwards"]):
         if len(ports) > _AT_ONCE:
             self._session.warn(f"{len(ports)} ports listen on the host now → /ports lists them")
         for port in ports if len(ports) <= _AT_ONCE else ():
-            self._session.warn(
+            self._session.offer_port(
+                port,
                 f"{self.shown(port)} listens on the host → /ports {port} makes it {url_of(port)} "
-                f"here, /ports open {port} shows it, /ports ignore {port} hides it in this project"
+                f"here, /ports open {port} shows it, /ports ignore {port} hides it in this project",
             )
         if len(self._offered) >= _MAX_OFFERED:
             self._session.warn("Ports that programs open from now on are not offered any more: /ports lists them.")
@@ -139,11 +162,19 @@ class PortForwards(AbstractAsyncContextManager["PortForwards"]):
     def offered(self) -> list[HostPort]:
         return [each for each in self.listening.values() if each.port not in self.forwards]
 
+    def may_offer(self, remote: int) -> bool:
+        """Whether the person may want a port: a program listens there, it is not forwarded, and not ignored."""
+        return remote in self.listening and remote not in self.forwards and self._offers(remote)
+
     def shown(self, remote: int) -> str:
-        """Return a port with the person's label for it, else the name of its program."""
-        found = self.listening.get(remote)
-        name = self._labels.get(str(remote)) or (found.name.cell if found is not None else "")
+        """Return a port with its name."""
+        name = self.name_of(remote)
         return f"{remote} ({name})" if name else str(remote)
+
+    def name_of(self, remote: int) -> str:
+        """Return the person's label for a port, else the name of its program, "" if none is known."""
+        found = self.listening.get(remote)
+        return self._labels.get(str(remote)) or (found.name.cell if found is not None else "")
 
     def _run(self, work: Coroutine[Any, Any, object]) -> None:
         task = asyncio.create_task(work, name="forwards")
@@ -188,12 +219,78 @@ class PortForwards(AbstractAsyncContextManager["PortForwards"]):
         log.info("port %d of the host is %s:%d here", remote, LOOPBACK, at)
         return made
 
+    async def take(self, options: PortOptions) -> None:
+        """Forward what the command line asks for, in both directions. Raises UsageError."""
+        for each in options.forwards:
+            await self.forward(*forward_of(each))
+        for each in options.reverses:
+            await self.reverse(int(each))
+
+    async def pin(self, remote: int) -> Forward:
+        """Forward a port, and keep the forward when its program ends. Raises UsageError."""
+        forward = await self.forward(remote)
+        forward.pinned = True
+        return forward
+
     async def stop(self, remote: int) -> None:
-        """End a forward and its connections, also one that waits for its program. Raises UsageError."""
-        if remote not in self.forwards and self._taken.pop(remote, None) is None:
-            raise UsageError(f"port {remote} is not forwarded", do="/ports lists what is.")
-        if remote in self.forwards:
+        """End a forward and its connections, in either direction. Raises UsageError."""
+        if remote in self.reverses:
+            await self.reverses.pop(remote).close()
+        elif remote in self.forwards:
             await self.forwards.pop(remote).close()
+        elif self._taken.pop(remote, None) is None:  # else it waited for its program
+            raise UsageError(f"port {remote} is not forwarded", do="/ports lists what is.")
+
+    async def reverse(self, port: int) -> Reverse:
+        """Let the host reach a port of this machine. Only the person asks for that. Raises UsageError."""
+        if port in self.reverses and not self.reverses[port].ended:
+            return self.reverses[port]
+        try:
+            channel = await self._session.open_channel("reverse", {"port": port})
+        except ChannelError as error:
+            raise UsageError(f"the host cannot reach port {port}: {error}", do="/stop, then start again.") from None
+        made = self.reverses[port] = Reverse(port)
+        made.serving = asyncio.create_task(self._serve_reverse(made, channel), name=f"reverse port {port}")
+        log.info("%s:%d of the host leads to the same port here", LOOPBACK, port)
+        return made
+
+    async def _serve_reverse(self, made: Reverse, channel: Channel) -> None:
+        """Carry the connections of which the host tells by their numbers, a line each, until it stops listening."""
+        rest = b""
+        try:
+            async with channel:
+                while data := await channel.read():
+                    *lines, rest = (rest + data).split(b"\n")
+                    if len(rest) > _MAX_DIGITS:
+                        raise ChannelError("it tells of no connection")
+                    for line in lines:
+                        made.state = ""
+                        if line:
+                            self._connect_back(made, line)
+            made.state = "the host has ended it"
+        except ChannelError as error:
+            made.state = one_line(str(error))
+            self._session.warn(f"the host does not reach port {made.port} any more: {made.state}")
+        finally:
+            await cancelled(*made.connections)
+
+    def _connect_back(self, made: Reverse, line: bytes) -> None:
+        if not line.isdigit() or len(line) > _MAX_DIGITS or len(made.connections) >= MAX_REVERSED:
+            log.warning("a connection of the host to port %d is ignored", made.port)
+            return
+        work = self._carry_back(made.port, int(line))
+        task = asyncio.create_task(work, name=f"connection of the host to port {made.port}")
+        made.connections.add(task)
+        task.add_done_callback(made.connections.discard)
+
+    async def _carry_back(self, port: int, number: int) -> None:
+        try:
+            async with await self._session.open_channel("reversed", {"connection": number}) as channel:
+                reader, writer = await asyncio.open_connection(LOOPBACK, port)
+                await carry(channel, reader, writer)
+                await channel.over()
+        except (ChannelError, OSError) as error:
+            log.info("a connection of the host to port %d: %s", port, error)
 
     async def _carry(self, remote: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:

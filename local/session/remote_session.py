@@ -194,6 +194,9 @@ class RemoteSession:
     def warn(self, text: str) -> None:
         self._feed.add(client.LaptopNotice(text))
 
+    def offer_port(self, port: int, text: str) -> None:
+        self._feed.add(client.PortOffer(text, port))
+
     def show(self, body: client.Json) -> None:
         self._feed.add(client.SessionEvent("progress", body, 0))
 

@@ -38,7 +38,7 @@ from .clients import GRACE_S, IDLE_S, UNPROMPTED_S, AttachedClients, Lifetime
 from .copy_writer import CopyWriter
 from .hello import ENDING, WORKTREES, hello_frame, read_lease, send_last
 from .model_streams import ModelStreams
-from .ports import PortWatch, serve_port
+from .ports import PortWatch, ReversePorts, serve_port
 
 if TYPE_CHECKING:
     from .hello import DaemonLaunch
@@ -106,6 +106,7 @@ class Daemon:
         # For a session in memory the token is its id: after its worker is killed, only the id can tell its processes.
         token = "" if where.state else str(facts["session"])
         self.context = make_context(str(facts["cwd"]), where.file("outputs"), token)
+        reverse = ReversePorts()
         self.clients = AttachedClients(
             self.journal,
             self.context,
@@ -115,7 +116,7 @@ class Daemon:
             self._begin,
             self.changed,
             self.stop,
-            {"port": serve_port},
+            {"port": serve_port, "reverse": reverse.listen, "reversed": reverse.carry},
             PortWatch(self._runs_something),
         )
         cwd = os.path.realpath(self.context.cwd)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import itertools
 import os
 from typing import Callable
 
-from ccb.tunnel.wire.channels import Channel, carry
+from ccb.tunnel.wire.channels import Channel, ChannelError, carry
 from ccb.tunnel.wire.frames import Json
 
 from ..system.deadline import in_thread, within
@@ -14,6 +16,7 @@ from ..system.listeners import Listener, listeners_below
 
 _LOOPBACK = ("127.0.0.1", "::1")
 _CONNECT_S = 10.0
+MAX_REVERSED = 32  # connections to one port of the laptop
 _LOOK_S = 1.0
 
 
@@ -41,10 +44,58 @@ class PortWatch:
 
 async def serve_port(channel: Channel, body: Json) -> None:
     """Carry bytes to a port of this host's loopback and back. Raise ValueError or OSError if none listens there."""
+    await carry(channel, *await _connected(_port_of(body)))
+
+
+def _port_of(body: Json) -> int:
     port = body.get("port")
     if type(port) is not int or not 0 < port < 65536:
         raise ValueError("a port is a number from 1 to 65535")
-    await carry(channel, *await _connected(port))
+    return port
+
+
+class ReversePorts:
+    """Ports of this host that lead to the laptop. Only the laptop opens channels: the one for a port tells it of each
+    connection by a number, a line each, and the laptop opens another one for that."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[int, tuple[asyncio.StreamReader, asyncio.StreamWriter, set[int]]] = {}
+        self._numbers = itertools.count(1)
+
+    async def listen(self, channel: Channel, body: Json) -> None:
+        """Listen until the laptop closes the channel. Raise ValueError, or OSError if the port is in use."""
+        own: set[int] = set()  # the connections that wait, and those that are carried
+
+        async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            if len(own) >= MAX_REVERSED:
+                writer.close()
+                return
+            number = next(self._numbers)
+            own.add(number)
+            self._waiting[number] = reader, writer, own
+            with contextlib.suppress(ChannelError):
+                await channel.write(b"%d\n" % number)
+
+        server = await asyncio.start_server(accept, _LOOPBACK[0], _port_of(body))
+        try:
+            await channel.write(b"\n")
+            while await channel.read():
+                pass
+        finally:
+            server.close()
+            for number in own.intersection(self._waiting):
+                self._waiting.pop(number)[1].close()
+
+    async def carry(self, channel: Channel, body: Json) -> None:
+        """Carry the bytes of a connection that waits. Raise ValueError."""
+        waiting = self._waiting.pop(body["connection"], None) if type(body.get("connection")) is int else None
+        if waiting is None:
+            raise ValueError("the connection has ended")
+        reader, writer, own = waiting
+        try:
+            await carry(channel, reader, writer)
+        finally:
+            own.discard(body["connection"])
 
 
 async def _connected(port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:

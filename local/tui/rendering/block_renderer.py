@@ -24,6 +24,7 @@ from ...transcript.blocks import (
     Level,
     MarkdownBlock,
     NoticeBlock,
+    OfferBlock,
     PicturedBlock,
     PromptBlock,
     PromptState,
@@ -110,6 +111,8 @@ def _below(value: str) -> str:
 
 
 _MAX_PROMPT_LINES = 30
+_MARKED_OFFER = "{port-open!} opens · {port-forward!} forwards · {port-ignore!} not for this project"
+_OFFER = f"Down, then {_MARKED_OFFER}"
 _LONG_S = 5  # seconds after which a command is worth the key that lets it go on in the background
 _MAX_DIFF_LINES = 24
 _MAX_LIVE_MARKDOWN = 6_000  # characters; a longer block is plain text until it is complete
@@ -163,6 +166,8 @@ class BlockRenderer:
             yield from self._fold(block)
         elif isinstance(block, NoticeBlock) and block.level is Level.ERROR:
             yield ErrorCard(block.text, self.palette, bare=bool(self.copied_from))
+        elif isinstance(block, OfferBlock):
+            yield self._offer(block)
         elif isinstance(block, NoticeBlock):
             yield from _in_parts(self._notice(block))
 
@@ -212,6 +217,12 @@ class BlockRenderer:
             for glyph, colour in zip("▓▒◆▚█·×", (palette.accent, *others), strict=True):
                 text.highlight_regex(f"(?m)(?:(?<=^  )|(?<=[▓▒◆▚█·×])){glyph}+", colour)
         return text
+
+    def _offer(self, block: OfferBlock) -> Text:
+        text = Text("› " if block.marked else "", style=f"bold {self.palette.accent}")
+        text.append(block.text, style="bold" if block.marked else "not bold")
+        keys = self.keymap.filled(_MARKED_OFFER if block.marked else _OFFER)
+        return text.append("" if self.copied_from else f" · {keys}", style=f"not bold {self.palette.dim}")
 
     def _file_diff(self, block: FileDiffBlock) -> Iterator[RenderableType]:
         palette = self.palette

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import base64
 import socket
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import replace
 
 import pytest
@@ -16,9 +16,9 @@ from tests.support.network.link_peer import Peer
 from tests.support.repl.paper import Paper
 
 from ccb.local.ports import port_forwards
-from ccb.local.ports.port_forwards import PortForwards, forward_of
+from ccb.local.ports.port_forwards import MAX_REVERSED, PortForwards, forward_of
 from ccb.local.session.remote_session import RemoteSession
-from ccb.local.session.session_client import LaptopNotice
+from ccb.local.session.session_client import LaptopNotice, PortOffer
 from ccb.local.slash_commands.command_table import find_command
 from ccb.local.slash_commands.registry import Rows, Text
 from ccb.local.slash_commands.session_api import LaptopSide, Place, ReplInfo, SessionApi
@@ -199,6 +199,91 @@ async def test_a_worker_of_an_older_version_is_said_to_forward_nothing() -> None
     async with session_on(ScriptedHost()) as (session, _), PortForwards(session, {}) as ports:
         with pytest.raises(UsageError, match="older version"):
             await ports.forward(80)
+
+
+@contextmanager
+def server_here() -> Iterator[socket.socket]:
+    """A server of this machine, which accepts when the test does."""
+    with socket.create_server(("127.0.0.1", 0), backlog=128) as server:
+        server.settimeout(10)
+        yield server
+
+
+async def reversed_port(ports: PortForwards, peer: Peer, server: socket.socket) -> tuple[int, int]:
+    """Let the host reach a server. Return its port, and the number of the channel that tells of connections."""
+    port: int = server.getsockname()[1]
+    await ports.reverse(port)
+    opened = await peer.next(ChannelOpen)
+    assert (opened.kind, opened.body) == ("reverse", {"port": port})
+    return port, opened.channel
+
+
+def line(channel: int, at: int, text: bytes) -> ChannelData:
+    return ChannelData(channel, at, base64.b64encode(text).decode())
+
+
+async def test_the_host_reaches_a_port_of_this_machine_that_the_person_has_given() -> None:
+    with server_here() as server:
+        async with forwards() as (ports, _, peer):
+            port, channel = await reversed_port(ports, peer, server)
+            await peer.send(line(channel, 0, b"\n"))
+            await until(lambda: not ports.reverses[port].state)
+            await peer.send(line(channel, 1, b"7\n"))
+            opened = await peer.next(ChannelOpen)
+            assert (opened.kind, opened.body) == ("reversed", {"connection": 7})
+            await peer.send(line(opened.channel, 0, b"ping"))
+            with (await asyncio.to_thread(server.accept))[0] as accepted:
+                assert await asyncio.to_thread(accepted.recv, 100) == b"ping"
+                accepted.sendall(b"pong")
+                assert base64.b64decode((await peer.next(ChannelData)).b64) == b"pong"
+            await ports.stop(port)
+            while (end := await peer.next(ChannelEnd)).channel != channel:
+                pass
+            assert end.error == "closed"
+            assert not ports.reverses
+
+
+@pytest.mark.parametrize("told", [b"-1\n", b"x\n" * 99, b"1" * 13 + b"\n", b"9" * 99])
+async def test_what_is_no_connection_of_a_reverse_port_opens_nothing(told: bytes) -> None:
+    with server_here() as server:
+        async with forwards() as (ports, _, peer):
+            port, channel = await reversed_port(ports, peer, server)
+            await peer.send(line(channel, 0, b"\n"), line(channel, 1, told), line(99, 0, b"1\n"))
+            await peer.send(ChannelEnd(channel, "in use"))
+            await until(lambda: ports.reverses[port].ended)
+            assert not ports.reverses[port].connections
+            server.settimeout(0)
+            with pytest.raises(BlockingIOError):
+                server.accept()
+
+
+async def test_a_host_that_tells_of_a_thousand_connections_gets_a_bounded_number() -> None:
+    with server_here() as server:
+        async with forwards() as (ports, _, peer):
+            port, channel = await reversed_port(ports, peer, server)
+            await peer.send(line(channel, 0, b"".join(b"%d\n" % number for number in range(1000))))
+            await until(lambda: len(ports.reverses[port].connections) > 32)
+            assert len(ports.reverses[port].connections) <= MAX_REVERSED
+            await peer.send(ChannelEnd(channel, "enough"))
+            await until(lambda: ports.reverses[port].ended)
+            assert not ports.reverses[port].connections
+
+
+async def test_a_flood_of_ports_is_bounded_in_the_list_in_the_offers_and_in_what_is_shown() -> None:
+    async with forwards() as (ports, session, peer):
+        for first in range(1, 60_000, 1000):
+            body = {"ports": [{"port": port, "name": "\x1b]0;pwned\x07" * 9} for port in range(first, first + 1000)]}
+            await peer.send(Listening(1, body))
+        await peer.send(Listening(1, {"ports": [VITE]}))
+        await until(lambda: [*ports.listening] == [5173])
+        session.warn("the last one")
+        offers = []
+        async for item in session.events():
+            if isinstance(item, LaptopNotice) and item.text == "the last one":
+                break
+            if isinstance(item, PortOffer):
+                offers.append(item.text)
+        assert len(offers) == 50 and not any("\x1b" in each or "\x07" in each for each in offers)
 
 
 @pytest.mark.parametrize("text, ports", [("80", (80, 0)), ("8080:80", (80, 8080))])

@@ -10,9 +10,11 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import pytest
+from tests.local.ports.test_port_forwards import free_port
 from tests.remote.agent_kit import says
 from tests.remote.worker_process import Laptop, WorkerHost
 
+from ccb.remote.daemon.ports import MAX_REVERSED
 from ccb.tunnel.wire.channels import ChannelFrame, Channels
 from ccb.tunnel.wire.frames import (
     CHUNK,
@@ -202,3 +204,29 @@ def test_a_frame_of_bytes_that_is_too_long_for_a_line_is_cut_like_others() -> No
     lines = encode_frame(frame)
     assert max(map(len, lines)) <= MAX_LINE
     assert list(FrameDecoder().feed(b"".join(lines))) == [frame]
+
+
+async def test_a_reverse_port_tells_of_connections_and_carries_what_the_laptop_takes_up(
+    host: WorkerHost, session: str
+) -> None:
+    laptop = await host.drive(session)
+    port = free_port()
+    await opened(laptop, "reverse", {"port": port})
+    assert base64.b64decode((await laptop.next(ChannelData)).b64) == b"\n", "it listens"
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    assert base64.b64decode((await laptop.next(ChannelData)).b64) == b"1\n"
+    await opened(laptop, "reversed", {"connection": 1}, b"from the laptop", channel=2)
+    assert await reader.read() == b"from the laptop"
+    writer.write(b"from the host")
+    writer.close()
+    assert base64.b64decode((await laptop.next(ChannelData)).b64) == b"from the host"
+    await opened(laptop, "reversed", {"connection": 1}, channel=3)
+    assert "has ended" in (await laptop.next(ChannelEnd, lambda frame: frame.channel == 3)).error
+    crowd = [await asyncio.open_connection("127.0.0.1", port) for _ in range(MAX_REVERSED + 1)]
+    assert await crowd[-1][0].read() == b"", "one more than there may be"
+    await laptop.send(ChannelEnd(1, "closed"))
+    assert [await each.read() for each, _ in crowd] == [b""] * len(crowd)
+    with pytest.raises(OSError):
+        await asyncio.open_connection("127.0.0.1", port)
+    for _, each in crowd:
+        each.close()
