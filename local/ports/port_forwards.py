@@ -31,7 +31,7 @@ _MAX_OFFERS = 50  # in one session, whatever the host says
 _MAX_NAME = 60
 MAX_REVERSED = 64  # connections to one port of this machine; a worker lets 32 in, and sees their ends before us
 _MAX_DIGITS = 12  # of the number of a connection
-_BLOCK = 64 * 1024
+_BLOCK = 256 * 1024
 
 
 def forward_of(text: str) -> tuple[int, int]:
@@ -266,7 +266,7 @@ class PortForwards(AbstractAsyncContextManager["PortForwards"]):
     async def _carry_back(self, port: int, number: int) -> None:
         try:
             async with await self._session.open_channel("reversed", {"connection": number}) as channel:
-                reader, writer = await asyncio.open_connection(LOOPBACK, port)
+                reader, writer = await asyncio.open_connection(LOOPBACK, port, limit=_BLOCK)
                 await _carry(channel, reader, writer)
         except (ChannelError, OSError) as error:
             log.info("a connection of the host to port %d: %s", port, error)
@@ -287,7 +287,7 @@ async def _listen(
     """Listen on the first of `ports` that is free. Raises UsageError."""
     for port in ports:
         try:
-            return await asyncio.start_server(accept, LOOPBACK, port)
+            return await asyncio.start_server(accept, LOOPBACK, port, limit=_BLOCK)
         except OSError as error:
             failed = error
             if error.errno not in (errno.EADDRINUSE, errno.EACCES):

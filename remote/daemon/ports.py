@@ -15,7 +15,7 @@ from ccb.tunnel.wire.frames import Json
 from ..system.deadline import in_thread, within
 from ..system.listeners import Listener, listeners_below
 
-_BLOCK = 64 * 1024
+_BLOCK = 256 * 1024
 _LOOPBACK = ("127.0.0.1", "::1")
 _CONNECT_S = 10.0
 MAX_REVERSED = 32  # connections to one port of the laptop
@@ -99,7 +99,7 @@ class ReversePorts:
             with contextlib.suppress(ChannelError):
                 await channel.write(b"%d\n" % number)
 
-        server = await asyncio.start_server(accept, _LOOPBACK[0], _port_of(body))
+        server = await asyncio.start_server(accept, _LOOPBACK[0], _port_of(body), limit=_BLOCK)
         try:
             await channel.write(b"\n")
             while await channel.read():
@@ -136,7 +136,7 @@ async def _connected(port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWri
     failure: OSError | None = None
     for address in _LOOPBACK:
         try:
-            return await within(_CONNECT_S, asyncio.open_connection(address, port))
+            return await within(_CONNECT_S, asyncio.open_connection(address, port, limit=_BLOCK))
         except (OSError, asyncio.TimeoutError) as error:
             failure = failure or OSError("nothing answers on port %d: %s" % (port, error))
     assert failure is not None

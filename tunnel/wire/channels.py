@@ -17,7 +17,10 @@ from typing import Callable, Union
 from .frames import CHUNK, INITIAL_CREDIT, ChannelCredit, ChannelData, ChannelEnd, ChannelOpen, Json
 
 MAX_CHANNELS = 64  # of one client
-_GRANT_AT = 128 * 1024  # bytes that were read since the last grant
+_GRANT_AT = 512 * 1024  # bytes that were read since the last grant
+_READ = 256 * 1024
+_MAX_WINDOW = 4 * 1024 * 1024  # bytes under way of one channel that is read: of less, a distant host waits for credit
+_ALL_WINDOWS = 16 * 1024 * 1024  # of all channels, as far as they have more than INITIAL_CREDIT each
 
 ChannelFrame = Union[ChannelData, ChannelCredit, ChannelEnd]
 Send = Callable[[Union[ChannelFrame, ChannelOpen]], Awaitable[None]]
@@ -64,7 +67,7 @@ class Channel:
         await self.close("closed")
 
     async def read(self) -> bytes:
-        """Return at most CHUNK bytes, b"" when no more come. Raise ChannelError."""
+        """Return at most _READ bytes, b"" when no more come. Raise ChannelError."""
         while not self._arrived:
             if self._error:
                 raise ChannelError(self._error)
@@ -72,9 +75,10 @@ class Channel:
                 return b""
             self._news.clear()
             await self._news.wait()
-        data = bytes(self._arrived[:CHUNK])
-        del self._arrived[:CHUNK]
-        takes = self._received - len(self._arrived) + INITIAL_CREDIT
+        with memoryview(self._arrived) as arrived:
+            data = bytes(arrived[:_READ])
+        del self._arrived[:_READ]
+        takes = self._received - len(self._arrived) + self._table.window
         if takes - self._allowed >= _GRANT_AT and not self._no_more:
             self._allowed, self._credit_due = takes, True
             self._work.set()
@@ -84,15 +88,20 @@ class Channel:
         """Send bytes, as fast as the other end reads them. Raise ChannelError."""
         view = memoryview(data)
         while view:
-            while len(self._kept) >= INITIAL_CREDIT and not self._error:
+            while (room := self._window - len(self._kept)) <= 0 and not self._error:
                 self._room.clear()
                 await self._room.wait()
             if self._error or self._ended:
                 raise ChannelError(self._error or "the channel is closed")
-            piece = view[: INITIAL_CREDIT - len(self._kept)]
+            piece = view[:room]
             self._kept += piece
             view = view[len(piece) :]
             self._work.set()
+
+    @property
+    def _window(self) -> int:
+        """How many bytes this end keeps: as many as the other one takes, within limits."""
+        return min(max(INITIAL_CREDIT, self._up_to - self._kept_from), _MAX_WINDOW)
 
     def end(self, result: Json | None = None) -> None:
         """Write no more. What was written still arrives, and the other end may send on."""
@@ -155,7 +164,7 @@ class Channel:
         if known < 0 or frame.off + len(data) > self._allowed:
             self.broken("the other end sent bytes that are not due")
             return
-        self._arrived += data[known:]
+        self._arrived += data[known:] if known else data
         self._received += max(0, len(data) - known)
 
     def broken(self, error: str) -> None:
@@ -203,7 +212,8 @@ class Channel:
         if not self._synchronous:
             return None
         start = self._sent - self._kept_from
-        piece = bytes(self._kept[start : start + min(CHUNK, self._up_to - self._sent)])
+        with memoryview(self._kept) as kept:
+            piece = bytes(kept[start : start + min(CHUNK, self._up_to - self._sent)])
         if piece:
             off, self._sent = self._sent, self._sent + len(piece)
             return ChannelData(self.number, off, base64.b64encode(piece).decode("ascii"))
@@ -245,6 +255,11 @@ class Channels:
     @property
     def numbers(self) -> list[int]:
         return list(self._open)
+
+    @property
+    def window(self) -> int:
+        """How many bytes ahead of its reader a channel takes."""
+        return min(_MAX_WINDOW, max(INITIAL_CREDIT, _ALL_WINDOWS // max(1, len(self._open))))
 
     def keep_only(self, numbers: list[int]) -> None:
         """Break off all channels that the laptop has no more."""
