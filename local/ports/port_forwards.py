@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import errno
 import logging
 from collections.abc import Callable, Coroutine, Mapping
@@ -14,7 +13,7 @@ from typing import Any
 from ccb.tunnel.errors import UsageError
 from ccb.tunnel.plain_text import HostText, one_line
 from ccb.tunnel.tasks import cancelled
-from ccb.tunnel.wire.channels import Channel, ChannelError
+from ccb.tunnel.wire.channels import Channel, ChannelError, carry
 from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.frames import CHANNELS
 
@@ -267,14 +266,16 @@ class PortForwards(AbstractAsyncContextManager["PortForwards"]):
         try:
             async with await self._session.open_channel("reversed", {"connection": number}) as channel:
                 reader, writer = await asyncio.open_connection(LOOPBACK, port, limit=_BLOCK)
-                await _carry(channel, reader, writer)
+                await carry(channel, reader, writer)
+                await channel.over()
         except (ChannelError, OSError) as error:
             log.info("a connection of the host to port %d: %s", port, error)
 
     async def _carry(self, remote: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             async with await self._session.open_channel("port", {"port": remote}) as channel:
-                await _carry(channel, reader, writer)
+                await carry(channel, reader, writer)
+                await channel.over()
         except (ChannelError, OSError) as error:
             log.info("a connection to port %d: %s", remote, error)
         finally:
@@ -294,36 +295,3 @@ async def _listen(
                 break
     what = f"port {ports[-1]} of this machine cannot be used: {failed.strerror}"
     raise UsageError(what, do="Choose another one: LOCAL:PORT.")
-
-
-async def _carry(channel: Channel, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    try:
-        await _both(_from_here(reader, channel), _to_here(channel, writer))
-        await channel.over()
-    except ChannelError:
-        writer.transport.abort()  # what has come is not all: the browser must not take it for the end
-        raise
-    finally:
-        writer.close()
-
-
-async def _from_here(reader: asyncio.StreamReader, channel: Channel) -> None:
-    while data := await reader.read(_BLOCK):
-        await channel.write(data)
-    channel.end()
-
-
-async def _to_here(channel: Channel, writer: asyncio.StreamWriter) -> None:
-    while data := await channel.read():
-        writer.write(data)
-        await writer.drain()
-    with contextlib.suppress(OSError):
-        writer.write_eof()
-
-
-async def _both(one: Coroutine[Any, Any, None], other: Coroutine[Any, Any, None]) -> None:
-    tasks = [asyncio.create_task(one), asyncio.create_task(other)]
-    try:
-        await asyncio.gather(*tasks)
-    finally:
-        await cancelled(*tasks)

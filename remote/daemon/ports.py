@@ -6,10 +6,9 @@ import asyncio
 import contextlib
 import itertools
 import os
-from collections.abc import Coroutine
-from typing import Any, Callable
+from typing import Callable
 
-from ccb.tunnel.wire.channels import Channel, ChannelError
+from ccb.tunnel.wire.channels import Channel, ChannelError, carry
 from ccb.tunnel.wire.frames import Json
 
 from ..system.deadline import in_thread, within
@@ -45,7 +44,7 @@ class PortWatch:
 
 async def serve_port(channel: Channel, body: Json) -> None:
     """Carry bytes to a port of this host's loopback and back. Raise ValueError or OSError if none listens there."""
-    await _carry(channel, *await _connected(_port_of(body)))
+    await carry(channel, *await _connected(_port_of(body)))
 
 
 def _port_of(body: Json) -> int:
@@ -53,28 +52,6 @@ def _port_of(body: Json) -> int:
     if type(port) is not int or not 0 < port < 65536:
         raise ValueError("a port is a number from 1 to 65535")
     return port
-
-
-async def _carry(channel: Channel, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    async def to_port() -> None:
-        while data := await channel.read():
-            writer.write(data)
-            await writer.drain()
-        if writer.can_write_eof():
-            writer.write_eof()
-
-    async def from_port() -> None:
-        while data := await reader.read(_BLOCK):
-            await channel.write(data)
-        channel.end()
-
-    try:
-        await both(to_port(), from_port())
-    except ChannelError:
-        writer.transport.abort()  # what has come is not all: the program must not take it for the end
-        raise
-    finally:
-        writer.close()
 
 
 class ReversePorts:
@@ -116,20 +93,9 @@ class ReversePorts:
             raise ValueError("the connection has ended")
         reader, writer, own = waiting
         try:
-            await _carry(channel, reader, writer)
+            await carry(channel, reader, writer)
         finally:
             own.discard(body["connection"])
-
-
-async def both(one: Coroutine[Any, Any, None], other: Coroutine[Any, Any, None]) -> None:
-    """Run both directions to their ends. The failure of one ends the other, and is raised."""
-    tasks = [asyncio.ensure_future(one), asyncio.ensure_future(other)]
-    try:
-        await asyncio.gather(*tasks)
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 async def _connected(port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:

@@ -11,6 +11,8 @@ import base64
 import binascii
 import contextlib
 import itertools
+import socket
+import struct
 from collections.abc import Awaitable
 from typing import Callable, Union
 
@@ -318,3 +320,34 @@ class Channels:
     def forget(self, channel: Channel) -> None:
         if self._open.get(channel.number) is channel:
             del self._open[channel.number]
+
+
+async def carry(channel: Channel, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Carry bytes between a channel and a socket until both directions have ended. If the channel breaks off, the
+    socket is reset: its other end must not take what has come for all. Raise ChannelError, OSError."""
+
+    async def from_channel() -> None:
+        while data := await channel.read():
+            writer.write(data)
+            await writer.drain()
+        if writer.can_write_eof():
+            writer.write_eof()
+
+    async def to_channel() -> None:
+        while data := await reader.read(_READ):
+            await channel.write(data)
+        channel.end()
+
+    tasks = [asyncio.ensure_future(from_channel()), asyncio.ensure_future(to_channel())]
+    try:
+        await asyncio.gather(*tasks)
+    except ChannelError:
+        linger = struct.pack("ii", 1, 0)
+        writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+        writer.transport.abort()
+        raise
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        writer.close()
