@@ -6,13 +6,14 @@ import asyncio
 import contextlib
 import itertools
 import os
+from collections.abc import Iterable
 from typing import Callable
 
 from ccb.tunnel.wire.channels import Channel, ChannelError, carry
 from ccb.tunnel.wire.frames import Json
 
 from ..system.deadline import in_thread, within
-from ..system.listeners import Listener, listeners_below
+from ..system.listeners import Listener, can_be_read, listeners_below, listeners_named
 
 _BLOCK = 256 * 1024
 _LOOPBACK = ("127.0.0.1", "::1")
@@ -22,10 +23,16 @@ _LOOK_S = 1.0
 
 
 class PortWatch:
-    """Looks for ports while something `runs` that may open some, and calls `changed` when they are others."""
+    """Looks for ports while something `runs` that may open some, and calls `changed` when they are others. Where the
+    system does not tell who listens, the `outputs` of commands do."""
 
-    def __init__(self, runs: Callable[[], bool], changed: Callable[[], None]) -> None:
-        self._runs, self._changed = runs, changed
+    def __init__(
+        self,
+        runs: Callable[[], bool],
+        changed: Callable[[], None],
+        outputs: Callable[[], Iterable[tuple[str, str]]] = tuple,
+    ) -> None:
+        self._runs, self._changed, self._outputs = runs, changed, outputs
         self._found: list[Listener] = []
 
     @property
@@ -36,7 +43,11 @@ class PortWatch:
     async def run(self) -> None:
         while True:
             await asyncio.sleep(_LOOK_S)
-            found = await in_thread(listeners_below, os.getpid()) if self._runs() else []
+            found: list[Listener] = []
+            if self._runs() and can_be_read():
+                found = await in_thread(listeners_below, os.getpid())
+            elif self._runs():
+                found = listeners_named(self._outputs())
             if found != self._found:
                 self._found = found
                 self._changed()

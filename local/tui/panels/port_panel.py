@@ -136,7 +136,6 @@ class PortPanel(ListPanel):
             state = f"pinned{idle}" if forward.pinned else "forwarded"
             where, uses = forward.url, len(forward.connections)
         else:
-            state = "not forwarded" if ports.may_offer(port) else "not offered"
-            return line.append(f"  {state}", style=f"not bold {palette.dim}")
+            return line.append("  not forwarded", style=f"not bold {palette.dim}")
         line.append(f"  {state:<{_STATE_CELLS}}", style=f"not bold {palette.good}").append(where, style="not bold")
         return line.append(f"  {uses} connection{'' if uses == 1 else 's'}", style=f"not bold {palette.dim}")

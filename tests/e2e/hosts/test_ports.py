@@ -92,5 +92,7 @@ async def test_ports_of_a_running_session_are_listed_and_forwarded_by_another_cc
             host.put("app/go", b"")
             done = await running.done()
     assert (done.code, done.results[-1]["result"]) == (0, "served"), done.stderr
-    gone = await host.laptop.run(("ports", f"{host.login}:~/nowhere", *host.server.client_options()), stdin=None, **without)
+    gone = await host.laptop.run(
+        ("ports", f"{host.login}:~/nowhere", *host.server.client_options()), stdin=None, **without
+    )
     assert gone.code != 0 and "no session runs there" in gone.stderr

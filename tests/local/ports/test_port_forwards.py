@@ -14,6 +14,7 @@ from tests.support.hosts.scripted_host import ScriptedHost, session_on
 from tests.support.machine.waiting import until
 from tests.support.network.link_peer import Peer
 
+from ccb.local.ports import port_forwards
 from ccb.local.ports.port_forwards import MAX_REVERSED, PortForwards, forward_of
 from ccb.local.session.remote_session import RemoteSession
 from ccb.local.session.session_client import LaptopNotice, PortOffer
@@ -124,10 +125,20 @@ async def test_a_port_where_nothing_of_the_session_listens_stays_until_it_is_end
     assert not listens(remote)
 
 
+async def test_more_forwards_than_there_may_be_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(port_forwards, "MAX_FORWARDS", 1)
+    async with forwards() as (ports, _, _peer):
+        await ports.forward(free_port())
+        with pytest.raises(UsageError, match="1 ports are forwarded"):
+            await ports.forward(free_port())
+
+
 async def test_a_worker_of_an_older_version_is_said_to_forward_nothing() -> None:
     async with session_on(ScriptedHost()) as (session, _), PortForwards(session, {}) as ports:
         with pytest.raises(UsageError, match="older version"):
             await ports.forward(80)
+        with pytest.raises(UsageError, match=r"the host cannot reach port 80: .*older version"):
+            await ports.reverse(80)
 
 
 @contextmanager
