@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import posixpath
 from collections.abc import Mapping, Sequence
 
 from ccb.tunnel.errors import NoSuchSession
+from ccb.tunnel.tasks import cancelled
 
 from ..command_line.arguments import Arguments
 from ..command_line.exit_codes import ExitCode
@@ -37,11 +39,15 @@ async def run_ports(arguments: Arguments, environ: Mapping[str, str]) -> ExitCod
         watch_session(arguments, prompts_for(headless=False), environ, choose) as (session, settings),
         PortForwards(session, settings.ports.labels) as ports,
     ):
-        await session.earlier(1, 1)  # the page comes behind the ports
-        await ports.take(arguments.ports)
-        _print(ports, as_json=arguments.host_command.json)
-        if ports.forwards or ports.reverses:
-            await _watch(session)
+        watching = asyncio.create_task(_watch(session), name="watch the session")
+        try:
+            await session.earlier(1, 1)  # the page comes behind the ports
+            await ports.take(arguments.ports)
+            _print(ports, as_json=arguments.host_command.json)
+            if ports.forwards or ports.reverses:
+                await watching
+        finally:
+            await cancelled(watching)
     return ExitCode.OK
 
 

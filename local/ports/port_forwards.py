@@ -14,7 +14,7 @@ from typing import Any
 from ccb.tunnel.errors import UsageError
 from ccb.tunnel.plain_text import HostText, one_line
 from ccb.tunnel.tasks import cancelled
-from ccb.tunnel.wire.channels import Channel, ChannelError, carry
+from ccb.tunnel.wire.channels import BLOCK, Channel, ChannelError, carry
 from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.frames import CHANNELS
 
@@ -286,7 +286,7 @@ class PortForwards(AbstractAsyncContextManager["PortForwards"]):
     async def _carry_back(self, port: int, number: int) -> None:
         try:
             async with await self._session.open_channel("reversed", {"connection": number}) as channel:
-                reader, writer = await asyncio.open_connection(LOOPBACK, port)
+                reader, writer = await asyncio.open_connection(LOOPBACK, port, limit=BLOCK)
                 await carry(channel, reader, writer)
                 await channel.over()
         except (ChannelError, OSError) as error:
@@ -309,7 +309,7 @@ async def _listen(
     """Listen on the first of `ports` that is free. Raises UsageError."""
     for port in ports:
         try:
-            return await asyncio.start_server(accept, LOOPBACK, port)
+            return await asyncio.start_server(accept, LOOPBACK, port, limit=BLOCK)
         except OSError as error:
             failed = error
             if error.errno not in (errno.EADDRINUSE, errno.EACCES):

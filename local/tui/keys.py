@@ -66,8 +66,8 @@ KEYS = (
         "in the list of tasks (/tasks): all output of a command, or the conversation of a sub-agent; stop it",
     ),
     (
-        "{port-open}; {port-forward}; {port-stop}; {port-pin}; {port-ignore}",
-        "in the list of ports (/ports): open, forward, stop one, keep the forward, never offer it in this project",
+        "{port-stop}; {port-pin}; {port-ignore}",
+        "in the list of ports (/ports): stop one, keep the forward, never offer it in this project",
     ),
     ("{rule-add}; {rule-remove}", "in the list of rules: add one; remove one of yours"),
     (

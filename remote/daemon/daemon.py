@@ -10,7 +10,7 @@ import os
 import signal
 import socket
 import time
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Callable
 
@@ -46,6 +46,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _ANSWERS_S = 3.0  # seconds for the answers to requests of clients, once the last turn is over
+_FOR_URLS = 64 * 1024  # bytes of the output of a command that are looked through for URLs
 REFRESH_S = 3600.0  # seconds between two touches of the files: cleaners of /tmp remove those of some days
 
 
@@ -117,7 +118,7 @@ class Daemon:
             self.changed,
             self.stop,
             {"port": serve_port, "reverse": reverse.listen, "reversed": reverse.carry},
-            PortWatch(self._runs_something),
+            PortWatch(self._runs_something, self._outputs),
         )
         cwd = os.path.realpath(self.context.cwd)
         fields = {
@@ -167,6 +168,12 @@ class Daemon:
 
     def _runs_something(self) -> bool:
         return bool(self.context.tasks.running or self.context.shells.foreground)
+
+    def _outputs(self) -> Iterator[tuple[str, str]]:
+        """What runs in the background, with the beginning of its output, which names the URL of a server."""
+        for task in self.context.tasks.running:
+            if task.output is not None:
+                yield task.description, task.output.first(_FOR_URLS)
 
     @property
     def _state(self) -> str:

@@ -6,13 +6,14 @@ import asyncio
 import contextlib
 import itertools
 import os
+from collections.abc import Iterable
 from typing import Callable
 
-from ccb.tunnel.wire.channels import Channel, ChannelError, carry
+from ccb.tunnel.wire.channels import BLOCK, Channel, ChannelError, carry
 from ccb.tunnel.wire.frames import Json
 
 from ..system.deadline import in_thread, within
-from ..system.listeners import Listener, listeners_below
+from ..system.listeners import Listener, can_be_read, listeners_below, listeners_named
 
 _LOOPBACK = ("127.0.0.1", "::1")
 _CONNECT_S = 10.0
@@ -21,10 +22,11 @@ _LOOK_S = 1.0
 
 
 class PortWatch:
-    """Looks for ports while something `runs` that may open some."""
+    """Looks for ports while something `runs` that may open some. Where the system does not tell who listens, the
+    `outputs` of commands do."""
 
-    def __init__(self, runs: Callable[[], bool]) -> None:
-        self._runs = runs
+    def __init__(self, runs: Callable[[], bool], outputs: Callable[[], Iterable[tuple[str, str]]] = tuple) -> None:
+        self._runs, self._outputs = runs, outputs
         self._found: list[Listener] = []
 
     @property
@@ -36,7 +38,11 @@ class PortWatch:
         """Look for ever, and call `changed` when they are others."""
         while True:
             await asyncio.sleep(_LOOK_S)
-            found = await in_thread(listeners_below, os.getpid()) if self._runs() else []
+            found: list[Listener] = []
+            if self._runs() and can_be_read():
+                found = await in_thread(listeners_below, os.getpid())
+            elif self._runs():
+                found = listeners_named(self._outputs())
             if found != self._found:
                 self._found = found
                 changed()
@@ -76,7 +82,7 @@ class ReversePorts:
             with contextlib.suppress(ChannelError):
                 await channel.write(b"%d\n" % number)
 
-        server = await asyncio.start_server(accept, _LOOPBACK[0], _port_of(body))
+        server = await asyncio.start_server(accept, _LOOPBACK[0], _port_of(body), limit=BLOCK)
         try:
             await channel.write(b"\n")
             while await channel.read():
@@ -102,7 +108,7 @@ async def _connected(port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWri
     failure: OSError | None = None
     for address in _LOOPBACK:
         try:
-            return await within(_CONNECT_S, asyncio.open_connection(address, port))
+            return await within(_CONNECT_S, asyncio.open_connection(address, port, limit=BLOCK))
         except (OSError, asyncio.TimeoutError) as error:
             failure = failure or OSError("nothing answers on port %d: %s" % (port, error))
     assert failure is not None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 from collections.abc import Iterable, Iterator
 
 from ccb.tunnel.wire.dataclass import dataclass
@@ -16,6 +17,7 @@ _LISTEN = "0A"  # the state of a socket that listens, in /proc/net/tcp (Document
 _TABLES = ("/proc/self/net/tcp", "/proc/self/net/tcp6")
 _LOOPBACKS = ("0100007F", "0" * 24 + "01000000", "0" * 16 + "FFFF00000100007F")
 _ANY = ("0" * 8, "0" * 32)
+_URL = re.compile(r"\bhttps?://(?:localhost|127\.0\.0\.1|0\.0\.0\.0|\[::1?\]):([0-9]{1,5})\b")
 
 
 @dataclass(frozen=True)
@@ -36,6 +38,21 @@ def listeners_below(top: int) -> list[Listener]:
             owners.setdefault(inode, pid)
     found = {port: owners[inode] for inode, port in _listening_sockets() if inode in owners} if owners else {}
     return [Listener(port, name_of(found[port]), found[port]) for port in sorted(found)[:MAX_LISTENERS]]
+
+
+def can_be_read() -> bool:
+    return os.path.exists(_TABLES[0])
+
+
+def listeners_named(outputs: Iterable[tuple[str, str]]) -> list[Listener]:
+    """Return the ports of this host whose URLs commands have printed, for a system that does not tell who listens.
+    `outputs` are what commands are called, each with the end of its output."""
+    found: dict[int, Listener] = {}
+    for name, text in outputs:
+        for digits in _URL.findall(text):
+            if 0 < int(digits) < 65536:
+                found.setdefault(int(digits), Listener(int(digits), name, 0))
+    return [found[port] for port in sorted(found)[:MAX_LISTENERS]]
 
 
 def _listening_sockets() -> Iterator[tuple[str, int]]:

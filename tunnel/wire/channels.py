@@ -19,8 +19,10 @@ from typing import Callable, Union
 from .frames import CHUNK, INITIAL_CREDIT, ChannelCredit, ChannelData, ChannelEnd, ChannelOpen, Json
 
 MAX_CHANNELS = 64  # of one client
-_GRANT_AT = 128 * 1024  # bytes that were read since the last grant
-_BLOCK = 64 * 1024
+_GRANT_AT = 512 * 1024  # bytes that were read since the last grant
+BLOCK = 256 * 1024
+_MAX_WINDOW = 4 * 1024 * 1024  # bytes under way of one channel that is read: of less, a distant host waits for credit
+_ALL_WINDOWS = 16 * 1024 * 1024  # of all channels, as far as they have more than INITIAL_CREDIT each
 _RESET = struct.pack("ii", 1, 0)  # closing a socket with this linger resets the connection, see socket(7)
 
 ChannelFrame = Union[ChannelData, ChannelCredit, ChannelEnd]
@@ -50,17 +52,18 @@ class _Incoming:
         known = self.received - frame.off  # bytes that came before the connection was lost
         if known < 0 or frame.off + len(data) > self.allowed:
             raise ChannelError("the other end sent bytes that are not due")
-        self.unread += data[known:]
+        self.unread += data[known:] if known else data
         self.received += max(0, len(data) - known)
 
     def read(self) -> bytes:
-        data = bytes(self.unread[:CHUNK])
-        del self.unread[:CHUNK]
+        with memoryview(self.unread) as unread:
+            data = bytes(unread[:BLOCK])
+        del self.unread[:BLOCK]
         return data
 
-    def grant(self) -> bool:
-        """Take more bytes, if enough was read. Return whether the other end is to hear that."""
-        takes = self.received - len(self.unread) + INITIAL_CREDIT
+    def grant(self, window: int) -> bool:
+        """Take `window` bytes ahead, if enough was read. Return whether the other end is to hear that."""
+        takes = self.received - len(self.unread) + window
         if takes - self.allowed < _GRANT_AT or self.ended:
             return False
         self.allowed = takes
@@ -80,7 +83,8 @@ class _Outgoing:
 
     @property
     def room(self) -> int:
-        return INITIAL_CREDIT - len(self.kept)
+        """How many bytes may be written. This end keeps as many as the other one takes, within limits."""
+        return min(max(INITIAL_CREDIT, self.up_to - self.kept_from), _MAX_WINDOW) - len(self.kept)
 
     def there(self, frame: ChannelCredit) -> None:
         """Forget what the other end has. Raise ChannelError if that was never sent, or has come already."""
@@ -93,7 +97,8 @@ class _Outgoing:
 
     def next(self, number: int) -> ChannelData | ChannelEnd | None:
         start = self.sent - self.kept_from
-        piece = bytes(self.kept[start : start + min(CHUNK, self.up_to - self.sent)])
+        with memoryview(self.kept) as kept:
+            piece = bytes(kept[start : start + min(CHUNK, self.up_to - self.sent)])
         if piece:
             off, self.sent = self.sent, self.sent + len(piece)
             return ChannelData(number, off, base64.b64encode(piece).decode("ascii"))
@@ -133,7 +138,7 @@ class Channel:
         await self._changed.wait()
 
     async def read(self) -> bytes:
-        """Return at most CHUNK bytes, b"" when no more come. Raise ChannelError."""
+        """Return at most BLOCK bytes, b"" when no more come. Raise ChannelError."""
         while not self._in.unread:
             if self._error:
                 raise ChannelError(self._error)
@@ -141,7 +146,7 @@ class Channel:
                 return b""
             await self._change()
         data = self._in.read()
-        if self._in.grant():
+        if self._in.grant(self._table.window):
             self._credit_due = True
             self._changed.set()
         return data
@@ -274,6 +279,11 @@ class Channels:
     def numbers(self) -> list[int]:
         return list(self._open)
 
+    @property
+    def window(self) -> int:
+        """How many bytes ahead of its reader a channel takes."""
+        return min(_MAX_WINDOW, max(INITIAL_CREDIT, _ALL_WINDOWS // max(1, len(self._open))))
+
     def keep_only(self, numbers: list[int]) -> None:
         """Break off all channels that the laptop has no more."""
         for number in set(self._open).difference(numbers):
@@ -335,7 +345,7 @@ async def carry(channel: Channel, reader: asyncio.StreamReader, writer: asyncio.
             writer.write_eof()
 
     async def from_reader() -> None:
-        while data := await reader.read(_BLOCK):
+        while data := await reader.read(BLOCK):
             await channel.write(data)
         channel.end()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import deque
 
 from rich.cells import cell_len
@@ -18,7 +19,7 @@ from ...slash_commands.session_api import SessionApi
 from ...terminal.keymap import Keymap
 from ...transcript.blocks import OfferBlock
 from ..widgets.transcript import Transcript
-from .list_panel import FRAME_CELLS, ListPanel, PanelClosed
+from .list_panel import FOR_THE_INPUT, FRAME_CELLS, TYPING_S, ListPanel, PanelClosed
 
 
 def port_verb(keymap: Keymap, key: str) -> str:
@@ -73,6 +74,7 @@ class PortPanel(ListPanel):
         self._api, self._ports = api, ports
         self._marked = 0, False  # the port, and whether it is one of this machine
         self._said = ""
+        self._typed_at = 0.0
 
     def on_mount(self) -> None:
         super().on_mount()
@@ -92,10 +94,12 @@ class PortPanel(ListPanel):
         elif self._marked in rows and not is_reverse and event.key == "enter":
             self._change("open" if port in self._ports.forwards else "forward", port)
         elif self._marked in rows:
-            verbs = ("stop",) if is_reverse else ("open", "forward", "stop", "pin", "ignore")
+            verbs = ("stop",) if is_reverse else ("stop", "pin", "ignore")
             verb = next((each for each in verbs if self._is(event, each)), "")
-            if verb:
+            if verb and time.monotonic() - self._typed_at >= TYPING_S:
                 self._change(verb, port)
+            elif event.is_printable:
+                self._typed_at, self._said = time.monotonic(), FOR_THE_INPUT
 
     def _is(self, event: events.Key, verb: str) -> bool:
         return self.keymap.pressed(f"port-{verb}", event.key, event.character)
@@ -136,7 +140,6 @@ class PortPanel(ListPanel):
             state = f"pinned{idle}" if forward.pinned else "forwarded"
             where, uses = forward.url, len(forward.connections)
         else:
-            state = "not forwarded" if ports.may_offer(port) else "not offered"
-            return line.append(f"  {state}", style=f"not bold {palette.dim}")
+            return line.append("  not forwarded", style=f"not bold {palette.dim}")
         line.append(f"  {state:<{_STATE_CELLS}}", style=f"not bold {palette.good}").append(where, style="not bold")
         return line.append(f"  {uses} connection{'' if uses == 1 else 's'}", style=f"not bold {palette.dim}")

@@ -26,7 +26,7 @@ from ...transcript.session_facts import BackgroundTask
 from ...transcript.tool_calls import agent_label
 from ...transcript.transcript_reducer import TranscriptReducer
 from ..rendering.block_renderer import agent_row, agent_summary
-from .list_panel import FRAME_CELLS, ListPanel, PanelClosed
+from .list_panel import FOR_THE_INPUT, FRAME_CELLS, TYPING_S, ListPanel, PanelClosed
 from .page_holder import PageHolder
 from .pages import ReadingPage
 
@@ -268,8 +268,6 @@ _KEYS = "{task-open!} shows all · {task-stop!} stops it · Up, Down · Esc clos
 _FRAME = 14  # lines of the screen beside the rows and the output of one
 _MAX_TAIL, _TAIL_BYTES = 10, 8 * 1024  # lines and bytes
 _AGE_CELLS, _KIND_CELLS = 5, 8
-_TYPING_S = 1.0  # after a letter that means nothing here, another one may be meant for the input, too
-_FOR_THE_INPUT = "Esc closes this list and goes back to the input."
 _OF_THE_TURN = "This agent belongs to the running turn: {} in the conversation interrupts both."
 
 
@@ -333,9 +331,9 @@ class TaskPanel(ListPanel):
         elif row is not None and self.keymap.pressed("task-open", event.key, event.character):
             self._open(row)
         elif row is not None and self.keymap.pressed("task-stop", event.key, event.character):
-            self._hint = self._stopped(row) if now - self._typed_at >= _TYPING_S else _FOR_THE_INPUT
+            self._hint = self._stopped(row) if now - self._typed_at >= TYPING_S else FOR_THE_INPUT
         elif not self._step(event.key, len(self._rows)) and event.is_printable:
-            self._typed_at, self._hint = now, _FOR_THE_INPUT
+            self._typed_at, self._hint = now, FOR_THE_INPUT
         self._moved.set()
 
     def _open(self, row: TaskRow) -> None:

@@ -113,6 +113,9 @@ async def test_the_panel_forwards_pins_stops_and_hides_the_marked_port() -> None
         await each.at.give("/ports", sees="No program of this session listens on a port.")
         each.listening(port)
         await each.at.sees(f"› {port} (vite)", "not forwarded")
+        await each.at.type("fix", sees="Esc closes this list and goes back to the input.")
+        assert not each.ignored and not each.ports.forwards
+        await each.at.pilot.pause(1.1)
         await each.at.press("enter", sees=("forwarded", f"http://127.0.0.1:{port}  0 connections"))
         await each.at.press("p", sees="pinned")
         each.listening()

@@ -14,7 +14,8 @@ from tests.local.ports.test_port_forwards import free_port
 from tests.remote.agent_kit import says
 from tests.remote.worker_process import Laptop, WorkerHost
 
-from ccb.remote.daemon.ports import MAX_REVERSED
+from ccb.remote.daemon import ports as worker_ports
+from ccb.remote.daemon.ports import MAX_REVERSED, PortWatch
 from ccb.tunnel.wire.channels import ChannelFrame, Channels
 from ccb.tunnel.wire.frames import (
     CHUNK,
@@ -230,3 +231,15 @@ async def test_a_reverse_port_tells_of_connections_and_carries_what_the_laptop_t
         await asyncio.open_connection("127.0.0.1", port)
     for _, each in crowd:
         each.close()
+
+
+async def test_where_the_system_does_not_tell_who_listens_the_output_of_commands_does(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(worker_ports, "can_be_read", lambda: False)
+    changed = asyncio.Event()
+    watch = PortWatch(lambda: True, lambda: [("npm run dev", "Local: http://localhost:5173/")])
+    looking = asyncio.create_task(watch.run(changed.set))
+    await changed.wait()
+    assert watch.body == {"ports": [{"port": 5173, "name": "npm run dev", "pid": 0}]}
+    looking.cancel()
