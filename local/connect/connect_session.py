@@ -63,7 +63,8 @@ Choose = Callable[["HostSessions", Sequence["SessionRow"]], Awaitable[str | None
 
 @dataclass(frozen=True)
 class OpenSession:
-    """`resume` is the command that returns to it, `files` lends its connection, `revoke` ends its model calls."""
+    """`resume` is the command that returns to it, `files` lends its connection, `revoke` ends its model calls, and
+    `arguments` lead into the container of its folder, if they asked for that."""
 
     session: RemoteSession
     host: str
@@ -80,6 +81,7 @@ class OpenSession:
     revoke: Callable[[], None] = lambda: None
     models: OfferedModels | None = None
     ports: PortForwards | None = None
+    arguments: Arguments = Arguments()
 
 
 @asynccontextmanager
@@ -95,6 +97,14 @@ async def connect_session(
     """Connect, deploy, attach, and stay attached over lost connections. Leaving closes the connection, or hands it to
     `kept`. `session_id` is that of a new session; `choose` picks an existing one. Raises CcbError."""
     async with AsyncExitStack() as stack:
+        not_taken: tuple[str, ...] = ()
+        if arguments.connection.devcontainer:
+            from . import devcontainer
+            from . import dialer as dialing
+
+            if kept is None:
+                kept = await stack.enter_async_context(dialing.SpareTransport())
+            arguments, not_taken = await devcontainer.entered(arguments, prompts, environ, kept)
         choice = settings_choice(arguments)
         host, key = host_label(arguments.connection), host_key(arguments.connection)
         models = (arguments.agent.model, arguments.sdk.fallback_model)
@@ -190,7 +200,7 @@ async def connect_session(
             session,
             host,
             options,
-            (*startup.warnings, *lacks, *mcp_warnings, *left, *_other_directory(arguments, hello.cwd)),
+            (*startup.warnings, *not_taken, *lacks, *mcp_warnings, *left, *_other_directory(arguments, hello.cwd)),
             _resume(arguments, hello),
             desk,
             HostSessions(lambda: dialer.transport(ask=False), startup.bundle),
@@ -202,6 +212,7 @@ async def connect_session(
             proxy_desk.revoke,
             models=OfferedModels(environ, startup.settings, chosen, startup.stored, startup.models),
             ports=ports,
+            arguments=arguments,
         )
 
 
