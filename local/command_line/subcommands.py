@@ -26,7 +26,7 @@ _USUAL = (
 
 _ABOUT = """\
 With -p, the answer to PROMPT and to what is piped in is printed; without it, the terminal interface starts. The \
-host comes before every other word that is not an option; a prompt of one word is written after --."""
+host comes before every other word that is not an option; a prompt that looks like a command is written after --."""
 
 _MORE = """\
 `ccb help ssh` has all options of a session, `ccb help COMMAND` (or `ccb COMMAND --help`) those of a command, and \

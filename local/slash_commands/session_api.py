@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import field, replace
 from enum import Enum
 from typing import TYPE_CHECKING, Annotated, Protocol, TypeVar
@@ -50,6 +51,7 @@ class LaptopSide:
     models: OfferedModels | None = None
     fetched: FetchedFiles | None = None
     ports: PortForwards | None = None
+    log_in: Callable[[str, str], Awaitable[str]] | None = None
 
 
 NO_LAPTOP = LaptopSide()
@@ -63,10 +65,14 @@ class Place(Enum):
     HEADLESS = "headless"
 
 
-class WorkerCommand(BaseModel):
-    """A slash command that the worker carries out. `builtin`: it comes neither from a file nor from a server."""
+class WorkerAnswer(BaseModel):
+    """An answer of the worker, or a part of one. A newer worker may say more."""
 
     model_config = ConfigDict(extra="ignore", frozen=True)
+
+
+class WorkerCommand(WorkerAnswer):
+    """A slash command that the worker carries out. `builtin`: it comes neither from a file nor from a server."""
 
     name: str
     argumentHint: str = ""
@@ -74,7 +80,7 @@ class WorkerCommand(BaseModel):
     builtin: bool = False
 
 
-class WorkerCommands(BaseModel):
+class WorkerCommands(WorkerAnswer):
     """The answer to `list_commands`."""
 
     commands: Annotated[list[WorkerCommand], AfterValidator(lambda listed: listed[:_MAX_COMMANDS])] = []
@@ -82,7 +88,8 @@ class WorkerCommands(BaseModel):
 
 @dataclass(eq=False)
 class SessionApi:
-    """What a command uses. `waits` is called if a request waits for a connection; the last two are for reports."""
+    """What a command uses. `waits` is called if a request waits for a connection; `terminal` and `problems` are for
+    reports. While `lent` is open, the terminal is there for questions."""
 
     client: SessionClient
     info: ReplInfo
@@ -93,6 +100,7 @@ class SessionApi:
     waits: Callable[[], None] = lambda: None
     terminal: Callable[[], str] = lambda: "none"
     problems: Callable[[], Sequence[str]] = tuple
+    lent: Callable[[], AbstractAsyncContextManager[None]] = nullcontext
 
     async def request(self, request: Request[P, A]) -> A:
         if self.client.state is not LinkState.CONNECTED:
@@ -214,7 +222,17 @@ def info_of(opened: OpenSession, first_prompt: str = "") -> ReplInfo:
 def laptop_of(
     opened: OpenSession, transfers: Transfers | None = None, fetched: FetchedFiles | None = None
 ) -> LaptopSide:
-    return LaptopSide(opened.projects, opened.mcp, opened.sessions, transfers, opened.models, fetched, opened.ports)
+    lends = (
+        opened.projects,
+        opened.mcp,
+        opened.sessions,
+        transfers,
+        opened.models,
+        fetched,
+        opened.ports,
+        opened.log_in,
+    )
+    return LaptopSide(*lends)
 
 
 @dataclass(frozen=True)

@@ -122,7 +122,7 @@ _MAX_PICTURES = 8  # of one block
 _MAX_PICTURED = 200  # blocks with images
 _MAX_PICTURE_CHARS = 48_000_000  # most characters of base64 of all images that are kept to be drawn
 _MARKED_ERROR = re.compile(r"\s*<tool_use_error>(.*)</tool_use_error>\s*", re.DOTALL)
-_ONE_LINE_VIEWS = (View.COMMAND, View.FILE_LINES, View.PLAIN, View.OTHER_CALL)
+_ONE_LINE_VIEWS = (View.COMMAND, View.FILE_LINES, View.TODO, View.PLAIN, View.OTHER_CALL)
 
 
 def weight_of(value: object) -> int:

@@ -22,6 +22,10 @@ MODES = {"default": "ask", "acceptEdits": "accept edits", "plan": "plan", CAGED:
 """The modes that a person can change to, by their names on the wire, each with the name that is shown."""
 
 
+READING = "reading with docker, kubectl, systemctl and others"
+"""What the rule READS_SERVICES allows, in words."""
+
+
 def is_caged(sandbox: str) -> bool:
     return sandbox.startswith("workspace cage")
 
@@ -101,47 +105,6 @@ class BackgroundTasks:
             self._by_id[each] = known.pop(each, task)
         for gone in known.values():
             self._over(gone, "has ended")
-
-
-_MAX_ITEMS = 200
-_MAX_CHARS = 500
-
-
-@dataclass(frozen=True)
-class TodoItem:
-    text: str
-    doing: str
-    status: str
-
-
-@dataclass(frozen=True)
-class Todos:
-    items: tuple[TodoItem, ...] = ()
-
-    @staticmethod
-    def read(value: object) -> Todos:
-        listed = value[:_MAX_ITEMS] if isinstance(value, (list, tuple)) else ()
-        items = []
-        for each in filter(lambda each: isinstance(each, dict), listed):
-            text = one_line(str(each.get("content", "")))[:_MAX_CHARS]
-            doing = one_line(str(each.get("activeForm") or ""))[:_MAX_CHARS]
-            items.append(TodoItem(text, doing or text, str(each.get("status"))))
-        return Todos(tuple(items))
-
-    @property
-    def done(self) -> int:
-        return sum(each.status == "completed" for each in self.items)
-
-    @property
-    def open(self) -> bool:
-        return self.done < len(self.items)
-
-    @property
-    def current(self) -> int:
-        """The index of the item in progress, or else of the first that is not completed; -1 if nothing is open."""
-        order = {"in_progress": 0, "pending": 1}
-        left = [(order.get(each.status, 2), at) for at, each in enumerate(self.items) if each.status != "completed"]
-        return min(left)[1] if left else -1
 
 
 _MAX_NUMBER = 10**15  # a host could send a number that no float holds

@@ -11,8 +11,10 @@ from ccb.tunnel.wire import journal_records as records
 from ccb.tunnel.wire import messages
 from ccb.tunnel.wire.client_requests import SHELL_COMMAND
 from ccb.tunnel.wire.frames import Json
+from ccb.tunnel.wire.model_facts import EFFORTS
 from ccb.tunnel.wire.prompt_content import is_attached_file
 from ccb.tunnel.wire.session_options import CAGES
+from ccb.tunnel.wire.todo_list import TodoList
 from ccb.tunnel.wire.tool_traits import READ
 
 from ..session.session_client import SessionEvent, SkippedState, input_ids
@@ -31,10 +33,11 @@ from .live_answer import AgentMessages
 from .notices import Notices, path_in
 from .prompt_tracker import NO_FACTS, PromptTracker
 from .questions import is_for_person
-from .session_facts import BackgroundTasks, FileChanges, Todos, UsageTotals, WaitedTime, turn_text
+from .session_facts import BackgroundTasks, FileChanges, UsageTotals, WaitedTime, turn_text
 from .tool_calls import EarlyData, ToolCalls, in_words
 
 _MAX_CAGE = 300  # characters
+_MAX_TITLE = 200
 _LEAST_COST = 0.005  # dollars of a turn that are shown
 _NAMED = re.compile(
     r"<system-reminder>\nThe user names the (file|directory|resource) ([^\n]+?)(?::\n|\. It follows\.)(.*)", re.DOTALL
@@ -54,6 +57,7 @@ class TranscriptReducer:
         model: str = "",
         mode: str = "default",
         sandbox: str = "",
+        effort: str = "",
         own_name: str = "",
         orphans: EarlyData | None = None,
         agent_id: str = records.MAIN_AGENT,
@@ -69,8 +73,10 @@ class TranscriptReducer:
         self.model = model
         self.mode = mode
         self.sandbox = sandbox
+        self.effort = effort  # "": the model's own
         self.branch = ""
         self.tools: tuple[str, ...] = ()
+        self.title = ""  # what somebody, or the small model, has called the session
         self.totals = UsageTotals()
         self.turns = 0
         self.running = False
@@ -90,7 +96,7 @@ class TranscriptReducer:
         return self.running and idle and not self.prompts.command_line
 
     @property
-    def todos(self) -> Todos:
+    def todos(self) -> TodoList:
         return self._tools.todos
 
     def notice(self, said: str | list[str], level: Level = Level.INFO) -> NoticeBlock:
@@ -136,6 +142,8 @@ class TranscriptReducer:
         self.model = state.model or self.model
         self.mode = state.permission_mode or self.mode
         self.sandbox = state.sandbox or self.sandbox
+        self.effort = self.effort if state.effort is None else _level(state.effort)
+        self.title = one_line(state.title)[:_MAX_TITLE] or self.title
         if state.result is not None:
             self.totals.set_from_result(state.result)
         self.running = self._in_turn = running
@@ -261,6 +269,8 @@ class TranscriptReducer:
                 self.turns += 1
             case records.ToolStartRecord():
                 self._tools.start(content.tool_use_id, now=not self.notices.only_past)
+            case records.TodoRecord():
+                self._tools.todo_changed(content)
             case records.WithdrawnRecord():
                 self._messages.withdraw(content.message_id)
             case records.AgentResultRecord():
@@ -269,8 +279,11 @@ class TranscriptReducer:
                 self.totals.set_context(content.usage, whole=True)
             case records.ModelRecord():
                 self.model = content.model or self.model
+            case records.ReasoningRecord():
+                self.effort = _level(content.effort)
             case records.OptionsRecord():
                 self.model = content.model or self.model
+                self.effort = _level(content.effort) or self.effort
                 self.mode = content.permission_mode or self.mode
                 if self.sandbox:  # a worker without a sandbox names the cage of none of its commands
                     self.sandbox = CAGES.get(content.sandbox, self.sandbox)
@@ -308,6 +321,8 @@ class TranscriptReducer:
                 self._result(message)
             case messages.SystemMessage(subtype="init"):
                 self._init(message)
+            case messages.SystemMessage(subtype="session_title_changed"):
+                self.title = one_line(messages.as_text(message.body.get("title")))[:_MAX_TITLE]
             case messages.SystemMessage():
                 self.mode = message.permission_mode or self.mode
                 self.sandbox = messages.as_text(message.body.get("sandbox")) or self.sandbox
@@ -368,6 +383,10 @@ class TranscriptReducer:
         self._tools.close(tools)
         self._in_turn = False
         self.running = self.prompts.queued
+
+
+def _level(told: str) -> str:
+    return told if told in EFFORTS else ""
 
 
 def _facts_of(sent: messages.UserMessage) -> PromptFacts:

@@ -44,6 +44,7 @@ KEYS = (
         "{answer-once}; {answer-session}; {answer-always}; {answer-deny}",
         "on an approval, or while nothing is typed: mark yes once, in this session, always here; no. Arrows mark, too",
     ),
+    ("{answer-reads}", "on an approval: yes, and always here what docker, kubectl, systemctl and others only read"),
     ("{answer-caged}", "on an approval: yes, and from now on commands run in the cage without asking"),
     ("{answer-rule}", "on an approval, before Enter: edit the rule before you grant it"),
     ("{next-question}, {previous-question}", "on an approval: the next of the questions that wait, the one before"),

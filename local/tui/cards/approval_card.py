@@ -10,15 +10,18 @@ from textual.widgets import Static
 
 from ccb.tunnel.wire.control_protocol import SET_SANDBOX
 
+from ...transcript.session_facts import READING
 from ..rendering.approval_text import IF_ALLOWED, bounded, circumstances, path_outside, subject_lines
 from ..rendering.card_rows import GOES_ON, CardLine, FoldedRows, RowStyle
 from ..rendering.permission_updates import (
     KEPT,
+    READS,
     accepts_edits,
     can_be_kept,
     describe_update,
     editable_rules,
     kept_in,
+    reads_services,
     session_updates,
     with_rule,
 )
@@ -36,6 +39,7 @@ _IDS = {
     "once": "answer-once",
     "session": "answer-session",
     "always": "answer-always",
+    "reads": "answer-reads",
     "deny": "answer-deny",
     "caged": "answer-caged",
     "edit": "answer-rule",
@@ -43,7 +47,8 @@ _IDS = {
 """The answers, and the ids of their keys."""
 _CAGED = "Yes, and from now on in the cage, without asking"
 _WORDS = {"once": "Yes, once", "deny": "No, and say why", "edit": "edit the rule", "caged": _CAGED}
-_SHORT_WORDS = {"once": "Yes, once", "deny": "No", "edit": "edit", "caged": "Yes, caged"}  # on a screen of few lines
+_SHORT_WORDS = {"once": "Yes, once", "deny": "No", "edit": "edit", "caged": "Yes, caged", "reads": "Yes, all reading"}
+"""What the answers are called on a screen of few lines."""
 _OTHER_RULE = "The rule to grant instead. Enter takes it, Esc goes back."
 _OTHER_RULES = "Rule {} of {} to grant instead; without a text it is left out. Enter takes it, Esc goes back."
 _WHY_NOT = "Why not? The agent reads it. Enter denies, Esc goes back."
@@ -170,11 +175,12 @@ class ApprovalCard(ChoiceCard):
         return len(self._rules) > 1 or any(len(each) > MAX_BESIDE for each in self._rules)
 
     def answers(self) -> list[str]:
-        caged = ["caged"] * (self.asked.request.request.get("can_be_caged") is True)
+        request = self.asked.request
+        wider = [*["reads"] * reads_services(request), *["caged"] * (request.request.get("can_be_caged") is True)]
         if not self._rules:
-            return ["once", *caged, "deny"]
+            return ["once", *wider, "deny"]
         always = ["always"] * can_be_kept(self._updates)
-        return ["once", "session", *always, *caged, "deny", *["edit"] * self._editable]
+        return ["once", "session", *always, *wider, "deny", *["edit"] * self._editable]
 
     def words(self, answer: str) -> str:
         rules = f"the {len(self._rules)} rules above" if len(self._rules) > 1 else "the rule above"
@@ -183,10 +189,12 @@ class ApprovalCard(ChoiceCard):
             more = f", also for {self._covered} more waiting" if self._covered else ""
             key = f" ({self.asked.keymap.name('mode')})" if accepts_edits(self._updates) else ""
             return f"Yes, and {granted} in this session{key}{more}"
+        where = f", in {kept_in()}" if self._marked == answer else ""
         if answer == "always":
             what = "" if self._is_short else f": {granted.removeprefix('allow ')}"  # which stands at "session", too
-            where = f", in {kept_in()}" if self._marked == answer else ""
             return f"Yes, and always here{what}{where}"
+        if answer == "reads" and not self._is_short:
+            return f"Yes, and always here: {READING}{where}"
         return (_SHORT_WORDS if self._is_short else _WORDS)[answer]
 
     @property
@@ -225,7 +233,7 @@ class ApprovalCard(ChoiceCard):
         else:
             destination = KEPT if answer == "always" else "session"
             updates = [{**each, "destination": destination} for each in self._updates]
-            updates = {"once": [], "caged": [_IN_CAGE]}.get(answer, updates)
+            updates = {"once": [], "caged": [_IN_CAGE], "reads": [READS]}.get(answer, updates)
             granted = {"updatedPermissions": updates} if updates else {}
             self.respond({"behavior": "allow", "updatedInput": self.asked.request.input, **granted})
 

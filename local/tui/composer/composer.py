@@ -231,7 +231,8 @@ class Composer(TextArea):
             self.move_cursor(self.document.end)
 
     def on_unmount(self) -> None:
-        self.recall.keep_draft(self.attachments.with_paths(self.whole_text.rstrip()))
+        unsent = "\n".join(filter(None, (self._kept.aside, self.text)))
+        self.recall.keep_draft(self.attachments.with_paths(self.attachments.expanded(unsent).rstrip()))
 
     def give_back(self, text: str) -> None:
         """Put a prompt that was not sent in front of what the person has typed since."""

@@ -15,8 +15,9 @@ from ccb.tunnel.wire.mcp_messages import server_name
 from ccb.tunnel.wire.messages import ControlRequest
 from ccb.tunnel.wire.tool_traits import BASH, BUILT_IN, View, traits_of
 
-from .card_rows import GOES_ON, CardLine, RowStyle, own_words
+from .card_rows import GOES_ON, CardLine, RowStyle, exact_lines, own_words
 from .diffs import content_lines, diff_card_lines, is_patch, patch_lines, replacement_lines
+from .markdown import MAX_MARKDOWN
 from .tool_output import counted
 from .untrusted_text import escaped, escaped_name, hidden_count, warnings
 
@@ -49,8 +50,8 @@ _MAX_REASON = 500
 _PLAIN_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,23}")
 
 
-def subject_lines(asked: ControlRequest) -> list[CardLine]:
-    """Return what the call would do. Different calls never give the same lines."""
+def subject_lines(asked: ControlRequest, *, rendered: bool = False) -> list[CardLine]:
+    """Return what the call would do. Different calls never give the same lines, but for a plan that is `rendered`."""
     values = dict(asked.input)
     lines = [] if asked.tool_name in BUILT_IN else _table({"tool": asked.tool_name})
     traits = traits_of(asked.tool_name)
@@ -62,7 +63,9 @@ def subject_lines(asked: ControlRequest) -> list[CardLine]:
         if commands:
             del values["allowedPrompts"]
         allowed = [own_words(_WITH_THE_PLAN), *(line for each in commands for line in _command(each))] * bool(commands)
-        shown = [CardLine("│ ", line, RowStyle.EXACT, f"{GOES_ON} ") for line in escaped(plan).split("\n")]
+        shown = exact_lines(escaped(plan))
+        if rendered and len(plan) <= MAX_MARKDOWN:
+            shown = [CardLine("│ ", escaped(plan), RowStyle.MARKDOWN, "│ ")]
         return [*doubts(*_texts(asked.input)), *shown, *_table(values, names=True), *allowed]
     if traits.view.is_diff and traits.path is not None and _is_change(asked.tool_name, values, traits.path.key):
         path = values.pop(traits.path.key)

@@ -53,6 +53,7 @@ def test_a_file_as_an_editor_of_another_system_writes_it_is_read(environ: dict[s
 EVERY_KEY = """{
 "apiKeyHelper": "pass show anthropic", "model": "some-model", "permissionMode": "acceptEdits", "sandbox": "workspace",
 "web": "laptop", "webAllowPrivate": true, "agent": "critic", "smallModel": "fast", "recordModelCalls": true,
+"sessionTitles": false,
 "permissions": {"allow": ["Bash(git *)"], "deny": ["Read(/etc/**)"], "ask": ["WebFetch"], "defaultMode": "plan",
   "additionalDirectories": ["/srv"], "disableBypassPermissionsMode": "disable"},
 "budgets": {"sessionUsd": 5, "sessionTokens": 9, "strict": true, "dayUsd": 20.5, "dayTokens": 1000000,

@@ -13,13 +13,19 @@ import pytest
 from tests.support.hosts.scripted_host import ScriptedHost, session_on
 from tests.support.machine.waiting import until
 from tests.support.network.link_peer import Peer
+from tests.support.repl.paper import Paper
 
+from ccb.local.ports import port_forwards
 from ccb.local.ports.port_forwards import PortForwards, forward_of
 from ccb.local.session.remote_session import RemoteSession
 from ccb.local.session.session_client import LaptopNotice
+from ccb.local.slash_commands.command_table import find_command
+from ccb.local.slash_commands.registry import Rows, Text
+from ccb.local.slash_commands.session_api import LaptopSide, Place, ReplInfo, SessionApi
 from ccb.tunnel.errors import UsageError
 from ccb.tunnel.wire.frames import CHANNELS, ChannelData, ChannelEnd, ChannelOpen, Listening
 
+INFO = ReplInfo("devbox", "/srv", "opus", "default", "1.0")
 VITE = {"port": 5173, "name": "vite", "pid": 7}
 
 
@@ -124,6 +130,14 @@ async def test_a_port_where_nothing_of_the_session_listens_stays_until_it_is_end
     assert not listens(remote)
 
 
+async def test_too_many_forwards_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(port_forwards, "MAX_FORWARDS", 1)
+    async with forwards() as (ports, _, _peer):
+        await ports.forward(free_port())
+        with pytest.raises(UsageError, match="1 ports are forwarded"):
+            await ports.forward(free_port())
+
+
 async def test_a_worker_of_an_older_version_is_said_to_forward_nothing() -> None:
     async with session_on(ScriptedHost()) as (session, _), PortForwards(session, {}) as ports:
         with pytest.raises(UsageError, match="older version"):
@@ -135,3 +149,25 @@ def test_a_forward_names_the_port_of_the_host_and_may_name_that_of_this_machine(
     text: str, ports: tuple[int, int]
 ) -> None:
     assert forward_of(text) == ports
+
+
+async def test_the_command_lists_forwards_and_ends_what_listens() -> None:
+    remote = free_port()
+    async with forwards() as (ports, session, peer):
+        await peer.send(Listening(1, {"ports": [{**VITE, "port": remote}]}))
+        await until(lambda: bool(ports.listening))
+
+        async def said(line: str) -> str:
+            api = SessionApi(session, INFO, Paper().reducer, LaptopSide(ports=ports), place=Place.LINES)
+            command = find_command("ports")
+            assert command is not None
+            reply = await command.run(api, line)
+            text = reply.text if isinstance(reply, Rows) else reply
+            assert isinstance(text, Text)
+            return "\n".join(text.lines)
+
+        assert f"{remote} (vite): not forwarded" in await said("")
+        assert await said(str(remote)) == f"Port {remote} of the host is http://127.0.0.1:{remote} on this machine."
+        assert f"http://127.0.0.1:{remote}, 0 connections" in await said("")
+        assert "not forwarded any more" in await said(f"stop {remote}")
+        assert "is no port" in await said("vite") and "is no port" in await said("open 70000")

@@ -175,6 +175,18 @@ def test_the_cage_in_force_is_what_the_worker_tells_and_a_missing_one_is_a_warni
     assert told.reducer.sandbox == "workspace cage"
 
 
+def test_the_effort_is_that_of_the_options_of_a_change_and_of_what_is_not_loaded() -> None:
+    told = Told()
+    told.record("options", options={"effort": "high"})
+    assert told.reducer.effort == "high"
+    told.record("reasoning", effort="", thinking_tokens=-1)
+    told.record("options", options={"model": "m"})
+    assert told.reducer.effort == "", "another client has left it to the model"
+    for known, effort in (({"effort": "low"}, "low"), ({}, "low"), ({"effort": "no level"}, "")):
+        told.reducer.skipped(parse_snapshot(known), running=False)
+        assert told.reducer.effort == effort
+
+
 def test_a_compaction_and_the_output_of_a_command_are_notices() -> None:
     told = Told()
 
@@ -199,6 +211,9 @@ def test_a_compaction_and_the_output_of_a_command_are_notices() -> None:
     ]
     system("compact_boundary", compact_metadata={"trigger": "auto", "pre_tokens": 167000, "post_tokens": 9000})
     assert told.notices.pop().text.startswith("── The agent goes on without the conversation"), "there is no summary"
+    system("status", status="compacting")
+    system("compact_boundary", compact_metadata={"part": "up_to", "at": 3, "prompt": "Fix it\x1b"})
+    assert told.notices.pop().text.startswith("── Compacted up to “Fix it")
     assert texts[2].startswith("40 % of\nthe window") and "\x1b" not in texts[2] and len(texts) == 3
     moved = f"It goes on in the background with ID: bash_1. You are told when it ends. {_HOW_TO_READ}"
     line = {"type": "text", "text": f"<local-command-stdout>{moved}</local-command-stdout>"}
@@ -274,7 +289,7 @@ def test_going_back_brings_the_todo_list_of_that_place_back() -> None:
     first = write("a")
     write("a", "b")
     told.record("rewind", message="u", to=first + 1, files=[], prompt="")
-    assert [each.text for each in told.reducer.todos.items] == ["a"]
+    assert [each.subject for each in told.reducer.todos.items] == ["a"]
     told.record("rewind", message="u", to=first, files=[], prompt="")
     assert told.reducer.todos.items == ()
 

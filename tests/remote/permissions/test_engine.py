@@ -138,7 +138,15 @@ def test_a_line_makes_no_links_and_files_that_its_other_commands_use_unseen(desk
     linked = ("ln -s src l && rm l/b.py", "ln -s src l; echo > l/b.py", "cp -P to-src l && rm l/b.py")
     made = ("mkdir t && cp a.txt t/b.py && mv t out", "cp a.txt src/settings.json && mv src sub/.claude")
     assert differing(engine, ASK, *(f"$ {line}" for line in (*linked, *made))) == []
-    usual = ("ln -s src l", "sed s/x/y/ a.txt > t && mv t a.txt", "cp a.txt to-src", "cp -r src copy && rm -r src")
+    moved = ("mkdir b; cp a.txt b && mv b c", "cp -r src b && mv b/b.py c && mv b d", "cp -r src b && mv b c")
+    assert differing(engine, ASK, *(f"$ {line}" for line in moved)) == []
+    usual = (
+        "cp a.txt b && mv b c && cp c d",
+        "ln -s src l",
+        "sed s/x/y/ a.txt > t && mv t a.txt",
+        "cp a.txt to-src",
+        "cp -r src copy && rm -r src",
+    )
     assert differing(engine, ALLOW, *(f"$ {line}" for line in usual)) == []
 
 

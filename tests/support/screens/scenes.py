@@ -111,9 +111,11 @@ async def streaming(at: Desk) -> None:
 
 async def rewind(at: Desk) -> None:
     await answered(at)
-    at.session.control_answers["rewind_points"] = {"points": _PROMPTS, "files_kept": True}
-    await at.enter("/rewind")
-    await at.sees("before which prompt?")
+    at.session.control_answers["rewind_points"] = {"points": _PROMPTS, "files_kept": True, "summaries": True}
+    changed = {"path": PATH, "insertions": 1, "deletions": 1, "does": "change"}
+    at.session.control_answers["rewind_files"] = {"files": [changed]}
+    await at.enter("/rewind", sees="before which prompt?")
+    await at.press("enter", sees=("~ cart.py", "summarise up to here"))
 
 
 async def answered(at: Desk) -> None:

@@ -45,7 +45,7 @@ TOUR = (
         "set-up",
         scenes.set_up,
         "The first run",
-        "Somebody who has no credential yet is asked for one, once. Enter skips a step, Ctrl+C all of them.",
+        "Two short steps, once: Enter skips one. The session asks for the key, if none is known.",
     ),
     Stop("first", scenes.first, "The first screen", "The composer is there at once; the line below it names the host."),
     Stop(
@@ -98,7 +98,10 @@ TOUR = (
         "The agent works on. ccb says why the connection is gone and when it tries again; `r` tries now.",
     ),
     Stop(
-        "rewind", scenes.rewind, "Back to an earlier prompt", "Esc twice: the conversation, the files, or both go back."
+        "rewind",
+        scenes.rewind,
+        "Back to an earlier prompt",
+        "Esc twice: conversation or files go back, or a part is summed up.",
     ),
     Stop("sessions", scenes.sessions, "Other sessions of the host", "`/resume` lists them all, narrowed as you type."),
     Stop("light", scenes.answered, "The light theme", "The terminal's background decides; `/theme` chooses.", "light"),

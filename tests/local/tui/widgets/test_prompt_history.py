@@ -74,6 +74,9 @@ async def test_a_draft_comes_back_with_the_next_run_unless_something_is_typed(tm
         await at.type("new")
         at.composer.remember(store, *store.load())
         assert at.composer.text == "new"
+        await at.press("ctrl+s", has="")
+        await at.type("newer")
+    assert store.load()[1] == "new\nnewer", "also what was laid aside"
 
 
 async def test_a_long_paste_is_shown_as_a_placeholder_and_sent_whole(at: Desk) -> None:
