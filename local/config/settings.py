@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import field, fields
+from dataclasses import field, fields, is_dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, ClassVar, Literal, TypeVar
@@ -209,9 +209,11 @@ class SettingsLayer:
 
 @dataclass(frozen=True)
 class SettingsChoice:
-    """Which sources count. `flag` is the value of --settings; `managed` is the administrator's policy."""
+    """Which sources count. `flag` is the value of --settings; `managed` is the administrator's policy; `draft` is a
+    text in the place of the user's file."""
 
     user: bool = True
+    draft: str | None = None
     flag: str | None = None
     managed: Path = MANAGED_FILE
 
@@ -311,13 +313,22 @@ SETTING_NAMES = tuple(each.name for each in fields(Settings) if each.metadata)
 
 
 def _near(name: str) -> str:
-    near = nearest(name, SETTING_NAMES, 0.7) if "." not in name else []
-    return f"; did you mean {near[0]!r}?" if near and near[0] != name else ""
+    near = near_setting(name)
+    return f"; did you mean {near!r}?" if near else ""
+
+
+def near_setting(name: str) -> str:
+    """Return the setting that a word may have been meant to be, also one of a section; "" for none."""
+    section, _, last = name.rpartition(".")
+    made = next((each.default_factory for each in fields(Settings) if each.name == section), None)
+    names = [each.name for each in fields(made)] if isinstance(made, type) and is_dataclass(made) else SETTING_NAMES
+    near = nearest(last, names, 0.7) if not section or names is not SETTING_NAMES else []
+    return ".".join(filter(None, (section, *near))) if near and near[0] != last else ""
 
 
 def settings_choice(arguments: Arguments) -> SettingsChoice:
     sources = arguments.sdk.setting_sources
-    return SettingsChoice(sources is None or "user" in sources.split(","), arguments.sdk.settings)
+    return SettingsChoice(sources is None or "user" in sources.split(","), flag=arguments.sdk.settings)
 
 
 def config_dir(environ: Mapping[str, str] = os.environ) -> Path:

@@ -7,7 +7,7 @@ import json
 import os
 import re
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -15,8 +15,10 @@ from typing import Any
 from ccb.tunnel.errors import ConfigError
 from ccb.tunnel.wire.model_facts import ALIASES, may_be_model
 from ccb.tunnel.wire.ndjson import MAX_DEPTH, is_too_deep
-from ccb.tunnel.wire.settings_text import line_of, load_settings
+from ccb.tunnel.wire.settings_text import line_of, lines_in, load_settings
 from ccb.tunnel.wire.tool_traits import no_such_tool, rule_parts, split_rules
+
+from .settings_edit import edited
 
 _SECRET_NAME = re.compile(r"api_?-?key|auth_?-?token|secret|password", re.IGNORECASE)
 _SECRET_VARIABLE = re.compile(r"token$|credentials?$", re.IGNORECASE)
@@ -127,10 +129,25 @@ def parse_settings(path: str, text: str) -> dict[str, Any]:
 
 
 def write_settings(path: Path, environ: Mapping[str, str], changes: Mapping[str, object]) -> None:
-    """Set keys of the settings file and keep all others. Raises ConfigError."""
-    data = {**(read_settings_file(path, environ) or {}), **changes}
+    """Set keys of the settings file and keep all else that is in it. Raises ConfigError."""
+    text = read_settings_text(path, environ) or ""
+    for key, value in changes.items():
+        text = changed(str(path), text, (key,), value)
+    write_text(path, text)
+
+
+def changed(path: str, text: str, keys: Sequence[str], value: object) -> str:
+    """Return the text of the file `path` with another value below `keys`, None for no value. Raises ConfigError."""
+    data = parse_settings(path, text) if text.strip() else {}
+    if lines_in(text)[1] or not data:  # a key that stands twice counts as it was read
+        text = json.dumps(data, indent=2, ensure_ascii=False) + "\n"
+    return edited(text, keys, value)
+
+
+def write_text(path: Path, text: str) -> None:
+    """Replace the settings file. Raises ConfigError."""
     try:
-        replace_file(Path(os.path.realpath(path)), json.dumps(data, indent=2, ensure_ascii=False) + "\n")
+        replace_file(Path(os.path.realpath(path)), text)
     except OSError as error:
         raise ConfigError(f"{path} cannot be written", evidence=str(error.strerror), do=f"Check {path}.") from None
 

@@ -20,11 +20,12 @@ from ..terminal.keymap import DEFAULT_KEYMAP, Keymap, KeyRefused, keymap_of
 from . import settings_file
 from .settings import EVERYTHING, FLAG, MANAGED, MAX_KEEP, USER, Settings, SettingsChoice, SettingsLayer, settings_path
 
-_JOINED = (
+JOINED = (
     *("permissions", "budgets", "modelCalls", "credentials", "network"),
     *("env", "keys", "mcpServers", "modelAliases", "providers"),
 )
 """The keys whose entries in different sources add up."""
+SCHEMA = "$schema"  # for editors; it sets nothing
 _NO_KEYS = [each.name for each in fields(Settings) if not each.metadata]
 _PROVIDER_NAME = re.compile(r"[a-z0-9][a-z0-9_.-]{0,39}")
 _SECRET_KEY = re.compile(r"api_?-?key$|token$|secret|password|^key$", re.IGNORECASE)
@@ -108,8 +109,10 @@ def load_settings(environ: Mapping[str, str] = os.environ, choice: SettingsChoic
 
 def _sources(environ: Mapping[str, str], choice: SettingsChoice) -> Iterator[tuple[str, str, str | None]]:
     """Yield each source with its path and its text, the weakest first. Raises ConfigError, UsageError."""
-    path = settings_path(environ)
-    yield USER, str(path), settings_file.read_settings_text(path, environ) if choice.user else None
+    path, text = settings_path(environ), choice.draft
+    if text is None and choice.user:
+        text = settings_file.read_settings_text(path, environ)
+    yield USER, str(path), text
     yield FLAG, *_flagged(choice.flag)
     yield MANAGED, str(choice.managed), settings_file.read_settings_text(choice.managed, environ)
 
@@ -138,6 +141,7 @@ def _flagged(flag: str | None) -> tuple[str, str | None]:
 
 def _layer(source: str, path: str, text: str) -> tuple[SettingsLayer, Settings]:
     values = settings_file.parse_settings(path, text)
+    values.pop(SCHEMA, None)
     settings_file.refuse_secrets(path, text, values)
     unknown = [name for name in _NO_KEYS if name in values]
     if isinstance(values.get("sandbox"), dict):  # the family's key of this name is an object with other content
@@ -200,7 +204,7 @@ def _merged(layers: Sequence[SettingsLayer]) -> dict[str, Any]:
     merged: dict[str, Any] = {}
     for layer in layers:
         for name, value in layer.values.items():
-            if name in _JOINED and name in merged:
+            if name in JOINED and name in merged:
                 before = merged[name]
                 lists = {} if name == "keys" else {key: each for key, each in value.items() if isinstance(each, list)}
                 joined = {key: [*before.get(key, []), *each] for key, each in lists.items()}

@@ -114,7 +114,7 @@ def test_unknown_keys_have_no_effect_and_are_warned_about(environ: dict[str, str
     assert settings.model is None
     assert settings.warnings == [
         f"{path}, line 1: unknown key 'modle' has no effect; did you mean 'model'?",
-        f"{path}, line 1: unknown key 'permissions.alow' has no effect",
+        f"{path}, line 1: unknown key 'permissions.alow' has no effect; did you mean 'permissions.allow'?",
     ]
 
 
