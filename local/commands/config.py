@@ -16,7 +16,7 @@ from ..command_line.arguments import Arguments, shortened
 from ..command_line.exit_codes import ExitCode
 from ..command_line.transport_choice import needs_host
 from ..config.project_records import Projects
-from ..config.settings import EVERYTHING, MANAGED, USER, Settings, SettingsChoice, near_setting, settings_path
+from ..config.settings import CLAUDE, EVERYTHING, MANAGED, USER, Settings, SettingsChoice, near_setting, settings_path
 from ..config.settings_file import changed, read_settings_text, write_text
 from ..config.settings_loading import JOINED, SCHEMA, load_settings
 from ..terminal.console import print_line, say
@@ -56,6 +56,8 @@ def _show(arguments: Arguments, environ: Mapping[str, str]) -> int:
     if connection.target is not None or connection.local or not needs_host(connection):
         projects += _of_host(arguments, environ, origin=origin)
     say(*(f"ccb: {warning}" for warning in settings.warnings))
+    imported = [layer for layer in settings.layers if layer.source == CLAUDE and layer.unknown]
+    say(*(f"ccb: {layer.path}: ccb takes no {', '.join(layer.unknown)}" for layer in imported))
     values = [(f"{name} = {value}", f"  ({where})") for name, value, where in setting_lines(settings)]
     lines = [line + (where if origin else "") for line, where in values] + projects
     nothing = f"Nothing is set. Settings are in {settings_path(environ)}; `ccb help settings` lists them."
@@ -71,8 +73,10 @@ def setting_lines(settings: Settings) -> Iterator[tuple[str, str, str]]:
             for keys, value in _parts([name], layer.values[name]):
                 rules = layer.values["permissions"].get(keys[-1]) if name == "permissions" else None
                 place = [*keys, rules.index(value)] if isinstance(rules, list) else keys
-                origin = f"{layer.source}: {layer.path}, line {line_of(layer.text, place)}"
-                yield ".".join(keys), json.dumps(value, ensure_ascii=False), origin
+                origin = f"{layer.source}: {layer.path}" + (
+                    f", line {line_of(layer.text, place)}" if layer.text else ""
+                )
+                yield ".".join(keys), json.dumps(_without_secrets(keys, value), ensure_ascii=False), origin
 
 
 def _parts(keys: list[str], value: Any) -> Iterator[tuple[list[str], Any]]:
@@ -83,6 +87,16 @@ def _parts(keys: list[str], value: Any) -> Iterator[tuple[list[str], Any]]:
         yield from ((keys, each) for each in value)
     else:
         yield keys, value
+
+
+def _without_secrets(keys: Sequence[str], value: Any) -> Any:
+    """Return a value without the variables and headers of MCP servers: those of Claude Code may hold keys."""
+    if keys[0] != "mcpServers" or not isinstance(value, dict):
+        return value
+    if len(keys) == 1:
+        return {name: _without_secrets([*keys, name], each) for name, each in value.items()}
+    hidden = [name for name in ("env", "headers") if isinstance(value.get(name), dict)]
+    return {**value, **{name: dict.fromkeys(value[name], "…") for name in hidden}}
 
 
 def _of_host(arguments: Arguments, environ: Mapping[str, str], *, origin: bool) -> list[str]:
@@ -110,7 +124,7 @@ def value_in_force(settings: Settings, key: str) -> tuple[object, str]:
     for name, _, where in setting_lines(settings):
         if f"{name}.".startswith(f"{whole}.") or f"{whole}.".startswith(f"{name}."):
             origins[where] = True
-    return _plain(value), "; ".join(origins) or "default"
+    return _without_secrets(_names(key), _plain(value)), "; ".join(origins) or "default"
 
 
 def _plain(value: Any) -> Any:

@@ -94,16 +94,16 @@ def read_settings_file(path: Path, environ: Mapping[str, str]) -> dict[str, Any]
     return None if text is None else parse_settings(str(path), text)
 
 
-def read_settings_text(path: Path, environ: Mapping[str, str]) -> str | None:
+def read_settings_text(path: Path, environ: Mapping[str, str], most: int = MAX_BYTES) -> str | None:
     """Return the text of the file, or None without a file. Raises ConfigError."""
     try:
-        raw = _content(path, environ)
+        raw = _content(path, environ, most)
     except FileNotFoundError:
         return None
     except OSError as error:
         raise ConfigError(f"{path} cannot be read", evidence=str(error.strerror), do=f"Check {path}.") from None
-    if len(raw) > MAX_BYTES:
-        raise ConfigError(f"{path} is larger than {MAX_BYTES} bytes", do=f"Check {path}.")
+    if len(raw) > most:
+        raise ConfigError(f"{path} is larger than {most} bytes", do=f"Check {path}.")
     try:
         return raw.decode("utf-8-sig")
     except UnicodeDecodeError:
@@ -128,11 +128,13 @@ def parse_settings(path: str, text: str) -> dict[str, Any]:
     return data
 
 
-def write_settings(path: Path, environ: Mapping[str, str], changes: Mapping[str, object]) -> None:
-    """Set keys of the settings file and keep all else that is in it. Raises ConfigError."""
+def write_settings(
+    path: Path, environ: Mapping[str, str], changes: Mapping[str, object], below: Sequence[str] = ()
+) -> None:
+    """Set keys of the settings file, or of the object `below` some, and keep all else in it. Raises ConfigError."""
     text = read_settings_text(path, environ) or ""
     for key, value in changes.items():
-        text = changed(str(path), text, (key,), value)
+        text = changed(str(path), text, (*below, key), value)
     write_text(path, text)
 
 
@@ -179,7 +181,7 @@ def locked(path: Path, *, wait: bool = True) -> Iterator[None]:
         yield
 
 
-def _content(path: Path, environ: Mapping[str, str]) -> bytes:
+def _content(path: Path, environ: Mapping[str, str], most: int) -> bytes:
     """Return the first bytes of the file. Opening a pipe or a device could wait for ever, or have effects."""
     _require_file(path, path.stat())
     fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY)
@@ -189,7 +191,7 @@ def _content(path: Path, environ: Mapping[str, str]) -> bytes:
         _require_ours(path, path, found)
         for directory in _looked_up_in(path, Path(environ.get("HOME") or Path.home())):
             _require_ours(path, directory, directory.lstat())
-        return file.read(MAX_BYTES + 1)
+        return file.read(most + 1)
 
 
 def _require_file(path: Path, found: os.stat_result) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import os
 import re
@@ -18,6 +19,7 @@ from ccb.tunnel.wire.settings_text import line_of
 
 from ..terminal.keymap import DEFAULT_KEYMAP, Keymap, KeyRefused, keymap_of
 from . import settings_file
+from .claude_settings import check_rules, read_claude_settings
 from .settings import EVERYTHING, FLAG, MANAGED, MAX_KEEP, USER, Settings, SettingsChoice, SettingsLayer, settings_path
 
 JOINED = (
@@ -89,11 +91,13 @@ def keep_output_style(name: str, environ: Mapping[str, str] = os.environ) -> Non
 def load_settings(environ: Mapping[str, str] = os.environ, choice: SettingsChoice = EVERYTHING) -> Settings:
     """Read all sources on this machine. Raise ConfigError, which names the file, the line and the key."""
     read = [_layer(source, path, text) for source, path, text in _sources(environ, choice) if text is not None]
-    if not read:
+    imported = list(_imported(environ, [layer for layer, _ in read])) if choice.user else []
+    if not read and not imported:
         return Settings()
-    layers = tuple(layer for layer, _ in read)
-    settings = read[0][1]
-    if len(layers) > 1:
+    layers = (*imported, *(layer for layer, _ in read))
+    if len(read) == 1 and not imported:
+        settings = read[0][1]
+    else:
         settings, _ = _validated(_merged(layers), layers[0].path, layers[0].text)
     try:
         keymap_of(settings.keys)
@@ -105,6 +109,26 @@ def load_settings(environ: Mapping[str, str] = os.environ, choice: SettingsChoic
         ) from None
     given = frozenset(name for layer in layers for name in layer.values)
     return replace(settings, given=given, layers=layers)
+
+
+def _imported(environ: Mapping[str, str], own: Sequence[SettingsLayer]) -> Iterator[SettingsLayer]:
+    """Yield the settings of Claude Code that count, unless those of ccb switch them off."""
+    said = [layer.values["importClaudeSettings"] for layer in own if "importClaudeSettings" in layer.values]
+    how = said[-1] if said else "on"
+    for layer in read_claude_settings(environ, hooks=how == "hooks") if how != "off" else ():
+        unknown, notes = [*layer.unknown], [*layer.notes]
+        values: dict[str, Any] = {}
+        for name, value in layer.values.items():
+            one = {name: copy.deepcopy(value)}
+            try:
+                unknown += _validated(one, layer.path, layer.text)[1]
+                check_rules(replace(layer, values=one))
+            except ConfigError as error:
+                unknown.append(name)
+                notes.append(f"{error.what}; {name} of this file does not count")
+            else:
+                values |= one
+        yield replace(layer, values=values, unknown=tuple(unknown), notes=tuple(notes))
 
 
 def _sources(environ: Mapping[str, str], choice: SettingsChoice) -> Iterator[tuple[str, str, str | None]]:

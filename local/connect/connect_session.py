@@ -130,6 +130,7 @@ async def connect_session(
         new = bool(parameters.get("create"))
         startup = await loader.all()
         proxy, proxy_desk = await starting.open_proxy(arguments, startup, environ, stack)
+        from ..config.claude_settings import claude_folder
         from ..config.project_records import Projects
         from ..credentials.credential_sources import api_key_source
         from ..ledger.call_ledger import CallPlace
@@ -145,7 +146,8 @@ async def connect_session(
 
         secrets = startup.stored.secrets
         servers, mcp_warnings = await laptop_servers(arguments, startup.settings, environ, secrets)
-        files, left = requests.own_files() if choice.user else ("", [])
+        own = choice.user and startup.settings.importClaudeSettings != "off"
+        files, left = requests.own_files(claude_folder(environ)) if own else ("", [])
         chosen = _models(arguments, startup.settings, new=new)
         not_found = await check_models(chosen, environ, startup.settings, startup.stored)
         model = starting.chosen_model(startup.settings, arguments.agent.model) or ""
@@ -156,6 +158,7 @@ async def connect_session(
             api_key_source=api_key_source(await _credential_name(arguments, startup, environ)),
             laptop_mcp=list(servers),
             files=files,
+            agents=requests.own_agents(claude_folder(environ)) if own else {},
             models=known_models.model_options(
                 model, [other] if other else [], environ, startup.settings, startup.models
             ),

@@ -69,7 +69,7 @@ EVERY_KEY = """{
 "mouse": false, "disableAllHooks": true, "allowManagedHooksOnly": true, "env": {"CI": "1"}, "outputStyle": "Learning",
 "autoCompactEnabled": false, "language": "Deutsch", "providers": {}, "mcpServers": {"db": {"command": "npx"}},
 "connectTimeoutSeconds": 12, "pipelinedLogin": false, "backgroundAfterSeconds": 20, "graceHours": 48, "idleMinutes": 5,
-"controlMaster": false, "keepConnection": 30}"""
+"controlMaster": false, "keepConnection": 30, "importClaudeSettings": "hooks"}"""
 
 
 def test_all_known_keys_are_read(environ: dict[str, str]) -> None:
