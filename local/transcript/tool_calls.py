@@ -232,6 +232,9 @@ def _meant(called: str, tool_input: Json) -> tuple[str, Json]:
     return called, tool_input
 
 
+_TICK_S = 5.0  # the status line counts each second; a changed block draws all blocks in sight anew
+
+
 class ToolCalls:
     """Tool calls without a result, by their id. Results that come before their call is loaded wait in `orphans`."""
 
@@ -307,7 +310,7 @@ class ToolCalls:
         """Count the seconds of what runs: a command that prints nothing is not heard of for long."""
         for tool in list(self._open.values()):
             runs = tool.state is blocks.ToolState.RUNNING and tool.since and tool.agent is None
-            if runs and now - tool.since >= tool.elapsed_s + 1:
+            if runs and now - tool.since >= tool.elapsed_s + _TICK_S:
                 tool.elapsed_s = float(int(now - tool.since))
                 self._container.update_block(tool)
 

@@ -92,7 +92,8 @@ def kept_updates(response: Json) -> list[Json]:
 
 def kept_note(updates: Sequence[Json]) -> str:
     rules = ", ".join(text for each in updates for text in describe_update(each))
-    return f"Kept for this host and directory, on the laptop: {rules}"
+    place = "host" if updates == [READS] else "host and directory"
+    return f"Kept for this {place}, on the laptop: {rules}"
 
 
 def kept_in() -> str:

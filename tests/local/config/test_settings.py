@@ -65,6 +65,7 @@ EVERY_KEY = """{
 "network": {"caFile": "/etc/ca.pem", "clientCertificate": "/c.pem", "clientKey": "/k.pem"},
 "modelAliases": {"fast": "openai/gpt-5-mini"}, "hooks": {"Stop": [{"hooks": [{"type": "command", "command": "make"}]}]},
 "statusLine": {"command": "date", "type": "command"},
+"ports": {"offer": false, "ignore": [9229], "labels": {"80": "web"}},
   "openWith": "feh", "images": "off", "notify": "osc9", "keys": {"details": "Ctrl+Y"}, "editorMode": "vim",
 "mouse": false, "disableAllHooks": true, "allowManagedHooksOnly": true, "env": {"CI": "1"}, "outputStyle": "Learning",
 "autoCompactEnabled": false, "language": "Deutsch", "providers": {}, "mcpServers": {"db": {"command": "npx"}},

@@ -167,8 +167,9 @@ async def test_a_command_that_runs_for_long_and_a_prompt_that_waits_name_their_k
     call = at.session.call("Bash", command="make")
     at.session.run(call)  # it prints nothing
     await at.until(lambda: not at.view.reducer.waits_for_model)
-    at.view.status.tick(time.monotonic() + 4)
-    await at.sees("Bash make  4 s", lacks="Ctrl+B background")
+    await at.sees("Bash make", lacks="Ctrl+B background")
+    at.view.status.tick(time.monotonic() + 6)
+    await at.sees("Bash make  6 s  Ctrl+B background")
     at.session.run(call, "1", elapsed_s=60)
     await at.prompt("next", sees=("Bash make  60 s  Ctrl+B background", "❯ next  (queued)  Ctrl+S steers"))
     await at.prompt("! ls", sees="❯ ! ls  (queued)", lacks="ls  (queued)  Ctrl+S")
