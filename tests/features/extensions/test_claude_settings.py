@@ -11,17 +11,16 @@ from tests.support.person.laptop import STREAM, Here
 
 
 @pytest.mark.parametrize("how", ["on", "hooks", "off"])
-async def test_rules_agents_and_commands_count_and_hooks_only_if_the_person_says_so(
+async def test_rules_and_agents_count_and_hooks_only_if_the_person_says_so(
     here: Here, how: str, tmp_path: Path
 ) -> None:
     folder, work = here.laptop.home / ".claude", tmp_path / "work"
-    for each in (folder / "agents", folder / "commands", work):
+    for each in (folder / "agents", work):
         each.mkdir(parents=True)
     hook = {"matcher": "Bash", "hooks": [{"type": "command", "command": f"touch {tmp_path}/hooked"}]}
     rules = {"allow": ["Bash(touch *)"]}
     (folder / "settings.json").write_text(json.dumps({"permissions": rules, "hooks": {"PreToolUse": [hook]}}))
     (folder / "agents/critic.md").write_text("---\nname: critic\ndescription: looks\n---\nLook.")
-    (folder / "commands/tidy.md").write_text("Tidy up.")
     here.laptop.settings(importClaudeSettings=how)
     here.model.add(uses("Bash", command=f"touch {tmp_path}/ran"), {"text": "done"})
     done = await here.laptop.run([str(work), "-p", "go", *STREAM])
@@ -29,5 +28,5 @@ async def test_rules_agents_and_commands_count_and_hooks_only_if_the_person_says
     assert done.code == (0 if on else 3), done.stderr
     init = next(each for each in done.messages if each.get("subtype") == "init")
     assert ((tmp_path / "ran").exists(), (tmp_path / "hooked").exists()) == (on, how == "hooks")
-    assert ("critic" in init["agents"], "tidy" in init["slash_commands"]) == (on, on)
+    assert ("critic" in init["agents"]) == on
     assert ("hooks do not count" in done.stderr) == (how == "on")
