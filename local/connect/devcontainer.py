@@ -11,13 +11,13 @@ import posixpath
 import re
 import secrets
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from dataclasses import replace
 from functools import partial
 
 from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 
-from ccb.tunnel.errors import DeployError, NoSuchPath, UsageError
+from ccb.tunnel.errors import ConnectionLost, DeployError, NoSuchPath, UsageError
 from ccb.tunnel.plain_text import HostText, neutralise, one_line
 from ccb.tunnel.transports.container import ContainerTransport, container_name
 from ccb.tunnel.transports.login_prompts import NobodyToAsk, Prompts
@@ -149,7 +149,8 @@ async def _run(
     pipe = await host.execute(f"exec /bin/sh -c '{_PATH}{script}'")
     output, told = bytearray(), 0
     try:
-        await pipe.write(folder.encode() + b"\n")
+        with suppress(ConnectionLost):  # a command that has ended says why on its output
+            await pipe.write(folder.encode() + b"\n")
         while data := await pipe.read():
             output += data
             if len(output) > _MAX_OUTPUT:

@@ -92,7 +92,7 @@ async def test_a_line_of_a_crontab_has_five_fields_and_a_command_that_works(here
     *fields, command = line.split(maxsplit=5)
     assert all(re.fullmatch(f"{FIELD}(,{FIELD})*", each) for each in fields) and "%" not in command
     here.model.add({"text": "Nothing fails."})
-    ended = await run(here, command.replace("-i ~/.ssh/job", ""))  # there is no login on this machine
+    ended = await run(here, command.replace("-i ~/.ssh/ci", ""))  # there is no login on this machine
     assert ended.code == 0 and (here.laptop.home / "job.log").read_text() == "Nothing fails.\n"
     parse_arguments(shlex.split(command.partition(">>")[0])[1:])
 

@@ -92,6 +92,7 @@ def test_a_value_is_read_and_changed_under_its_name(
         ("modle", "x", "Did you mean model?"),
         ("permissions.alow", "[]", "Did you mean permissions.allow?"),
         ("given", "[]", "there is no setting"),
+        (".", "[]", "names no setting"),
         ("graceHours", "soon", "graceHours: Input should be a valid number"),
         ("permissions.deny", '["Read("]', "the closing parenthesis is missing"),
         ("keys.details", "Ctrl+Q", "is the key of 'quit'"),

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from ccb.local.command_line.arguments import Arguments
 from ccb.local.command_line.parser import parse_arguments
 from ccb.local.connect.devcontainer import entered, without_comments
 from ccb.local.connect.dialer import SpareTransport
-from ccb.tunnel.errors import CcbError
+from ccb.tunnel.errors import CcbError, DeployError, NoSuchPath
 from ccb.tunnel.transports.login_prompts import NobodyToAsk
 
 _DOCKER = """\
@@ -59,8 +60,8 @@ class Host:
     def has_cli(self, result: str) -> None:
         shell_script(self.top / "bin/devcontainer", _CLI.format(top=self.top, result=result))
 
-    async def enter(self, *words: str) -> tuple[Arguments, tuple[str, ...]]:
-        arguments = parse_arguments(["ssh", f"box:{self.folder}", "--local", "--devcontainer", *words])
+    async def enter(self, *words: str, way: Sequence[str] = ("--local",)) -> tuple[Arguments, tuple[str, ...]]:
+        arguments = parse_arguments(["ssh", f"box:{self.folder}", *way, "--devcontainer", *words])
         environ = {"PATH": f"{self.top}/bin:/usr/bin:/bin", "HOME": os.environ["HOME"]}
         async with SpareTransport() as kept:
             return await entered(arguments, NobodyToAsk(tell=self.told.append), environ, kept)
@@ -151,6 +152,18 @@ async def test_what_cannot_be_entered_says_why(
     with pytest.raises(CcbError) as refused:
         await host.enter()
     assert said in str(refused.value)
+
+
+async def test_a_host_that_answers_otherwise_or_without_end_is_given_up(host: Host) -> None:
+    (host.top / "state").write_text("x" * 5_000_000)
+    with pytest.raises(DeployError, match="sent more than"):
+        await host.enter()
+    mute = shell_script(host.top / "bin/mute", "echo hello")
+    with pytest.raises(DeployError, match="has not said which containers"):
+        await host.enter(way=["--transport", str(mute)])
+    host.folder.rmdir()
+    with pytest.raises(NoSuchPath, match="has no folder"):
+        await host.enter()
 
 
 @pytest.mark.parametrize(
