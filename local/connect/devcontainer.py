@@ -44,6 +44,7 @@ _LOOK = (
 _NO_FOLDER = 91
 _UP = 'exec devcontainer up --workspace-folder "$F" </dev/null 2>&1'
 _LOOK_S = 60.0
+_HEARD_S = 5.0
 _MAX_OUTPUT = 4 * 1024 * 1024
 _MAX_LINE = 200
 _MAX_PORTS = 20
@@ -144,10 +145,10 @@ def _tell(prompts: Prompts, sentence: str) -> None:
 async def _run(
     host: Transport, script: str, folder: str, heard: Callable[[str], None] | None = None
 ) -> tuple[int | None, str, str]:
-    """Run a script on the host that reads the folder from its stdin, and return its status, stdout and stderr. Each
-    line of output is `heard`. Raise CcbError."""
+    """Run a script on the host that reads the folder from its stdin, and return its status, stdout and stderr. Now and
+    then the last line is `heard`. Raise CcbError."""
     pipe = await host.execute(f"exec /bin/sh -c '{_PATH}{script}'")
-    output, told = bytearray(), 0
+    output, told, due, clock = bytearray(), -1, 0.0, asyncio.get_running_loop().time
     try:
         with suppress(ConnectionLost):  # a command that has ended says why on its output
             await pipe.write(folder.encode() + b"\n")
@@ -155,9 +156,10 @@ async def _run(
             output += data
             if len(output) > _MAX_OUTPUT:
                 raise DeployError(f"{host.name} sent more than {_MAX_OUTPUT} bytes", do="Use --container NAME.")
-            while heard is not None and (end := output.find(b"\n", told)) >= 0:
-                heard(HostText(output[told:end].decode("utf-8", "replace")).line(_MAX_LINE))
-                told = end + 1
+            if heard is not None and clock() >= due and (end := output.rfind(b"\n")) > told:
+                start = output.rfind(b"\n", 0, end) + 1
+                heard(HostText(output[start:end].decode("utf-8", "replace")).line(_MAX_LINE))
+                told, due = end, clock() + _HEARD_S
         status = await pipe.exit_status()
         if not output and (error := host.failure(status, pipe.stderr_tail())):
             raise error
