@@ -104,14 +104,7 @@ async def connect_session(
     """Connect, deploy, attach, and stay attached over lost connections. Leaving closes the connection, or hands it to
     `kept`. `session_id` is that of a new session; `choose` picks an existing one. Raises CcbError."""
     async with AsyncExitStack() as stack:
-        not_taken: tuple[str, ...] = ()
-        if arguments.connection.devcontainer:
-            from . import devcontainer
-            from . import dialer as dialing
-
-            if kept is None:
-                kept = await stack.enter_async_context(dialing.SpareTransport())
-            arguments, not_taken = await devcontainer.entered(arguments, prompts, environ, kept)
+        arguments, kept, not_taken = await _placed(arguments, prompts, environ, kept, stack)
         choice = settings_choice(arguments)
         host, key = host_label(arguments.connection), host_key(arguments.connection)
         models = (arguments.agent.model, arguments.sdk.fallback_model)
@@ -146,8 +139,8 @@ async def connect_session(
 
         secrets = startup.stored.secrets
         servers, mcp_warnings = await laptop_servers(arguments, startup.settings, environ, secrets)
-        own = choice.user and startup.settings.importClaudeSettings != "off"
-        files, left = requests.own_files(claude_folder(environ)) if own else ("", [])
+        folder = claude_folder(environ) if choice.user and startup.settings.importClaudeSettings != "off" else None
+        files, left = requests.own_files(folder)
         chosen = _models(arguments, startup.settings, new=new)
         not_found = await check_models(chosen, environ, startup.settings, startup.stored)
         model = starting.chosen_model(startup.settings, arguments.agent.model) or ""
@@ -158,7 +151,7 @@ async def connect_session(
             api_key_source=api_key_source(await _credential_name(arguments, startup, environ)),
             laptop_mcp=list(servers),
             files=files,
-            agents=requests.own_agents(claude_folder(environ)) if own else {},
+            agents=requests.own_agents(folder),
             models=known_models.model_options(
                 model, [other] if other else [], environ, startup.settings, startup.models
             ),
@@ -242,6 +235,26 @@ async def connect_host(
         transport = await opening.first_transport(log_in, prompts)
         stack.push_async_callback(transport.close)
         yield transport, (await loader.loaded()).bundle
+
+
+async def _placed(
+    arguments: Arguments,
+    prompts: Prompts,
+    environ: Mapping[str, str],
+    kept: SpareTransport | None,
+    stack: AsyncExitStack,
+) -> tuple[Arguments, SpareTransport | None, tuple[str, ...]]:
+    """Find the container of the folder if that is where the session works. Return the arguments that lead into it, what
+    holds the connection, and sentences about what is left out."""
+    if not arguments.connection.devcontainer:
+        return arguments, kept, ()
+    from . import devcontainer
+    from . import dialer as dialing
+
+    if kept is None:
+        kept = await stack.enter_async_context(dialing.SpareTransport())
+    arguments, left = await devcontainer.entered(arguments, prompts, environ, kept)
+    return arguments, kept, left
 
 
 async def _first_dialer(

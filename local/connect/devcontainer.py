@@ -257,14 +257,22 @@ def _inside(found: _Found, container: _Container) -> _Inside:
             f"workspaceFolder in devcontainer.json is no path: {HostText(folder)}",
             do="Name the container and its folder: `ccb ssh HOST:/PATH --container NAME`.",
         )
-    ports = dict.fromkeys(port for each in (config, *stored) for port in each.forwardPorts)
+    ports, left = _ports(entries)
+    return _Inside(container_name(f"{user}@{name}" if user else name), folder, ports, left)
+
+
+def _ports(entries: Sequence[_Config]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the ports to forward, and a sentence if some are left out."""
+    ports = dict.fromkeys(port for each in entries for port in each.forwardPorts)
     taken = [str(each) for each in ports if isinstance(each, int) and 0 < each < 65536][:_MAX_PORTS]
     left = [str(each) for each in ports if str(each) not in taken]
+    if not left:
+        return tuple(taken), ()
     said = (
         f"forwardPorts of devcontainer.json: {HostText(', '.join(left)).line(_MAX_LINE)} is left out; ccb forwards "
         f"up to {_MAX_PORTS} ports of the container itself"
     )
-    return _Inside(container_name(f"{user}@{name}" if user else name), folder, tuple(taken), (said,) if left else ())
+    return tuple(taken), (said,)
 
 
 def _workspace(found: _Found, config: _Config, container: _Container) -> str:

@@ -41,8 +41,10 @@ _SWITCH = {**dict.fromkeys(("1", "true", "yes", "on"), True), **dict.fromkeys(("
 _WAIT_VARIABLE = "CLAUDE_CODE_PRINT_BG_WAIT_CEILING_MS"  # set by SDK clients
 
 
-def own_agents(folder: Path) -> dict[str, str]:
+def own_agents(folder: Path | None) -> dict[str, str]:
     """Return the text of each file in `agents` of `~/.claude` by its path; the log tells what is left out."""
+    if folder is None:
+        return {}
     top = folder / "agents"
     paths = sorted(top.rglob("*.md")) if top.is_dir() else []
     found, left = _gathered(top, paths, 1, _MAX_AGENTS, _MAX_AGENT_BYTES)
@@ -51,8 +53,10 @@ def own_agents(folder: Path) -> dict[str, str]:
     return {str(path): file.text for path, file in found if file.text}
 
 
-def own_files(folder: Path) -> tuple[str, list[str]]:
+def own_files(folder: Path | None) -> tuple[str, list[str]]:
     """Pack the commands and skills in `~/.claude`; tell which files stay: no text, large, secret, or linked away."""
+    if folder is None:
+        return "", []
     found, left = _gathered(folder, _paths(folder), 2, _MAX_FILES, _MAX_ALL)
     return pack([file for _, file in found]), left
 
