@@ -38,8 +38,9 @@ _ON_HOST = re.compile(r"([^/:@]+@)?(\[[^/\]]+\]|[^/:\[]+):")
 _COMMAND = re.compile(r"/[\w:-]+")
 _COPY = "Write `ccb cp HOST:PATH LOCAL` or `ccb cp LOCAL HOST:PATH`."
 _OTHER_NAMES = {
-    **dict.fromkeys(("completion", "completions", "install", "plugin", "plugins", "update", "upgrade"), "help"),
+    **dict.fromkeys(("install", "plugin", "plugins"), "help"),
     **dict.fromkeys(("history", "ls"), "sessions"),
+    "completions": "completion",
     "continue": "resume",
     "kill": "stop",
     "login": "auth login",
@@ -48,6 +49,7 @@ _OTHER_NAMES = {
     "settings": "config show",
     "status": "doctor",
     "uninstall": "clean",
+    "update": "upgrade",
     "version": "--version",
 }
 """Commands of other programs, and the command of ccb that is next to each."""
