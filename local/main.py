@@ -40,6 +40,9 @@ _RUNNERS = {
     "trust": "commands.trust:run_trust",
     "disconnect": "commands.host_commands:run_disconnect",
     "cp": "commands.cp:copy_files",
+    "export": "commands.move:run_export",
+    "import": "commands.move:run_import",
+    "move": "commands.move:run_move",
 }
 
 
