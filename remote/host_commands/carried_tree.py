@@ -51,11 +51,12 @@ def check_target(cwd: str) -> None:
 
 
 def take_bundle(cwd: str, bundle: str) -> None:
-    """Check out the files of a bundle in `cwd`. What was not committed is not committed here. Raise HostRefusal."""
+    """Check out the files of a bundle in `cwd`. What was not committed is not committed here. The bundle is
+    alone in its directory, which git may read. Raise HostRefusal."""
     check_target(cwd)
     if not os.path.lexists(os.path.join(cwd, ".git")):
         _new_repository(os.path.join(cwd, ".git"))
-    asyncio.run(_with_git(cwd, (cwd,), lambda git: _taken(git, bundle)))
+    asyncio.run(_with_git(cwd, (cwd, os.path.dirname(bundle)), lambda git: _taken(git, bundle)))
 
 
 async def _with_git(cwd: str, write: Sequence[str], work: Callable[[Git], Awaitable[T]]) -> T:

@@ -9,7 +9,7 @@ import shutil
 from collections.abc import Iterator
 
 from ccb.tunnel.wire.frames import Json
-from ccb.tunnel.wire.session_archive import BadArchive
+from ccb.tunnel.wire.session_archive import TREE, BadArchive
 
 from ..session_store import session_moves as moves
 from ..session_store import session_registry as registry
@@ -122,7 +122,7 @@ def _expect(params: Json, reports: Reports) -> None:
         raise NoPlace(where.notes)
     place = os.path.join(where.state, moves.ARRIVING)
     with _alone(where.state):
-        shutil.rmtree(place, ignore_errors=True)
+        moves.discard(where.state)
         os.mkdir(place, 0o700)
     reports.report("expected", {"path": os.path.join(place, _ARCHIVE), "directory": directory})
 
@@ -137,7 +137,10 @@ def _receive(params: Json, reports: Reports) -> None:
             has_tree = moves.unpack(path, state, session, os.path.realpath(directory))
             os.unlink(path)
             if has_tree and params.get("files"):
-                carried_tree.take_bundle(directory, os.path.join(state, moves.ARRIVING, "tree.bundle"))
+                alone = os.path.join(state, moves.ARRIVING, "tree")
+                os.mkdir(alone, 0o700)
+                os.rename(os.path.join(state, moves.ARRIVING, TREE), os.path.join(alone, TREE))
+                carried_tree.take_bundle(directory, os.path.join(alone, TREE))
             moves.complete(state)
     reports.report("received", {})
 
@@ -153,6 +156,8 @@ def _settle(params: Json, reports: Reports) -> None:
             moves.settle(state)
     elif not _is_here(state):
         raise _not_arrived(session)
+    else:
+        moves.discard(state)
     reports.report("settled", {})
 
 

@@ -153,7 +153,15 @@ def settle(state: str) -> None:
     with contextlib.suppress(FileNotFoundError):
         os.unlink(os.path.join(state, MOVED))
     sync_directory(state)
-    shutil.rmtree(place)
+    discard(state)
+
+
+def discard(state: str) -> None:
+    """Throw away what has arrived. From the first moment on it is not complete any more."""
+    place = os.path.join(state, ARRIVING)
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(os.path.join(place, _COMPLETE))
+    shutil.rmtree(place, ignore_errors=True)
 
 
 def _last_number(path: str, session: str) -> int:
