@@ -8,6 +8,7 @@ import shutil
 import sys
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack
+from typing import Self
 
 from ccb.deploy.bundle import Bundle
 from ccb.tunnel.plain_text import HostText
@@ -40,7 +41,7 @@ async def copy_files(arguments: Arguments, environ: Mapping[str, str]) -> ExitCo
     return ExitCode.AGENT_FAILED if progress.skipped else ExitCode.OK
 
 
-class CopyingHost(contextlib.AbstractAsyncContextManager["CopyingHost"]):
+class CopyingHost:
     """A host to copy from and to, over as many connections as it takes."""
 
     def __init__(self, arguments: Arguments, environ: Mapping[str, str]) -> None:
@@ -50,6 +51,9 @@ class CopyingHost(contextlib.AbstractAsyncContextManager["CopyingHost"]):
         self._connected = asyncio.Event()  # while it is not set, a login may ask for something on the terminal
         self._stack = AsyncExitStack()
         self._reached: tuple[Transport, Bundle] | None = None
+
+    async def __aenter__(self) -> Self:
+        return self
 
     async def __aexit__(self, *_: object) -> None:
         await self._stack.aclose()

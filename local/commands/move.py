@@ -16,15 +16,15 @@ from typing import Annotated, TypeVar
 
 from pydantic import Field
 
-from ccb.tunnel.errors import ConnectionLost, CopyFailed, ProtocolError, UsageError
+from ccb.tunnel.errors import CcbError, ConnectionLost, CopyFailed, ProtocolError, UsageError
 from ccb.tunnel.link.worker_refusals import SESSION_ID
 from ccb.tunnel.plain_text import HostText, one_line
 from ccb.tunnel.wire.session_archive import TREE, BadArchive, Manifest, check_archive
 
-from ..command_line.arguments import Arguments, ConnectionOptions
+from ..command_line.arguments import Arguments, ConnectionOptions, SessionChoice
 from ..command_line.exit_codes import ExitCode
 from ..command_line.parser import arguments_at
-from ..command_line.transport_choice import host_label, resume_command
+from ..command_line.transport_choice import host_command, host_label, needs_host, resume_command
 from ..config.log import state_dir
 from ..connect.session_rows import Count, HostWords, ReportRow, reports, row_of
 from ..files.copying import CopyOrder, size_of
@@ -159,6 +159,21 @@ async def moved(arguments: Arguments, environ: Mapping[str, str]) -> Arguments:
         await there.step("settle", "settled", ReportRow, session=session)
     _tell("moved", target, session, directory)
     return replace(target, session=replace(target.session, resume=session), rest=())
+
+
+async def move_along(arguments: Arguments, session: str, place: str, environ: Mapping[str, str]) -> Arguments:
+    """Move the session that the person has just left with /move. Return the arguments that go on with it there."""
+    connection = arguments.connection
+    if connection.target is None and needs_host(connection):
+        connection = replace(connection, local=True)
+    choice = SessionChoice(resume=session, reconnect_timeout=arguments.session.reconnect_timeout)
+    leaving = replace(arguments, command="move", connection=connection, session=choice, prompt=None, rest=(place,))
+    try:
+        return replace(await moved(leaving, environ), command="ssh")
+    except CcbError:
+        say("ccb: the move is not over. End it, or go on where the session was:")
+        say(f"  {host_command(leaving, 'move', session, place)}", f"  {resume_command(arguments, session)}")
+        raise
 
 
 async def _bring(there: _Host, path: Path, session: str, place: PlaceRow, *, files: bool) -> None:

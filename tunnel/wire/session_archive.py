@@ -142,7 +142,8 @@ def members(file: BinaryIO) -> Iterator[tuple[str, Iterator[bytes]]]:
 
 def check_archive(file: BinaryIO) -> tuple[Manifest, list[str]]:
     """Read a whole archive, and return its manifest and the names of its members. Raise BadArchive."""
-    names, first = [], b""
+    names: list[str] = []
+    first = b""
     for name, pieces in members(file):
         first = first if names else b"".join(pieces)
         names.append(name)

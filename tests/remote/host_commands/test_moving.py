@@ -8,7 +8,7 @@ import os
 import shutil
 import sys
 import uuid
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
@@ -86,6 +86,7 @@ class Move:
     source: Side
     target: Side
     session: str
+    exported: Json = field(default_factory=dict)
 
     def run(self, kill: str = "", kill_at: int = 0) -> bool:
         """What the laptop does for `ccb move`. Return False if the step `kill` was killed."""
@@ -131,7 +132,7 @@ def move(tmp_path: Path) -> Move:
     for side in sides:
         for name in ("app", "run"):
             (side.home / name).mkdir(parents=True, mode=0o700)
-    made = Move(*sides, str(uuid.uuid4()))
+    made = Move(sides[0], sides[1], str(uuid.uuid4()))
     state = made.source.state(made.session)
     for name in ("history", "outputs"):
         (state / name).mkdir(parents=True, mode=0o700)
