@@ -19,7 +19,7 @@ from pydantic import Field
 from ccb.tunnel.errors import CcbError, ConnectionLost, CopyFailed, ProtocolError, UsageError
 from ccb.tunnel.link.worker_refusals import SESSION_ID
 from ccb.tunnel.plain_text import HostText, one_line
-from ccb.tunnel.wire.session_archive import TREE, BadArchive, Manifest, check_archive
+from ccb.tunnel.wire.session_archive import MAX_BYTES, TREE, BadArchive, Manifest, check_archive
 
 from ..command_line.arguments import Arguments, ConnectionOptions, SessionChoice
 from ..command_line.exit_codes import ExitCode
@@ -93,7 +93,7 @@ async def run_export(arguments: Arguments, environ: Mapping[str, str]) -> ExitCo
         path = Path(arguments.host_command.output or f"ccb-{found.session[:_SHORT]}.tar")
         if await in_thread(path.is_dir):
             path /= f"ccb-{found.session[:_SHORT]}.tar"
-        progress = await host.copy(CopyOrder(False, str(path), exported.path.raw, private=True))
+        progress = await host.copy(CopyOrder(False, str(path), exported.path.raw, private=True, most=MAX_BYTES))
         await in_thread(lambda: _checked(path, host_label(arguments.connection)))
         await host.step("sent", "sent", ReportRow, session=found.session)
     print_line(f"exported {found.session[:_SHORT]} to {one_line(str(path))} ({size_of(progress.done)})")
@@ -118,13 +118,15 @@ async def run_import(arguments: Arguments, environ: Mapping[str, str]) -> ExitCo
             )
             await _bring(there, path, manifest.session, place, files=files)
             await there.step("settle", "settled", ReportRow, session=manifest.session)
-    _tell("imported", arguments, manifest.session, place.directory)
+    _tell("imported", arguments, manifest.session, place.directory.raw)
     return ExitCode.OK
 
 
 async def run_move(arguments: Arguments, environ: Mapping[str, str]) -> ExitCode:
     """Take a session to another machine. Whatever cuts it off, one of the two owns the session."""
-    await moved(arguments, environ)
+    there = await moved(arguments, environ)
+    assert there.session.resume is not None and there.directory is not None
+    _tell("moved", there, there.session.resume, there.directory)
     return ExitCode.OK
 
 
@@ -149,7 +151,7 @@ async def moved(arguments: Arguments, environ: Mapping[str, str]) -> Arguments:
             exported = await here.step("export", "exported", ExportedRow, session=session, files=files, to=label)
             with tempfile.TemporaryDirectory(dir=_own_folder(environ)) as folder:
                 path = Path(folder) / "session.tar"
-                await here.copy(CopyOrder(False, str(path), exported.path.raw, private=True))
+                await here.copy(CopyOrder(False, str(path), exported.path.raw, private=True, most=MAX_BYTES))
                 manifest, _ = await in_thread(lambda: _checked(path, host_label(arguments.connection)))
                 if manifest.session != session:
                     raise ProtocolError(f"{host_label(arguments.connection)} sent another session than it named")
@@ -157,8 +159,7 @@ async def moved(arguments: Arguments, environ: Mapping[str, str]) -> Arguments:
             journal = exported.journal.model_dump()
             await here.step("leave", "left", ReportRow, session=session, to=label, journal=journal)
         await there.step("settle", "settled", ReportRow, session=session)
-    _tell("moved", target, session, directory)
-    return replace(target, session=replace(target.session, resume=session), rest=())
+    return replace(target, session=replace(target.session, resume=session), directory=directory.raw, rest=())
 
 
 async def move_along(arguments: Arguments, session: str, place: str, environ: Mapping[str, str]) -> Arguments:
@@ -214,7 +215,7 @@ def _own_folder(environ: Mapping[str, str]) -> Path:
     return folder
 
 
-def _tell(what: str, target: Arguments, session: str, directory: HostText) -> None:
-    where = f"{host_label(target.connection)}:{directory.path}"
+def _tell(what: str, target: Arguments, session: str, directory: str) -> None:
+    where = f"{host_label(target.connection)}:{HostText(directory).path}"
     print_line(f"{what} {session[:_SHORT]} to {where}. Go on with it there:")
-    print_line(f"  {resume_command(replace(target, directory=None), session, directory=directory.raw)}")
+    print_line(f"  {resume_command(replace(target, directory=None), session, directory=directory)}")

@@ -23,7 +23,7 @@ OUTPUTS, HISTORY = "outputs", "history"  # directories
 
 _BLOCK, _PIECE = 512, 1 << 20
 _MAX_MEMBERS = 100_000
-_MAX_BYTES = 16 << 30  # of all members
+MAX_BYTES = 16 << 30  # of all members
 _TABLE = (
     (MANIFEST, 64 << 10), (JOURNAL, 4 << 30), (PLAN, 1 << 20), (TITLE, 64 << 10), (TREE, 4 << 30), (_END, 64),
     (OUTPUTS + r"/[0-9A-Za-z][0-9A-Za-z._-]{0,89}", 1 << 30), (HISTORY + r"/[0-9a-f]{64}", 128 << 20),
@@ -119,7 +119,7 @@ def pieces_of(file: BinaryIO, size: int) -> Iterator[bytes]:
 def members(file: BinaryIO) -> Iterator[tuple[str, Iterator[bytes]]]:
     """Yield the name and the pieces of each member, the manifest first. Each member must be read before the next one,
     and nothing may be used before the iteration has ended: only then it is known to be whole. Raise BadArchive."""
-    digest, names, left = hashlib.sha256(), set[str](), _MAX_BYTES
+    digest, names, left = hashlib.sha256(), set[str](), MAX_BYTES
     while True:
         before = digest.hexdigest().encode()
         name, size = _header(_exactly(file, _BLOCK, digest))

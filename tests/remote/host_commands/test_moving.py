@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+from tests.remote.agent_kit import content, says
+from tests.remote.worker_process import WorkerHost, until
 
 from ccb.remote.host_commands import moving
 from ccb.remote.host_commands.host_command import run_command
@@ -22,9 +24,10 @@ from ccb.remote.session_store.journal_summary import worktrees
 from ccb.remote.session_store.refusal import HostRefusal
 from ccb.remote.session_store.session_registry import check_not_moved
 from ccb.tunnel.wire import journal_records as records
-from ccb.tunnel.wire.frames import Json
+from ccb.tunnel.wire.frames import Json, Report
 from ccb.tunnel.wire.journal_records import record_of, replay, to_line
 from ccb.tunnel.wire.session_archive import ArchiveWriter, Manifest
+from ccb.tunnel.wire.session_options import SessionOptions
 
 assert moving  # it is imported before a step, so that only calls of the step itself count
 _KILLED = 9
@@ -172,6 +175,28 @@ def test_a_session_that_went_on_meanwhile_does_not_leave(move: Move) -> None:
         move.source.step("look", session=move.session, to="elsewhere:/app")
     with pytest.raises(HostRefusal, match="is on this host already"):
         move.target.step("expect", session=move.session, directory=str(move.target.home / "app"), again=True)
+
+
+def test_gc_leaves_a_session_that_is_about_to_arrive(move: Move) -> None:
+    assert not move.run("settle", 1)
+    for each in (move.target.state(move.session), move.target.state(move.session) / "arriving"):
+        os.utime(each, (1e9, 1e9))
+    found = move.target.step("", command="gc", older_than_s=1e12)
+    assert found is not None and "a move to this host is not over" in found["kept"]["why"]
+    assert move.run() and move.owners() == ["target"]
+
+
+async def test_a_session_at_work_or_with_a_driver_does_not_leave(host: WorkerHost, session: str) -> None:
+    laptop = await host.drive(session, SessionOptions(client="me@laptop"))
+    call = await laptop.opened("go")
+    refused = await host.refused(session, command="move", step="look", to="")
+    assert refused.code == "in_use" and "a turn of the session is running" in refused.message
+    await laptop.answer(call, content(says("done")))
+    await until(lambda: json.loads((host.state(session) / "summary.json").read_text())["state"] == "idle", "it is done")
+    refused = await host.refused(session, command="move", step="export", to="there:/app")
+    assert "me@laptop drives this session now" in refused.message
+    exporting = await host.connect(session, command="move", step="export")
+    assert (await exporting.next(Report)).kind == "exported"
 
 
 def brought(move: Move, journal: bytes) -> Path:
