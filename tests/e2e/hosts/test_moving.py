@@ -64,6 +64,15 @@ async def test_a_session_goes_on_there_and_comes_back_with_its_past(host: Host, 
     assert done.code == 0 and not (project / "new.txt").exists(), done.stderr
 
 
+async def test_without_an_answer_about_the_files_nothing_moves(host: Host, project: Path) -> None:
+    session = await begin(host, project)
+    async with host.laptop.on_terminal(*move(host, session, "app")) as running:
+        await running.shows("Take the files along")
+        running.type("perhaps\r")
+        assert await running.ended() == 2
+    assert "nothing was moved" in running.text and owners(host, session) == ["laptop"]
+
+
 async def test_what_is_not_committed_goes_along_as_it_is(host: Host, project: Path) -> None:
     git(project, "init", "-q", "-b", "work")
     for name, text in (("kept", "1"), ("gone", "1"), ("changed", "1"), (".gitignore", "ignored\n")):
@@ -181,6 +190,7 @@ async def test_a_session_goes_into_a_file_and_out_of_it(host: Host, project: Pat
     assert (tmp_path / "kept.tar").stat().st_mode & 0o777 == 0o600
     words = ["import", str(tmp_path / "kept.tar"), f"{host.login}:app", *host.server.client_options()]
     assert (await host.laptop.run(words)).refuses(66, "mkdir -p")
+    assert (await host.laptop.run(["import", "nothing.tar", *words[2:]])).refuses(2, "nothing.tar: No such file")
     host.put("app")
     done = await host.laptop.run(words)
     assert done.code == 0, done.stderr
