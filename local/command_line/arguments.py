@@ -497,7 +497,7 @@ class HostCommandOptions:
     no_files: bool = option("--no-files", "Leave the files where they are.", commands="export, import, move")
     source: Literal["claude"] | None = option(
         "--from", "Read a transcript of this program (claude), not an export.", "program",
-        read=one_of("claude"), commands="import")
+        choices=("claude",), commands="import")
     by: Literal["host", "model", "day", "session"] = option(
         "--by", "Print one line for each of these: host, model, day (default) or session.", "what",
         choices=("host", "model", "day", "session"), commands="usage", default="day")
