@@ -40,7 +40,7 @@ class PortWatch:
                 self._changed()
 
 
-async def serve_port(channel: Channel, body: Json) -> None:
+async def serve_port(channel: Channel, body: Json, _role: str) -> None:
     """Carry bytes to a port of this host's loopback and back. Raise ValueError or OSError if none listens there."""
     port = body.get("port")
     if type(port) is not int or not 0 < port < 65536:

@@ -96,8 +96,8 @@ class Channel:
 
     def end(self, result: Json | None = None) -> None:
         """Write no more. What was written still arrives, and the other end may send on."""
-        self._ended = True
-        self._end_body = result or {}
+        if not self._ended:
+            self._ended, self._end_body = True, result or {}
         self._work.set()
 
     async def over(self) -> None:
