@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from ..providers.known_models import OfferedModels
     from ..session.own_hooks import NotificationHooks
     from ..session.remote_session import RemoteSession
+    from ..terminal.shell_relay import PersonShells
     from .dialer import Dialer, FileConnection, SpareTransport
     from .host_sessions import HostSessions
     from .project_trust import ProjectDesk
@@ -87,6 +88,7 @@ class OpenSession:
     models: OfferedModels | None = None
     ports: PortForwards | None = None
     log_in: Callable[[str, str], Awaitable[str]] | None = None
+    shells: PersonShells | None = None
 
 
 @asynccontextmanager
@@ -191,6 +193,7 @@ async def connect_session(
             await ports.forward(*forward_of(each))
         notifications = NotificationHooks(hooks, f"ccb {host}")
         stack.push_async_callback(notifications.close)
+        from ..terminal.shell_relay import PersonShells
         from .host_sessions import HostSessions
 
         yield OpenSession(
@@ -210,6 +213,7 @@ async def connect_session(
             models=OfferedModels(environ, startup.settings, chosen, startup.stored, startup.models),
             ports=ports,
             log_in=partial(_log_in, startup),
+            shells=PersonShells(session),
         )
 
 

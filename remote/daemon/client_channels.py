@@ -15,7 +15,8 @@ from ..session_store.client_outbox import ClientOutbox
 log = logging.getLogger(__name__)
 
 ServeChannel = Callable[[Channel, Json, str], Awaitable[None]]
-"""Serves a channel until it is over, with the role of its client. Raise ValueError or OSError with the reason for the client."""
+"""Serves a channel until it is over, with the role of its client. Raise ValueError or OSError with the
+reason for the client."""
 
 AWAY_S = 600.0  # seconds that the channels of a client wait for its next connection
 

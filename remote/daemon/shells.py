@@ -1,5 +1,5 @@
-"""The person's shells: login shells on terminals of this host, which outlive channels and connections. The agent neither
-opens one nor sees what is in it."""
+"""The person's shells: login shells on terminals of this host, which outlive channels and connections. The agent
+neither opens one nor sees what is in it."""
 
 from __future__ import annotations
 
