@@ -40,6 +40,7 @@ _RUNNERS = {
     "trust": "commands.trust:run_trust",
     "disconnect": "commands.host_commands:run_disconnect",
     "cp": "commands.cp:copy_files",
+    "shell": "commands.shell:run_shell",
 }
 
 

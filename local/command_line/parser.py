@@ -307,6 +307,20 @@ def _place_copy(arguments: Arguments, words: Sequence[str]) -> Arguments:
     return replace(_with_target(arguments, host), copy=(upload, local, host.path or HOME))
 
 
+def _place_shell(arguments: Arguments, words: Sequence[str]) -> Arguments:
+    """Interpret `shell HOST[:/PATH] [N]`."""
+    if arguments.connection.local:
+        arguments = replace(arguments, directory=str(_current_directory()))
+    elif needs_host(arguments.connection):
+        if not words:
+            raise UsageError("ccb shell needs a host", do="Write `ccb shell [user@]host[:/path]`.")
+        target, words = parse_target(words[0]), words[1:]
+        arguments = replace(_with_target(arguments, target), directory=target.path)
+    if len(words) > 1 or not all(re.fullmatch("[1-9]", each) for each in words):
+        raise UsageError("ccb shell takes one number of a shell after the place", do="See `ccb help shell`.")
+    return replace(arguments, rest=tuple(words))
+
+
 def _is_on_host(word: str) -> bool:
     """Return whether a word of `cp` names a path on a host: as with scp, a colon comes before any slash."""
     return word[:6].lower() == "ssh://" or bool(_ON_HOST.match(word))
@@ -423,4 +437,5 @@ _PLACES: Mapping[str, Callable[[Arguments, Sequence[str]], Arguments]] = {
     **dict.fromkeys(HOST_COMMANDS, _place_host_command),
     **dict.fromkeys(OWN_WORDS, _place_own_words),
     "cp": _place_copy,
+    "shell": _place_shell,
 }

@@ -114,7 +114,7 @@ async def connect_session(
         await stack.enter_async_context(loader)
         if _is_checked_first(models, environ):
             await _credential_name(arguments, await loader.all(), environ)
-        dialer, basics = await _first_dialer(arguments, prompts, environ, loader, stack, kept)
+        dialer, basics = await first_dialer(arguments, prompts, environ, loader, stack, kept)
         parameters = await requests.session_parameters(
             arguments, session_id, basics.settings, lambda: _choose(arguments, dialer, basics.bundle, choose)
         )
@@ -234,7 +234,7 @@ async def connect_host(
         yield transport, (await loader.loaded()).bundle
 
 
-async def _first_dialer(
+async def first_dialer(
     arguments: Arguments,
     prompts: Prompts,
     environ: Mapping[str, str],

@@ -87,11 +87,15 @@ class Dialer:
             return self._transport
 
     @asynccontextmanager
-    async def dial(self, proxy: AuthProxy, known: KnownSession | None, ask: bool) -> AsyncIterator[WorkerConnection]:
+    async def dial(
+        self, proxy: AuthProxy | None, known: KnownSession | None, ask: bool
+    ) -> AsyncIterator[WorkerConnection]:
+        """Connect to the worker. Without a proxy, its model calls are not answered."""
         parameters = self._parameters_for(known)
         self._tried = True
         async with AsyncExitStack() as stack:
-            waiting = asyncio.get_running_loop().call_later(_SENT_S, proxy.prepare)
+            prepare = proxy.prepare if proxy is not None else lambda: None
+            waiting = asyncio.get_running_loop().call_later(_SENT_S, prepare)
             try:
                 link, hello = await self._hello(parameters, stack, warm=known is not None, ask=ask)
             finally:

@@ -110,7 +110,7 @@ class OutputFilter:
 
 _RESET = (
     "\x1b[?1000;1001;1002;1003;1004;1005;1006;1007;1015;1016l"  # mouse, focus
-    "\x1b[?1;5;6;9;45;66;69;2004;2026;2031;2048l\x1b>"  # keys, origin, margins, bracketed paste, sizes as input
+    "\x1b[?1;5;9;45;66;2004;2026;2031;2048l\x1b>"  # keys, bracketed paste, sizes as input
     "\x1b[4;20l\x1b[>4;0m\x1b[?7;25h\x1b[0 q"  # insert, keys of xterm, wrapping, the cursor
     "\x1b7\x1b[r\x1b8"  # scrolling
     "\x1b(B\x1b)B\x0f\x1b[0m"  # characters, colours
@@ -124,7 +124,7 @@ _SEQUENCE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x1b]*\x1b\\|[ -/]*[0-~]
 
 
 def last_command(filtered: str) -> list[str]:
-    """Return the lines of filtered output from the last one that the person ended with Enter, as they were read, without
+    """Return the lines of filtered output from the last that the person ended with Enter on, as they were read, without
     what full-screen programs drew."""
     text = _ENDED_SCREEN.sub("", filtered).replace("\r\n", "\n")
     text = text[text.rfind("\n", 0, max(0, text.rfind(ENTER))) + 1 :]

@@ -21,7 +21,7 @@ from ccb.tunnel.wire.shell_input import TerminalSize, encode_size, encode_typed
 
 from ..session.remote_session import RemoteSession
 from ..session.session_client import Json, LinkState
-from .output_filter import KEEP_TITLE, TITLE_BACK, ENTER, OutputFilter, last_command
+from .output_filter import ENTER, KEEP_TITLE, TITLE_BACK, OutputFilter, last_command
 from .stdio import Writer
 
 _READ = 64 * 1024
@@ -30,12 +30,11 @@ _KEPT = 256 * 1024  # characters of the output, for `/shell send`
 _MAX_SENT = 8 * 1024  # characters
 _LEAVES = re.compile(rb"\x1d|\x1b\[93;5(?::1)?u|\x1b\[27;5;93~")  # Ctrl+], also as Kitty and xterm may write it
 _FIRST_LINE = "\x1b[2m[ccb: a shell on the host; Ctrl+] leaves it, exit ends it]\x1b[0m\r\n"
-_LINES = {
+_AWAY = {
     LinkState.RECONNECTING: "the connection is lost; what you type is sent when it is there again",
     LinkState.NEEDS_PERSON: "the connection is lost, and the login asks something: leave with Ctrl+]",
-    LinkState.CONNECTED: "connected again",
-    LinkState.FENCED: "connected again",
 }
+_HERE = (LinkState.CONNECTED, LinkState.FENCED)
 
 
 @dataclass(frozen=True)
@@ -139,9 +138,11 @@ class _Relay:
             self._changed.clear()
             size, before = _size(), self.size
             self.size = size
-            if state is not (state := self._session.state) and state in _LINES:
-                await self._write(f"\r\n[ccb: {_LINES[state]}]\r\n")
-                if self._filter.full_screen and state in (LinkState.CONNECTED, LinkState.FENCED):
+            before_state, state = state, self._session.state
+            back = before_state in _AWAY and state in _HERE
+            if back or (state in _AWAY and state is not before_state):
+                await self._write(f"\r\n[ccb: {_AWAY.get(state, 'connected again')}]\r\n")
+                if self._filter.full_screen and back:
                     await channel.write(encode_size(TerminalSize(max(1, size.rows - 1), size.columns)))
                     await asyncio.sleep(_REDRAW_S)
                     before = TerminalSize(0, 0)
