@@ -11,11 +11,13 @@ _MAX_STRING = 4 << 20  # characters without its end, after which a string counts
 _STRING = "[^\x00-\x1f\x7f-\x9f]*"
 _TOKEN = re.compile(
     rf"""
-    \x1b\[ (?P<before>[<-?]?) (?P<numbers>[0-;]*) (?P<between>[ -/]*) (?P<final>[@-~]?)
-  | \x1b\] (?P<number>[0-9]*);? (?P<title>{_STRING}) (?: \x07 | \x1b\\ | \x9c )?
-  | \x1b[PX^_] [^\x07\x18\x1a\x1b\x9c]* (?: \x1b\\ | [\x07\x9c] )?
-  | (?P<escape>\x1b[ -/]*[0-~]?)
-  | (?P<control>[\x00-\x1f\x7f-\x9f\U0010eeee])
+    \x1b (?! \[ [0-9;:]* [mABCDGHJK] )  # what is by far the most gets through without a look
+    (?: \[ (?P<before>[<-?]?) (?P<numbers>[0-;]*) (?P<between>[ -/]*) (?P<final>[@-~]?)
+      | \] (?P<number>[0-9]*);? (?P<title>{_STRING}) (?: \x07 | \x1b\\ | \x9c )?
+      | [PX^_] [^\x07\x18\x1a\x1b\x9c]* (?: \x1b\\ | [\x07\x9c] )?
+      | (?P<escape>[ -/]*[0-~]?)
+    )
+  | [\x00-\x06\x10-\x1a\x1c-\x1f\x7f-\x9f\U0010eeee]
     """,
     re.VERBOSE,
 )
@@ -23,8 +25,7 @@ _INCOMPLETE = re.compile(rf"\x1b(?:\[[0-?]*[ -/]*|\]{_STRING}|[ -/]*)?\Z")
 _OPEN_STRING = re.compile(r"\x1b[PX^_][^\x07\x18\x1a\x1b\x9c]*\Z")
 _STRING_END = re.compile(r"[\x07\x18\x1a\x1b\x9c]")
 
-_CONTROLS = "\a\b\t\n\v\f\r\x0e\x0f"
-_ESCAPES = re.compile(r"\x1b(?:[78=>DEHMNOc]|[()*+][0-9A-Z]|#[3-68])")
+_ESCAPES = re.compile(r"[78=>DEHMNOc]|[()*+][0-9A-Z]|#[3-68]")
 # Sequences by what stands before and between their numbers, and their last letters. Questions about what the terminal
 # can do are among them (c, n, q, p, u): programs wait for their answers, and those go to the host's program only.
 _SEQUENCES = {
@@ -80,12 +81,9 @@ class OutputFilter:
 
     def _passed(self, match: re.Match[str]) -> str:
         """Return what a sequence or a control character becomes."""
-        if (control := match["control"]) is not None:
-            return control if control in _CONTROLS else ""
         if (escape := match["escape"]) is not None:
-            if escape == "\x1bc":
-                self.full_screen = False
-            return escape if _ESCAPES.fullmatch(escape) else ""
+            self.full_screen = self.full_screen and escape != "c"
+            return match[0] if _ESCAPES.fullmatch(escape) else ""
         if match["number"] in _TITLES:
             return f"\x1b]{match['number']};{match['title'][:_MAX_TITLE]}\x1b\\"
         if not match["final"]:

@@ -9,6 +9,7 @@ import signal
 import sys
 import termios
 import tty
+from collections import deque
 from collections.abc import Coroutine, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
@@ -17,7 +18,7 @@ from ccb.tunnel.plain_text import HostText
 from ccb.tunnel.tasks import cancelled
 from ccb.tunnel.wire.channels import Channel, ChannelError
 from ccb.tunnel.wire.dataclass import dataclass
-from ccb.tunnel.wire.shell_input import TerminalSize, encode_size, encode_typed
+from ccb.tunnel.wire.shell_stream import OutputUnpacker, TerminalSize, encode_size, encode_typed
 
 from ..session.remote_session import RemoteSession
 from ..session.session_client import Json, LinkState
@@ -63,7 +64,7 @@ class PersonShells:
         try:
             with _raw_terminal():
                 return await relay.run({"number": number, "command": command})
-        except (ChannelError, OSError, termios.error) as error:
+        except (ChannelError, OSError, ValueError, termios.error) as error:
             return ShellLeft(error=HostText(str(error)).cell)
         finally:
             self._seen = (self._seen + relay.shown)[-_KEPT:]
@@ -74,7 +75,8 @@ class _Relay:
 
     def __init__(self, session: RemoteSession) -> None:
         self.size = _size()
-        self.shown = ""
+        self._shown: deque[str] = deque()
+        self._shown_size = 0
         self._session = session
         self._filter = OutputFilter()
         self._writer = Writer(sys.__stdout__.fileno() if sys.__stdout__ is not None else 1)
@@ -112,11 +114,13 @@ class _Relay:
             await cancelled(*tasks)
 
     async def _show(self, channel: Channel) -> ShellLeft:
+        unpacker = OutputUnpacker()
         while data := await channel.read():
-            text = self._filter.feed(data)
-            self.shown = (self.shown + text)[-_KEPT:]
-            await self._write(text)
-            await self._writer.drain()
+            for piece in unpacker.feed(data):
+                text = self._filter.feed(piece)
+                self._keep(text)
+                await self._write(text)
+                await self._writer.drain()
         code = channel.result.get("code")
         return ShellLeft(code if type(code) is int else 0)
 
@@ -125,7 +129,7 @@ class _Relay:
             leaves = _LEAVES.search(data)
             typed = data[: leaves.start()] if leaves else data
             if typed:
-                self.shown += ENTER if b"\r" in typed else ""
+                self._keep(ENTER if b"\r" in typed else "")
                 await channel.write(encode_typed(typed))
             if leaves:
                 break
@@ -148,6 +152,16 @@ class _Relay:
                     before = TerminalSize(0, 0)
             if size != before:
                 await channel.write(encode_size(size))
+
+    def _keep(self, text: str) -> None:
+        self._shown.append(text)
+        self._shown_size += len(text)
+        while self._shown_size > _KEPT:
+            self._shown_size -= len(self._shown.popleft())
+
+    @property
+    def shown(self) -> str:
+        return "".join(self._shown)
 
     async def _write(self, text: str) -> None:
         await self._writer.write(text.encode(errors="replace"))

@@ -15,7 +15,7 @@ import time
 
 from ccb.tunnel.wire.channels import Channel
 from ccb.tunnel.wire.frames import Json
-from ccb.tunnel.wire.shell_input import ShellInputDecoder, TerminalSize
+from ccb.tunnel.wire.shell_stream import OutputPacker, ShellInputDecoder, TerminalSize
 
 from ..system.deadline import first_of, in_thread, within, within_while
 from ..system.login_shell import argv_of_shell
@@ -83,15 +83,16 @@ class Shell:
                 self._resume()
 
     async def _send(self, channel: Channel) -> None:
+        packer = OutputPacker()
         replay, self._position = self._output.replay(), self._output.end
         if replay:
-            await channel.write(replay)
+            await channel.write(packer.pack(replay))
         while True:
             data = self._output.since(self._position)
             self._position += len(data)
             self._resume()
             if data:
-                await channel.write(data)
+                await channel.write(packer.pack(data))
             elif self.code is not None:
                 channel.end({"code": self.code})
                 return

@@ -19,7 +19,6 @@ from tests.support.person.terminal import Terminal
 pytestmark = pytest.mark.visited
 
 LEAVE = "\x1d"
-WITHOUT_KEY = {"ANTHROPIC_API_KEY": ""}
 
 
 @asynccontextmanager
@@ -27,7 +26,7 @@ async def shell(host: Host, *words: str, port: int | None = None) -> AsyncIterat
     """`ccb shell` on a laptop without a model credential, at its prompt."""
     host.put(".bash_profile", b"PS1='> '\n")
     argv = ["shell", f"{host.login}:~", *host.server.client_options(port), *words]
-    async with host.laptop.on_terminal(*argv, **WITHOUT_KEY) as running:
+    async with host.laptop.on_terminal(*argv, ANTHROPIC_API_KEY="") as running:
         await running.shows("> ")
         yield running
 

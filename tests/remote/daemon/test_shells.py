@@ -13,7 +13,7 @@ from tests.remote.agent_kit import says
 from tests.remote.worker_process import Laptop, WorkerHost, alive, until
 
 from ccb.tunnel.wire.frames import INITIAL_CREDIT, ChannelCredit, ChannelData, ChannelEnd, ChannelOpen, Frame
-from ccb.tunnel.wire.shell_input import TerminalSize, encode_size, encode_typed
+from ccb.tunnel.wire.shell_stream import OutputUnpacker, TerminalSize, encode_size, encode_typed
 
 SIZE = TerminalSize(24, 80)
 
@@ -25,7 +25,8 @@ class Screen:
         self.laptop, self._channel = laptop, channel
         self.output = b""
         self.end: ChannelEnd | None = None
-        self._sent = self._seen = 0
+        self._sent = self._seen = self._have = 0
+        self._unpacker = OutputUnpacker()
 
     @property
     def text(self) -> str:
@@ -55,9 +56,10 @@ class Screen:
         if isinstance(frame, ChannelEnd) and frame.channel == self._channel:
             self.end = frame
         elif isinstance(frame, ChannelData) and frame.channel == self._channel:
-            self.output += base64.b64decode(frame.b64)
-            have = len(self.output)
-            await self.laptop.send(ChannelCredit(self._channel, have, have + INITIAL_CREDIT))
+            data = base64.b64decode(frame.b64)
+            self._have += len(data)
+            self.output += b"".join(self._unpacker.feed(data))
+            await self.laptop.send(ChannelCredit(self._channel, self._have, self._have + INITIAL_CREDIT))
 
     async def shows(self, pattern: str) -> re.Match[str]:
         await self.until(lambda: re.search(pattern, self.text))
