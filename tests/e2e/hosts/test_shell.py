@@ -66,7 +66,7 @@ async def test_a_full_screen_program_follows_the_size_of_the_terminal_and_is_the
     async with shell(host) as again:
         await again.shows("hello from vi")
         again.type(":wq\r")
-        await again.until(lambda: (host.home / "new").exists())
+        await again.until((host.home / "new").exists)
         again.type("exit\r")
         assert await again.ended() == 0
     assert (host.home / "new").read_text() == "hello from vi\n"

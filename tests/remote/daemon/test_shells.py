@@ -185,10 +185,9 @@ async def test_ten_megabytes_arrive_whole_and_a_laptop_that_reads_nothing_holds_
 async def test_the_end_of_the_session_ends_every_shell_and_what_it_has_started(host: WorkerHost, session: str) -> None:
     laptop = await host.drive(session)
     shell = await screen(laptop)
-    await shell.type(
-        "setsid env -i sleep 1000 & nohup sleep 1001 & sleep 1002 & echo pids $$ $(pgrep -n -f 'sleep 100[0]') $!.\r"
-    )
-    pids = [int(each) for each in (await shell.shows(r"\npids (\d+) (\d+) (\d+)\.")).groups()]
+    await shell.type("setsid env -i /bin/sh -c 'echo $$ > pid; exec sleep 1000' & nohup sleep 1001 & sleep 1002 &\r")
+    await shell.type("until [ -s pid ]; do :; done; echo pids $$ $(cat pid) $!.\r")
+    pids = [int(each) for each in (await shell.shows(r"pids (\d+) (\d+) (\d+)\.")).groups()]
     await laptop.end()
     for pid in pids:
         await until(lambda pid=pid: not alive(pid), f"the end of {pid}")  # type: ignore[misc]
