@@ -11,6 +11,7 @@ _MAX_MODES = 64
 _LINES = 100  # of a terminal that shows no full-screen program
 _MODE = re.compile(rb"\x1b\[\?([0-9;]{1,40})([hl])")
 _FULL_SCREEN = (b"1049", b"1047", b"47")
+_USUALLY_SET = (b"7", b"25")  # wrapping, the cursor
 # What a terminal answers: its answer to the second print would be typed into the shell.
 _QUESTION = re.compile(
     rb"\x05|\x1bZ|\x1b\[[0-9;<=>?]*[cnx]|\x1b\[>?[0-9]*q|\x1b\[\?u|\x1b\[\??[0-9;]*\$p|\x1b\][^\x07\x1b]*\?(?:\x07|\x1b\\)"
@@ -52,7 +53,8 @@ class KeptOutput:
                 if start < 0:
                     break
             start += 1
-        set_modes = b"".join(b"\x1b[?%s%s" % mode for mode in modes.items())
+        changed = [mode for mode in modes.items() if (mode[0] in _USUALLY_SET) != (mode[1] == b"h")]
+        set_modes = b"".join(b"\x1b[?%s%s" % mode for mode in changed)
         return b"\x1b[0m" + set_modes + _QUESTION.sub(b"", self._kept[start:])
 
     def _all_modes(self) -> dict[bytes, bytes]:

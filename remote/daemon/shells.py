@@ -40,13 +40,13 @@ _TAKE_TERMINAL = (
 
 class Shell:
     """A program on a terminal. While a client is attached, the program waits when that reads slowly; else its older
-    output is forgotten. `holder` is the channel of that client, `code` the exit code after the end."""
+    output is forgotten. `code` is the exit code after the end, `used` when a client came or left last."""
 
     def __init__(self, number: int, master: int, process: Process) -> None:
         self.number = number
         self.process = process
-        self.holder: Channel | None = None
-        self.held_by_driver = False
+        self._holder: Channel | None = None  # of the client that is attached
+        self._held_by_driver = False
         self.used = time.monotonic()
         self.code: int | None = None
         self._master = master
@@ -57,6 +57,10 @@ class Shell:
         self._loop = asyncio.get_running_loop()
         self._paused = True  # until somebody holds it
         os.set_blocking(master, False)
+
+    @property
+    def is_with_driver(self) -> bool:
+        return self._holder is not None and self._held_by_driver and self._holder.is_connected
 
     async def ended(self) -> None:
         """Wait until the program has ended and its output is there."""
@@ -69,17 +73,17 @@ class Shell:
 
     async def attach(self, channel: Channel, size: TerminalSize, *, drives: bool) -> None:
         """Let a client hold the shell, in place of the one that does. Return when the shell has ended."""
-        if self.holder is not None:
-            await self.holder.close("the shell was opened in another terminal")
-        self.holder, self.held_by_driver, self.used = channel, drives, time.monotonic()
+        if self._holder is not None:
+            await self._holder.close("the shell was opened in another terminal")
+        self._holder, self._held_by_driver, self.used = channel, drives, time.monotonic()
         self._resize(size, redraws=self._output.full_screen)
         try:
             for error in await first_of(self._send(channel), self._take(channel)):
                 raise error
         finally:
             self.used = time.monotonic()
-            if self.holder is channel:
-                self.holder = None
+            if self._holder is channel:
+                self._holder = None
                 self._resume()
 
     async def _send(self, channel: Channel) -> None:
@@ -148,7 +152,7 @@ class Shell:
                 return
             self._output.add(data)
             self._news.set()
-            if self.holder is not None and self._output.end - self._position >= _UNREAD:
+            if self._holder is not None and self._output.end - self._position >= _UNREAD:
                 self._loop.remove_reader(self._master)
                 self._paused = True
                 return
@@ -201,14 +205,14 @@ class Shells:
             shell = None if command else self._found(number, drives=drives)
             if shell is None:
                 shell = await self._start(number or self._free(), command, str(body.get("term", "")), size)
-        if shell.holder is not None and shell.held_by_driver and not drives:
+        if shell.is_with_driver and not drives:
             raise ValueError("shell %d is open in the terminal that drives the session" % shell.number)
         await shell.attach(channel, size, drives=drives)
 
     def _found(self, number: int, *, drives: bool) -> Shell | None:
         if number:
             return self._shells.get(number)
-        open_to = [each for each in self._shells.values() if drives or each.holder is None]
+        open_to = [each for each in self._shells.values() if drives or not each.is_with_driver]
         return max(open_to, key=lambda each: each.used, default=None)
 
     def _free(self) -> int:

@@ -63,6 +63,10 @@ class Channel:
     async def __aexit__(self, *_: object) -> None:
         await self.close("closed")
 
+    @property
+    def is_connected(self) -> bool:
+        return self._table.is_connected
+
     async def read(self) -> bytes:
         """Return at most CHUNK bytes, b"" when no more come. Raise ChannelError."""
         while not self._arrived:
@@ -288,6 +292,10 @@ class Channels:
         """Break all channels off: there will be no other connection."""
         for channel in list(self._open.values()):
             channel.broken(why)
+
+    @property
+    def is_connected(self) -> bool:
+        return self._send is not None
 
     async def connected(self) -> Send:
         while self._send is None:

@@ -12,7 +12,9 @@ import pytest
 from tests.remote.agent_kit import says
 from tests.remote.worker_process import Laptop, WorkerHost, alive, until
 
+from ccb.remote.daemon.kept_output import KeptOutput
 from ccb.tunnel.wire.frames import INITIAL_CREDIT, ChannelCredit, ChannelData, ChannelEnd, ChannelOpen, Frame
+from ccb.tunnel.wire.session_options import SessionOptions
 from ccb.tunnel.wire.shell_stream import OutputUnpacker, TerminalSize, encode_size, encode_typed
 
 SIZE = TerminalSize(24, 80)
@@ -204,3 +206,31 @@ async def test_nothing_of_a_shell_is_in_the_journal_and_late_frames_of_a_closed_
     await shell.resize(SIZE)
     assert (await laptop.turn("hi", says("hello")))["subtype"] == "success"
     assert "se1cret" in shell.text and "cret" not in str(host.journal(session))
+
+
+async def test_a_shell_keeps_the_daemon_and_goes_to_a_viewer_once_the_driver_is_away(
+    host: WorkerHost, session: str
+) -> None:
+    driver = await host.drive(session, SessionOptions(client="me"), idle_s=0.1, grace_s=60)
+    shell = await screen(driver)
+    await shell.type("echo mi$((0))ne; sleep 1000 &\r")
+    await shell.shows("mi0ne")
+    await driver.drop()
+    viewer = await host.drive(session, role="viewer", create=False)
+    assert viewer.hello.pid == driver.pid
+    again = await screen(viewer)
+    await again.shows("mi0ne")
+
+
+def test_output_that_was_dropped_leaves_its_modes_and_no_part_of_a_sequence() -> None:
+    kept = KeptOutput()
+    kept.add(b"\x1b[?1049h\x1b[?1000;1006h\x1b[?25l")
+    for number in range(200_000):
+        kept.add(b"\x1b[%d;1H\x1b[31mx" % (number % 24))
+    replay = kept.replay()
+    assert kept.full_screen and len(replay) < 400_000 and kept.end > 2_000_000
+    assert replay.startswith(b"\x1b[0m\x1b[?1049h\x1b[?1000h\x1b[?1006h\x1b[?25l\x1b[")
+    assert not re.sub(rb"\x1b\[[?\d;]*[Hmhl]", b"", replay).strip(b"x")
+    kept.add(b"\x1b[?1049l" + b"line\n" * 500 + b"\x1b[?25h> ")
+    replay = kept.replay()
+    assert replay.count(b"line\n") == 99 and b"1049" not in replay and replay.endswith(b"line\n\x1b[?25h> ")
