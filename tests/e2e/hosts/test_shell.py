@@ -50,8 +50,8 @@ async def test_what_is_typed_while_the_connection_is_cut_arrives_once_and_in_ord
     assert running.text.replace("\r\n", "").count(line[-80:]) == 1, "nor is the echo there twice"
 
 
-async def test_a_full_screen_program_follows_the_size_of_the_terminal_and_is_there_again(host: Host) -> None:
-    async with shell(host) as first:
+async def test_a_full_screen_program_follows_the_size_and_is_drawn_again_after_a_cut_and_a_return(host: Host) -> None:
+    async with relay(host.server.port) as between, shell(host, port=between.port) as first:
         first.type("vi -u NONE -c 'set noswapfile' new\r")
         await first.shows('"new"')
         first.type("ihello from vi\x1b")
@@ -59,6 +59,10 @@ async def test_a_full_screen_program_follows_the_size_of_the_terminal_and_is_the
         seen = len(first.written)
         fcntl.ioctl(first.descriptor, termios.TIOCSWINSZ, struct.pack("HHHH", 12, 60, 0, 0))
         await first.until(lambda: "~" + 59 * " " + "~" in first.text_from(seen))
+        between.cut()
+        await first.shows("connected again")
+        again_at = first.written.rfind(b"connected again")
+        await first.until(lambda: "hello from vi" in first.text_from(again_at))
         first.type(LEAVE)
         assert await first.ended() == 0
         await first.shows("the shell stays on")
