@@ -32,10 +32,15 @@ _DRAIN_S = 1.0  # seconds for the last output of a shell that has ended
 _REDRAW_S = 0.05
 _MAX_COMMAND = 64 * 1024
 _TERM = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,63}")
-# Makes the terminal on stdin that of a new session, and becomes the program.
-_TAKE_TERMINAL = (
-    "import fcntl,os,sys,termios;os.dup2(0,1);fcntl.ioctl(0,termios.TIOCSCTTY,0);os.execv(sys.argv[1],sys.argv[2:])"
-)
+# Makes the terminal on stdin that of a new session, and becomes the program. This process ignores some signals.
+_TAKE_TERMINAL = """
+import fcntl, os, sys, termios, _signal
+os.dup2(0, 1)
+fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+for number in (_signal.SIGHUP, _signal.SIGPIPE, _signal.SIGXFSZ):
+    _signal.signal(number, _signal.SIG_DFL)
+os.execv(sys.argv[1], sys.argv[2:])
+"""
 
 
 class Shell:

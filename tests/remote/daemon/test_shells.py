@@ -94,6 +94,8 @@ async def test_a_shell_is_a_terminal_in_the_directory_of_the_session_with_the_pe
 ) -> None:
     host.more_env = {"EDITOR": "ed", "CCB_SECRET": "x", "OPENAI_KEY": "y"}
     shell = await screen(await host.drive(session))
+    await shell.type("grep SigIgn /proc/self/status\r")
+    await shell.shows("SigIgn:\\s*0+\r")
     await shell.type('tty; pwd; stty size; echo "<$TERM $EDITOR $CCB_SECRET$OPENAI_KEY $PAGER>"; exit 7\r')
     end = await shell.ended()
     assert (end.error, end.body) == ("", {"code": 7})
@@ -193,6 +195,21 @@ async def test_the_end_of_the_session_ends_every_shell_and_what_it_has_started(h
     await laptop.end()
     for pid in pids:
         await until(lambda pid=pid: not alive(pid), f"the end of {pid}")  # type: ignore[misc]
+
+
+async def test_a_killed_worker_takes_its_shells_along_and_the_laptop_that_comes_back_is_told(
+    host: WorkerHost, session: str
+) -> None:
+    laptop = await host.drive(session)
+    await laptop.turn("hi", says("hello"))
+    shell = await screen(laptop)
+    await shell.type("echo pid $$.\r")
+    pid = int((await shell.shows(r"pid (\d+)\."))[1])
+    await host.kill_worker(laptop.pid)
+    again = await host.drive(session, create=False)
+    await again.send(ChannelOpen(1, "shell", {}, begun=True))
+    assert "ended meanwhile" in (await again.next(ChannelEnd)).error
+    await until(lambda: not alive(pid), "the end of the shell")
 
 
 async def test_nothing_of_a_shell_is_in_the_journal_and_late_frames_of_a_closed_one_do_nothing(
