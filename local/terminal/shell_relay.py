@@ -28,6 +28,7 @@ from .stdio import Writer
 _READ = 64 * 1024
 _REDRAW_S = 0.1
 _KEPT = 256 * 1024  # characters of the output, for `/shell send`
+_SHORT = 4096
 _MAX_SENT = 8 * 1024  # characters
 _LEAVES = re.compile(rb"\x1d|\x1b\[93;5(?::1)?u|\x1b\[27;5;93~")  # Ctrl+], also as Kitty and xterm may write it
 _FIRST_LINE = "\x1b[2m[ccb: a shell on the host; Ctrl+] leaves it, exit ends it]\x1b[0m\r\n"
@@ -90,11 +91,7 @@ class _Relay:
         try:
             await self._write(f"{KEEP_TITLE}{_FIRST_LINE}")
             async with await self._session.open_channel("shell", {**where, **body}) as channel:
-                left = await self._until_left(channel)
-                if left.code is not None:
-                    channel.end()
-                    await channel.over()
-                return left
+                return await self._until_left(channel)
         finally:
             loop.remove_signal_handler(signal.SIGWINCH)
             told()
@@ -154,8 +151,10 @@ class _Relay:
                 await channel.write(encode_size(size))
 
     def _keep(self, text: str) -> None:
-        self._shown.append(text)
         self._shown_size += len(text)
+        if self._shown and len(self._shown[-1]) < _SHORT:
+            text = self._shown.pop() + text
+        self._shown.append(text)
         while self._shown_size > _KEPT:
             self._shown_size -= len(self._shown.popleft())
 

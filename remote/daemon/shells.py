@@ -78,8 +78,9 @@ class Shell:
 
     async def attach(self, channel: Channel, size: TerminalSize, *, drives: bool) -> None:
         """Let a client hold the shell, in place of the one that does. Return when the shell has ended."""
-        if self._holder is not None:
-            await self._holder.close("the shell was opened in another terminal")
+        while self._holder is not None:
+            holder, self._holder = self._holder, None
+            await holder.close("the shell was opened in another terminal")
         self._holder, self._held_by_driver, self.used = channel, drives, time.monotonic()
         self._resize(size, redraws=self._output.full_screen)
         try:
@@ -96,7 +97,7 @@ class Shell:
         replay, self._position = self._output.replay(), self._output.end
         if replay:
             await channel.write(packer.pack(replay))
-        while True:
+        while self._holder is channel:
             data = self._output.since(self._position)
             self._position += len(data)
             self._resume()
