@@ -163,7 +163,9 @@ class _Relay:
         return "".join(self._shown)
 
     async def _write(self, text: str) -> None:
-        await self._writer.write(text.encode(errors="replace"))
+        data = text.encode(errors="replace")
+        if data := data[self._writer.write_few(data) :]:
+            await self._writer.write(data)
 
 
 @contextmanager

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import fcntl
+import json
 import struct
 import termios
 from collections.abc import AsyncIterator
@@ -94,6 +95,19 @@ async def test_a_shell_left_on_the_host_ends_with_ccb_stop_and_leaves_no_process
     assert listed.code == 0
     assert (await host.command("stop")).code == 0
     await until(lambda: not commands_with("sleep 432"))
+
+
+async def test_ccb_shell_watches_the_session_that_somebody_drives_and_starts_no_other(host: Host) -> None:
+    async with host.on_terminal() as driver:
+        await driver.shows("F1 or /help")
+        async with shell(host) as running:
+            running.type("exit 6\r")
+            assert await running.ended() == 6
+        listed = await host.command("ps", "--json")
+        assert len(listed.stdout.splitlines()) == 1 and json.loads(listed.stdout)["driver"]
+        assert "drives this session now" not in driver.text
+        driver.type("/stop\r")
+        assert await driver.ended() == 0
 
 
 async def test_the_repl_lends_its_terminal_to_a_shell_and_quotes_it_only_when_asked(host: Host) -> None:
