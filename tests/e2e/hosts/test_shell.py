@@ -32,7 +32,8 @@ async def shell(host: Host, *words: str, port: int | None = None) -> AsyncIterat
         yield running
 
 
-async def test_what_is_typed_while_the_connection_is_cut_arrives_once_and_in_order(host: Host) -> None:
+@pytest.mark.parametrize("fault", ["cut", "frozen"])
+async def test_what_is_typed_without_a_connection_arrives_once_and_in_order(host: Host, fault: str) -> None:
     line = "".join(f"{number:03}," for number in range(200))
     async with relay(host.server.port) as between, shell(host, port=between.port) as running:
         running.type("cat > typed\r")
@@ -41,12 +42,13 @@ async def test_what_is_typed_while_the_connection_is_cut_arrives_once_and_in_ord
             for at in range(0, 400, 80):
                 running.type(part[at : at + 80] + "\r")
                 if at == 160:
-                    between.cut()
-            await running.until(lambda cuts=cuts: running.text.count("connected again") > cuts)  # type: ignore[misc]
+                    (between.cut if fault == "cut" else between.freeze)()
+            between.thaw()
+            await running.until(lambda cuts=cuts: fault != "cut" or running.text.count("connected again") > cuts)  # type: ignore[misc]
         running.type("\x04")
         running.type("wc -c typed; exit 4\r")
         assert await running.ended() == 4
-        assert between.connections == 3
+        assert between.connections == (3 if fault == "cut" else 1)
     assert (host.home / "typed").read_text().replace("\n", "") == line
     assert running.text.replace("\r\n", "").count(line[-80:]) == 1, "nor is the echo there twice"
 
