@@ -46,6 +46,7 @@ _RUNNERS = {
     "export": "commands.move:run_export",
     "import": "commands.move:run_import",
     "move": "commands.move:run_move",
+    "shell": "commands.shell:run_shell",
 }
 
 

@@ -344,6 +344,20 @@ def arguments_at(arguments: Arguments, word: str) -> Arguments:
     return replace(there, connection=replace(connection, local=True), directory=path)
 
 
+def _place_shell(arguments: Arguments, words: Sequence[str]) -> Arguments:
+    """Interpret `shell HOST[:/PATH] [N]`."""
+    if arguments.connection.local:
+        arguments = replace(arguments, directory=str(_current_directory()))
+    elif needs_host(arguments.connection):
+        if not words:
+            raise UsageError("ccb shell needs a host", do="Write `ccb shell [user@]host[:/path]`.")
+        target, words = parse_target(words[0]), words[1:]
+        arguments = replace(_with_target(arguments, target), directory=target.path)
+    if len(words) > 1 or not all(re.fullmatch("[1-9]", each) for each in words):
+        raise UsageError("ccb shell takes one number of a shell after the place", do="See `ccb help shell`.")
+    return replace(arguments, rest=tuple(words))
+
+
 def _is_on_host(word: str) -> bool:
     """Return whether a word of `cp` names a path on a host: as with scp, a colon comes before any slash."""
     return word[:6].lower() == "ssh://" or bool(_ON_HOST.match(word))
@@ -462,4 +476,5 @@ _PLACES: Mapping[str, Callable[[Arguments, Sequence[str]], Arguments]] = {
     "cp": _place_copy,
     "import": _place_import,
     "move": _place_move,
+    "shell": _place_shell,
 }

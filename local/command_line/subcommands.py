@@ -110,6 +110,12 @@ SUBCOMMANDS = (
         "that login.",
         words=(("add", 2, 999), ("list", 0, 0), ("get", 1, 1), ("remove", 1, 1), ("test", 1, 1),
                ("login", 1, 1), ("logout", 1, 1))),
+    Subcommand("shell", ("ccb shell HOST[:/PATH] [N]", "ccb shell --local [N]"),
+        "open a shell on a host, or return to one", "Open your login shell on the host, in PATH, or return to the one "
+        "that was left there. Like a session it stays when the connection is lost, and what is typed meanwhile arrives "
+        "later. Ctrl+] leaves it, exit ends it. With N there are several, from 1 to 8. The agent of the session does "
+        "not see it, and no model is called.",
+        (Group.CONNECTION,)),
     Subcommand("cp", ("ccb cp HOST:PATH LOCAL", "ccb cp LOCAL HOST:PATH"),
         "copy a file or a folder from a host, or to it", "Copy a file or a folder with all that is in it. A target "
         "that is a directory gets the source under its own name. After a lost connection, or when the same command is "
@@ -240,7 +246,7 @@ def brief(option: Option) -> str:
 
 def _footers(command: Subcommand) -> list[str]:
     takes_host = any("HOST" in each for each in command.usage) and command.groups
-    footers = [PATHS] if command.name in ("ssh", "resume", "cp") else [HOSTS] if takes_host else []
+    footers = [PATHS] if command.name in ("ssh", "resume", "cp", "shell") else [HOSTS] if takes_host else []
     if Group.SDK in command.groups:
         footers.append("`ccb help sdk` has the options for programs that drive ccb.")
     return footers

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from ..providers.known_models import OfferedModels
     from ..session.own_hooks import NotificationHooks
     from ..session.remote_session import RemoteSession
+    from ..terminal.shell_relay import PersonShells
     from .dialer import Dialer, FileConnection, SpareTransport
     from .host_sessions import HostSessions
     from .project_trust import ProjectDesk
@@ -89,6 +90,7 @@ class OpenSession:
     ports: PortForwards | None = None
     arguments: Arguments = Arguments()
     log_in: Callable[[str, str], Awaitable[str]] | None = None
+    shells: PersonShells | None = None
 
 
 @asynccontextmanager
@@ -115,7 +117,7 @@ async def connect_session(
         await stack.enter_async_context(loader)
         if _is_checked_first(models, environ):
             await _credential_name(arguments, await loader.all(), environ)
-        dialer, basics = await _first_dialer(arguments, prompts, environ, loader, stack, kept)
+        dialer, basics = await first_dialer(arguments, prompts, environ, loader, stack, kept)
         parameters = await requests.session_parameters(
             arguments, session_id, basics.settings, lambda: _choose(arguments, dialer, basics.bundle, choose)
         )
@@ -196,6 +198,7 @@ async def connect_session(
         await ports.take(arguments.ports)
         notifications = NotificationHooks(hooks, f"ccb {host}")
         stack.push_async_callback(notifications.close)
+        from ..terminal.shell_relay import PersonShells
         from .host_sessions import HostSessions
 
         yield OpenSession(
@@ -216,6 +219,7 @@ async def connect_session(
             ports=ports,
             arguments=arguments,
             log_in=partial(_log_in, startup),
+            shells=PersonShells(session),
         )
 
 
@@ -245,7 +249,7 @@ async def watch_session(
     async with AsyncExitStack() as stack:
         loader = starting.StartupLoader(lambda: starting.load_dialing_startup(environ))
         await stack.enter_async_context(loader)
-        dialer, basics = await _first_dialer(arguments, prompts, environ, loader, stack, None)
+        dialer, basics = await first_dialer(arguments, prompts, environ, loader, stack, None)
         from ..session.remote_session import RemoteSession
         from .session_rows import list_sessions
 
@@ -276,7 +280,7 @@ async def _placed(
     return arguments, kept, left
 
 
-async def _first_dialer(
+async def first_dialer(
     arguments: Arguments,
     prompts: Prompts,
     environ: Mapping[str, str],

@@ -90,6 +90,7 @@ class Dialer:
     async def dial(
         self, proxy: AuthProxy | None, known: KnownSession | None, ask: bool
     ) -> AsyncIterator[WorkerConnection]:
+        """Connect to the worker. Without a proxy, its model calls are not answered."""
         parameters = self._parameters_for(known)
         self._tried = True
         async with AsyncExitStack() as stack:

@@ -51,6 +51,7 @@ class EventFeed:
     def __init__(self, role: client.DriverRole) -> None:
         self.standing = client.LinkStanding(client.LinkState.CONNECTING, role)
         self.failure: CcbError | None = None
+        self.told: list[Callable[[], object]] = []  # called when the state may have changed
         self._queue: deque[tuple[client.Item, int]] = deque()
         self._bytes = 0
         self._news = asyncio.Event()
@@ -61,6 +62,8 @@ class EventFeed:
     def shift(self, change: client.LinkChangeKind) -> bool:
         """Change the state without telling the reader. Return whether the connection is where the change leads to."""
         self.standing = client.after(self.standing, change)
+        for tell in self.told:
+            tell()
         return self.standing.link is client.target(change)
 
     async def change(

@@ -241,6 +241,11 @@ class RemoteSession:
             await self._numbered(lambda epoch, number: ReadOutput(epoch, number, task_id, after, most, before))
         )
 
+    def tell_state(self, told: Callable[[], object]) -> Callable[[], None]:
+        """Call `told` whenever `state` may have changed, until the result is called."""
+        self._feed.told.append(told)
+        return lambda: self._feed.told.remove(told)
+
     async def _numbered(self, ask: Callable[[int, int], Frame]) -> client.Json:
         """Return the answer to the frame that `ask` makes of epoch and number. Raises ConnectionLost, TimeoutError."""
         if self._connection is None:

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from ..ports.port_forwards import PortForwards
     from ..providers.known_models import OfferedModels
     from ..session.session_client import Json, SessionClient
+    from ..terminal.shell_relay import PersonShells
     from ..transcript.transcript_reducer import TranscriptReducer
 
 Shape = TypeVar("Shape", bound=BaseModel)
@@ -52,6 +53,7 @@ class LaptopSide:
     fetched: FetchedFiles | None = None
     ports: PortForwards | None = None
     log_in: Callable[[str, str], Awaitable[str]] | None = None
+    shells: PersonShells | None = None
 
 
 NO_LAPTOP = LaptopSide()
@@ -231,6 +233,7 @@ def laptop_of(
         fetched,
         opened.ports,
         opened.log_in,
+        opened.shells,
     )
     return LaptopSide(*lends)
 

@@ -187,6 +187,11 @@ status_line = view(
 transcript = view(
     "transcript [pager]", "the whole conversation on a page: search, copy; or in your PAGER", choices={"pager": ""}
 )
+shell = view(
+    "shell [N, send]",
+    "open a shell on the host, or return to one; send quotes the last command in it",
+    choices={"send": "put the last command in a shell and its output into the input"},
+)
 vim = view("vim", "edit the input with vim's keys, or no longer")
 paste = view("paste", "let the image in the laptop's clipboard go along with the prompt (also Ctrl+V)")
 

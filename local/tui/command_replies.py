@@ -3,6 +3,7 @@ what only the screen can."""
 
 from __future__ import annotations
 
+import re
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import aclosing
@@ -41,7 +42,7 @@ from ..slash_commands.registry import (
 )
 from ..slash_commands.session_api import NextSession, SessionApi
 from ..slash_commands.this_laptop import Hosts, RecentHost
-from ..slash_commands.typed_line import TypedCommand, parse_command, refusal
+from ..slash_commands.typed_line import TypedCommand, for_terminal, parse_command, refusal
 from ..terminal.editor import NoEditor
 from ..terminal.stdio import in_thread
 from ..transcript.blocks import Level
@@ -130,6 +131,9 @@ class CommandReplies(Vertical):
         if text.startswith("#"):
             return await self._actions.remember(text[1:].strip())
         if text.startswith("!"):
+            if on_terminal := for_terminal(text):
+                await self._open_shell(command=on_terminal)
+                return True
             self._reading.transcript.anchor()
             return await self._actions.send_prompt(text.strip(), how=replace(how, command_line=True, waits=True))
         if typed is None:
@@ -332,6 +336,7 @@ class CommandReplies(Vertical):
             "theme": lambda: self._theme(argument),
             "copy": lambda: self._copy(argument),
             "config": self._edit_settings,
+            "shell": lambda: self._shell_command(argument),
         }
         opened = views[name]()
         if isinstance(opened, Awaitable):
@@ -408,6 +413,42 @@ class CommandReplies(Vertical):
         else:
             which = "The last answer" if place == 1 else f"Answer {place} from the end"
             self._show(Text(f"{which} was {await self._shell.copied(answers[-place])}."))
+
+    async def _shell_command(self, argument: str) -> None:
+        if argument == "send":
+            self._quote_shell()
+        elif not argument or (argument.isdigit() and len(argument) == 1):
+            await self._open_shell(int(argument or 0))
+        else:
+            self._show(Text("/shell takes the number of a shell, or send.", Level.WARNING))
+
+    async def _open_shell(self, number: int = 0, command: str = "") -> None:
+        """Lend the terminal to a shell of the host until that ends or the person leaves it."""
+        shells = self._api.laptop.shells
+        if shells is None:
+            self._show(Text("This session opens no shells.", Level.WARNING))
+            return
+        try:
+            with self.app.batch_update(), self.app.suspend():
+                left = await shells.show(number, command)
+        except SuspendNotSupported:
+            self._show(Text("This terminal cannot be lent to a shell.", Level.WARNING))
+            return
+        if left.error:
+            self._show(Text(f"The shell: {left.error}.", Level.WARNING))
+        elif left.code is None:
+            self._actions.hint("the shell stays on the host: /shell returns to it, /shell send quotes it")
+        elif command:
+            self._show(Text(f"! {neutralise(command)}: ended with code {left.code}; the agent does not see it"))
+
+    def _quote_shell(self) -> None:
+        """Put what was on the last screen of a shell into the composer, where the person can change it."""
+        shown = self._api.laptop.shells.last_command() if self._api.laptop.shells is not None else ""
+        if not shown:
+            self._show(Text("No shell has shown anything here: /shell opens one.", Level.WARNING))
+            return
+        fence = "`" * max(3, 1 + max(map(len, re.findall("`+", shown)), default=0))
+        self._shell.composer.give_back(f"From my shell on the host:\n{fence}\n{neutralise(shown)}\n{fence}\n")
 
     async def _edit_settings(self) -> None:
         from ..config.settings import settings_path

@@ -79,6 +79,10 @@ class TerminalDriver(LinuxDriver):
         self.keys_first = KeyPriority()
         self._file: Any = _ClosableFile(self._file, self._window_closed)
 
+    def write(self, data: str) -> None:
+        if self._writer_thread is not None and self._writer_thread.is_alive():  # else another program has the terminal
+            super().write(data)
+
     def ask_background(self) -> None:
         if self.input_tty:
             self._asked_at = time.monotonic()

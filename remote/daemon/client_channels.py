@@ -15,8 +15,9 @@ from ..session_store.client_outbox import ClientOutbox
 
 log = logging.getLogger(__name__)
 
-ServeChannel = Callable[[Channel, Json], Awaitable[None]]
-"""Serves a channel until it is over. Raise ValueError or OSError with the reason for the client."""
+ServeChannel = Callable[[Channel, Json, str], Awaitable[None]]
+"""Serves a channel until it is over, with the role of its client. Raise ValueError or OSError with the
+reason for the client."""
 
 AWAY_S = 600.0  # seconds that the channels of a client wait for its next connection
 
@@ -86,7 +87,7 @@ class ClientChannels:
             outbox.control(ChannelEnd(frame.channel, str(error)))
             return
         self._opened.append(frame.channel)
-        task = asyncio.get_running_loop().create_task(self._serve(channel, frame.kind, frame.body))
+        task = asyncio.get_running_loop().create_task(self._serve(channel, frame, outbox.role))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
@@ -100,16 +101,16 @@ class ClientChannels:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _serve(self, channel: Channel, kind: str, body: Json) -> None:
-        serve = self._kinds.get(kind)
+    async def _serve(self, channel: Channel, opened: ChannelOpen, role: str) -> None:
+        serve = self._kinds.get(opened.kind)
         async with channel:
             try:
                 if serve is None:
-                    raise ValueError("this worker has no %s to open" % kind)
-                await serve(channel, body)
+                    raise ValueError("this worker has no %s to open" % opened.kind)
+                await serve(channel, opened.body, role)
                 channel.end()
                 await channel.over()
             except ChannelError as error:
-                log.info("channel %d (%s): %s", channel.number, kind, error)
+                log.info("channel %d (%s): %s", channel.number, opened.kind, error)
             except (ValueError, OSError) as error:
                 await channel.close(str(error))

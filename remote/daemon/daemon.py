@@ -39,6 +39,7 @@ from .copy_writer import CopyWriter
 from .hello import ENDING, WORKTREES, hello_frame, read_lease, send_last
 from .model_streams import ModelStreams
 from .ports import PortWatch, ReversePorts, serve_port
+from .shells import Shells
 
 if TYPE_CHECKING:
     from .hello import DaemonLaunch
@@ -108,6 +109,7 @@ class Daemon:
         token = "" if where.state else str(facts["session"])
         self.context = make_context(str(facts["cwd"]), where.file("outputs"), token)
         reverse = ReversePorts()
+        self.shells = Shells(self.context)
         self.clients = AttachedClients(
             self.journal,
             self.context,
@@ -117,7 +119,7 @@ class Daemon:
             self._begin,
             self.changed,
             self.stop,
-            {"port": serve_port, "reverse": reverse.listen, "reversed": reverse.carry},
+            {"port": serve_port, "reverse": reverse.listen, "reversed": reverse.carry, "shell": self.shells.serve},
             PortWatch(self._runs_something, self._outputs),
         )
         cwd = os.path.realpath(self.context.cwd)
@@ -167,7 +169,7 @@ class Daemon:
         return session
 
     def _runs_something(self) -> bool:
-        return bool(self.context.tasks.running or self.context.shells.foreground)
+        return bool(self.context.tasks.running or self.context.shells.foreground or self.shells.running)
 
     def _outputs(self) -> Iterator[tuple[str, str]]:
         """What runs in the background, with the beginning of its output, which names the URL of a server."""
@@ -183,7 +185,7 @@ class Daemon:
         """Return for how many seconds this worker stays without a client if nothing changes. See Lifetime."""
         if self.session is None:
             return 0.0
-        if self.session.state != "idle" or self.context.tasks.running:
+        if self.session.state != "idle" or self.context.tasks.running or self.shells.running:
             return math.inf
         return idle_s if self.session.inputs.any_prompt else min(UNPROMPTED_S, idle_s)
 
@@ -276,6 +278,7 @@ class Daemon:
             await self.clients.names.close()
         if self.session is not None:
             await self.session.end("prompt_input_exit" if self._session_over else "other")
+        await self.shells.close()
         root = await self.context.directory.soon(self.context.directory.identity)
         await close_context(self.context)
         await self.journal.end()

@@ -48,7 +48,7 @@ class PortWatch:
                 changed()
 
 
-async def serve_port(channel: Channel, body: Json) -> None:
+async def serve_port(channel: Channel, body: Json, _role: str) -> None:
     """Carry bytes to a port of this host's loopback and back. Raise ValueError or OSError if none listens there."""
     await carry(channel, *await _connected(_port_of(body)))
 
@@ -68,7 +68,7 @@ class ReversePorts:
         self._waiting: dict[int, tuple[asyncio.StreamReader, asyncio.StreamWriter, set[int]]] = {}
         self._numbers = itertools.count(1)
 
-    async def listen(self, channel: Channel, body: Json) -> None:
+    async def listen(self, channel: Channel, body: Json, _role: str) -> None:
         """Listen until the laptop closes the channel. Raise ValueError, or OSError if the port is in use."""
         own: set[int] = set()  # the connections that wait, and those that are carried
 
@@ -92,7 +92,7 @@ class ReversePorts:
             for number in own.intersection(self._waiting):
                 self._waiting.pop(number)[1].close()
 
-    async def carry(self, channel: Channel, body: Json) -> None:
+    async def carry(self, channel: Channel, body: Json, _role: str) -> None:
         """Carry the bytes of a connection that waits. Raise ValueError."""
         waiting = self._waiting.pop(body["connection"], None) if type(body.get("connection")) is int else None
         if waiting is None:

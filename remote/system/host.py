@@ -16,7 +16,7 @@ from ..sandbox.cage_rules import CageRules
 from ..sandbox.cage_server import Availability, CageServer
 from ..sandbox.outliving import held_below
 from .deadline import to_its_end, within
-from .process import MARK, Process, child_environment, new_mark, started
+from .process import MARK, Process, attended_environment, child_environment, new_mark, started
 from .regular_files import ABSENT, FileInfo, FileKind, info_of, open_regular, replace_file, restore_file
 
 T = TypeVar("T")
@@ -106,7 +106,28 @@ class Host:
         """Start a process (see `process.started`) in `cwd` or the nearest ancestor that can be entered, with `env`
         added. With a `cage`, it has a TMPDIR of its own; without one, `redirect` may have descriptors for stdin and
         stderr, which the caller closes. Raise CageUnavailable."""
-        whole = {**child_environment(self._environ), **(env or {}), MARK: new_mark(self.session)}
+        return await self._start(
+            argv, cwd, on_output, {**child_environment(self._environ), **(env or {})}, cage, redirect
+        )
+
+    async def start_attended(
+        self, argv: Sequence[str], cwd: str, env: Mapping[str, str], terminal: Sequence[int]
+    ) -> Process:
+        """Start a process of the person, without a cage. `terminal` are its stdin and stderr. See `start`."""
+        return await self._start(
+            argv, cwd, lambda _: None, {**attended_environment(self._environ), **env}, None, terminal
+        )
+
+    async def _start(
+        self,
+        argv: Sequence[str],
+        cwd: str,
+        on_output: Callable[[bytes], None],
+        env: Mapping[str, str],
+        cage: CageRules | None,
+        redirect: Sequence[int],
+    ) -> Process:
+        whole = {**env, MARK: new_mark(self.session)}
         cwd = await _in_thread(nearest_directory, cwd)
         watches = cage is not None or self._cages.watches
         if watches and cage is None:  # what it makes is left where it is, unlike what caged ones leave

@@ -211,6 +211,22 @@ def _is_kept(name: str, value: str) -> bool:
     return not is_locale or re.fullmatch(_UTF8, value) is not None  # command lines are judged as UTF-8
 
 
+def argv_of_shell(environ: Mapping[str, str], command: str = "") -> tuple[str, list[str]]:
+    """Return the path of this user's shell and its words, as a terminal here would start it, or for one command."""
+    shell = _shell_of_user(environ)
+    if os.path.basename(shell) in _NO_SHELLS or not os.access(shell, os.X_OK):
+        shell = "/bin/sh"
+    name = os.path.basename(shell)
+    return shell, [f"-{name}" if _is_login(environ) else name, "-i", *(["-c", command] if command else [])]
+
+
+def _shell_of_user(environ: Mapping[str, str]) -> str:
+    try:
+        return pwd.getpwuid(os.getuid()).pw_shell or "/bin/sh"  # may ask a server
+    except KeyError:
+        return environ.get("SHELL") or ""
+
+
 def _is_login(environ: Mapping[str, str]) -> bool:
     """Return whether a terminal would have a login shell here: in a container it would replace the image's PATH."""
     return bool(environ.get("SSH_CONNECTION") or environ.get("SSH_CLIENT"))
@@ -237,10 +253,7 @@ def _states(places: list[str]) -> Iterator[tuple[str, os.stat_result]]:
 
 
 def _kept(cache: str, shell: str, environ: Mapping[str, str]) -> tuple[str, Json, _Found | None]:
-    try:
-        shell = shell or pwd.getpwuid(os.getuid()).pw_shell or "/bin/sh"  # may ask a server
-    except KeyError:
-        shell = environ.get("SHELL") or ""
+    shell = shell or _shell_of_user(environ)
     key = _key(shell, environ)
     try:
         with open_regular(cache) as file:

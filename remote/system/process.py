@@ -70,6 +70,12 @@ def child_environment(environ: Mapping[str, str], mark: str = "") -> dict[str, s
     return env
 
 
+def attended_environment(environ: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment of programs on a person's terminal: that of a new login there."""
+    left = (*_OF_SHELLS, *_SCREENS, "SHLVL")
+    return {name: value for name, value in without_ccb(environ).items() if name not in left}
+
+
 def new_mark(session: str = "") -> str:
     token = secrets.token_hex(8)
     return f"{session}.{token}" if session else token

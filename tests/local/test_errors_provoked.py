@@ -77,6 +77,10 @@ async def test_a_command_that_cannot_ask(laptop: Laptop) -> None:
     assert (await laptop.run(["clean", "--local"])).refuses(2, "removes every session there")
 
 
+async def test_a_shell_without_a_terminal(laptop: Laptop) -> None:
+    assert (await laptop.run(["shell", "--local"])).refuses(2, "needs a terminal")
+
+
 async def test_a_flood_on_stdin_is_refused(laptop: Laptop) -> None:
     flood = b"x" * (33 * 1024 * 1024)
     async with laptop.start([str(laptop.home), "-p"]) as running:

@@ -137,6 +137,10 @@ class Channel:
         self._changed.clear()
         await self._changed.wait()
 
+    @property
+    def is_connected(self) -> bool:
+        return self._table.is_connected
+
     async def read(self) -> bytes:
         """Return at most BLOCK bytes, b"" when no more come. Raise ChannelError."""
         while not self._in.unread:
@@ -316,6 +320,10 @@ class Channels:
         """Break all channels off: there will be no other connection."""
         for channel in list(self._open.values()):
             channel.broken(why)
+
+    @property
+    def is_connected(self) -> bool:
+        return self._send is not None
 
     async def connected(self) -> Send:
         while self._send is None:

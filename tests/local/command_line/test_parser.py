@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 from pathlib import Path
 
@@ -197,6 +198,10 @@ def test_a_value_may_start_with_a_dash_and_short_options_may_stand_together() ->
         (["cp", "h:a", ""], "is empty"),
         (["cp", ":a", "b"], "neither on a host"),
         (["cp", "h:a", "b", "-p"], "no headless mode"),
+        (["shell"], "ccb shell needs a host"),
+        (["shell", "h", "0"], "takes one number"),
+        (["shell", "h", "1", "2"], "takes one number"),
+        (["shell", "h", "-p"], "no headless mode"),
         (["ps", "h", "--recursive"], "--recursive belongs to `ccb cp`"),
         (["ssh", "h", "--continue", "--resume", ID], "cannot be used together"),
         (["ssh", "h", "--fork-session"], "needs --continue or --resume"),
@@ -334,6 +339,22 @@ def test_a_copy_has_one_side_on_a_host(argv: list[str], host: str, upload: bool,
     assert arguments.command == "cp" and arguments.connection.target is not None
     assert arguments.connection.target.host == host
     assert arguments.copy == (upload, local, remote)
+
+
+@pytest.mark.parametrize(
+    ("argv", "directory", "number"),
+    [
+        (["shell", "h"], None, ()),
+        (["shell", "h:/p", "2"], "/p", ("2",)),
+        (["shell", "--local"], os.getcwd(), ()),
+        (["shell", "--transport", "x ssh", "3"], None, ("3",)),
+    ],
+)
+def test_a_shell_is_in_a_place_and_may_have_a_number(
+    argv: list[str], directory: str | None, number: tuple[str, ...]
+) -> None:
+    arguments = parse(*argv)
+    assert (arguments.command, arguments.directory, arguments.rest) == ("shell", directory, number)
 
 
 def fields_of(arguments: Arguments) -> dict[str, object]:

@@ -377,7 +377,7 @@ def test_each_command_has_a_row_and_the_worker_knows_its_name() -> None:
     elsewhere = {"new", "branch", "stop", "quit", "revoke", "reconnect"}  # below
     tested = {case.line[1:].split()[0] for case in CASES}
     assert tested | only_screen | elsewhere == {each.name for each in COMMANDS}
-    in_tui = {"keys", "vim", "theme", "statusline", "paste", "transcript", "copy"}
+    in_tui = {"keys", "vim", "theme", "statusline", "paste", "transcript", "copy", "shell"}
     assert only_screen == in_tui, "tests/local/tui has these"
     assert {*LAPTOP_COMMANDS.split(), "clear"} == OWN_NAMES, "/clear has a meaning on the host, too"
 

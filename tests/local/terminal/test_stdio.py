@@ -48,6 +48,15 @@ async def test_input_that_has_not_come_yet_is_waited_for(pipe: tuple[int, int]) 
     assert [piece async for piece in pieces] == []
 
 
+async def test_few_bytes_are_written_without_a_thread_only_where_they_surely_fit(pipe: tuple[int, int]) -> None:
+    reader, write_end = pipe
+    writer = Writer(write_end)
+    assert (writer.write_few(b"key"), os.read(reader, 9)) == (3, b"key")
+    assert writer.write_few(LARGE) == 0
+    os.write(write_end, LARGE)
+    assert writer.write_few(b"key") == 0
+
+
 async def test_output_waits_for_a_slow_reader(pipe: tuple[int, int]) -> None:
     reader, write_end = pipe
     writer = Writer(write_end)

@@ -6,6 +6,7 @@ import json
 import os
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -20,6 +21,7 @@ from ccb.local.doctor import doctor
 from ccb.local.doctor.doctor_findings import Finding, FindingState
 from ccb.local.ledger.call_ledger import CallLedger, CallPlace, ledger_path
 from ccb.local.slash_commands.session_api import LaptopSide
+from ccb.local.terminal.shell_relay import ShellLeft
 from ccb.local.tui import status_command
 from ccb.tunnel.errors import ConnectionLost
 from ccb.tunnel.proxy.metering import CallReport, TokenCounts
@@ -244,3 +246,62 @@ async def test_a_command_of_the_status_line_that_does_not_end_is_ended(home: Pat
 async def test_a_command_of_the_status_line_that_cannot_start_does_not_end_ccb() -> None:
     async with desk(size=(130, 30), screen=ScreenSettings(status_line="date\0")) as at:
         await at.until(lambda: "statusLine of the settings cannot run: embedded null byte" in at.status)
+
+
+class Shells:
+    """Shells of a host that end at once."""
+
+    def __init__(self) -> None:
+        self.opened: list[tuple[int, str]] = []
+        self.left = ShellLeft(3)
+
+    async def show(self, number: int, command: str) -> ShellLeft:
+        self.opened.append((number, command))
+        return self.left
+
+    def last_command(self) -> str:
+        return "$ make\n```\n\x1b[31mred" if self.opened else ""
+
+
+@pytest.mark.parametrize(
+    "line, opened",
+    [
+        ("/shell", (0, "")),
+        ("/shell 2", (2, "")),
+        ("! vim x", (0, "vim x")),
+        ("!less f", (0, "less f")),
+        ("! A=1 sudo /usr/bin/top", (0, "A=1 sudo /usr/bin/top")),
+        ("!! make menuconfig", (0, "make menuconfig")),
+        ("! make", None),
+        ("! grep vim x", None),
+        ("! lesson", None),
+    ],
+)
+async def test_what_needs_a_terminal_gets_this_one_and_the_agent_hears_nothing_of_it(
+    monkeypatch: pytest.MonkeyPatch, line: str, opened: tuple[int, str] | None
+) -> None:
+    shells = Shells()
+    async with desk(laptop=LaptopSide(shells=cast(Any, shells))) as at:
+        monkeypatch.setattr(at.app, "suspend", nullcontext)
+        await at.give(line)
+        await at.until(lambda: shells.opened or at.session.prompts)
+        assert (shells.opened, bool(at.session.prompts)) == ([opened] if opened else [], opened is None)
+        if opened is not None and opened[1]:
+            await at.sees("ended with code 3; the agent does not see it")
+
+
+async def test_the_last_command_in_a_shell_is_quoted_in_the_input_where_it_can_be_changed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    shells = Shells()
+    async with desk(laptop=LaptopSide(shells=cast(Any, shells))) as at:
+        monkeypatch.setattr(at.app, "suspend", nullcontext)
+        await at.give("/shell send", sees="No shell has shown anything here")
+        await at.give("/shell list", sees="/shell takes the number of a shell, or send")
+        shells.left = ShellLeft(error="8 shells are open")
+        await at.give("/shell", sees="The shell: 8 shells are open.")
+        shells.left = ShellLeft()
+        await at.give("/shell", sees="/shell returns to it")
+        await at.give("/shell send", then=lambda: "From my shell" in at.composer.text)
+        assert at.composer.text == "From my shell on the host:\n````\n$ make\n```\nred\n````\n"
+        assert not at.session.prompts

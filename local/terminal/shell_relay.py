@@ -1,0 +1,207 @@
+"""The person's shells on the host: the terminal of this machine is that of the shell until the person leaves."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import signal
+import sys
+import termios
+import tty
+from collections import deque
+from collections.abc import Coroutine, Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+from ccb.tunnel.plain_text import HostText
+from ccb.tunnel.tasks import cancelled
+from ccb.tunnel.wire.channels import Channel, ChannelError
+from ccb.tunnel.wire.dataclass import dataclass
+from ccb.tunnel.wire.shell_stream import OutputUnpacker, TerminalSize, encode_size, encode_typed
+
+from ..session.remote_session import RemoteSession
+from ..session.session_client import Json, LinkState
+from .output_filter import ENTER, KEEP_TITLE, TITLE_BACK, OutputFilter, last_command
+from .stdio import Writer
+
+_READ = 64 * 1024
+_REDRAW_S = 0.1
+_KEPT = 256 * 1024  # characters of the output, for `/shell send`
+_SHORT = 4096
+_MAX_SENT = 8 * 1024  # characters
+_LEAVES = re.compile(rb"\x1d|\x1b\[93;5(?::1)?u|\x1b\[27;5;93~")  # Ctrl+], also as Kitty and xterm may write it
+_FIRST_LINE = "\x1b[2m[ccb: a shell on the host; Ctrl+] leaves it, exit ends it]\x1b[0m\r\n"
+_AWAY = {
+    LinkState.RECONNECTING: "the connection is lost; what you type is sent when it is there again",
+    LinkState.NEEDS_PERSON: "the connection is lost, and the login asks something: leave with Ctrl+]",
+}
+_HERE = (LinkState.CONNECTED, LinkState.FENCED)
+
+
+@dataclass(frozen=True)
+class ShellLeft:
+    """How the person came back. `code`: the shell has ended with it; None: it stays, unless there is an `error`."""
+
+    code: int | None = None
+    error: str = ""
+
+
+class PersonShells:
+    """Shows shells of a session on this terminal, one at a time."""
+
+    def __init__(self, session: RemoteSession) -> None:
+        self._session = session
+        self._seen = ""
+
+    def last_command(self) -> str:
+        """Return the last command that was typed into a shell here and its output, "" for none. A long one is cut."""
+        text = "\n".join(last_command(self._seen))
+        return text if len(text) <= _MAX_SENT else f"…{text[-_MAX_SENT:]}"
+
+    async def show(self, number: int = 0, command: str = "") -> ShellLeft:
+        """Open a shell, or return to one, until it ends or the person leaves it. Needs a terminal of its own."""
+        relay = _Relay(self._session)
+        try:
+            with _raw_terminal():
+                return await relay.run({"number": number, "command": command})
+        except (ChannelError, OSError, ValueError, termios.error) as error:
+            return ShellLeft(error=HostText(str(error)).cell)
+        finally:
+            self._seen = (self._seen + relay.shown)[-_KEPT:]
+
+
+class _Relay:
+    """Carries keys and output between this terminal and a shell. Needs it in raw mode."""
+
+    def __init__(self, session: RemoteSession) -> None:
+        self.size = _size()
+        self._shown: deque[str] = deque()
+        self._shown_size = 0
+        self._session = session
+        self._filter = OutputFilter()
+        self._writer = Writer(sys.__stdout__.fileno() if sys.__stdout__ is not None else 1)
+        self._changed = asyncio.Event()  # the size of the terminal, or the state of the connection
+
+    async def run(self, body: Json) -> ShellLeft:
+        loop = asyncio.get_running_loop()
+        told = self._session.tell_state(self._changed.set)
+        loop.add_signal_handler(signal.SIGWINCH, self._changed.set)
+        where = {"term": os.environ.get("TERM", ""), "rows": self.size.rows, "columns": self.size.columns}
+        try:
+            await self._write(f"{KEEP_TITLE}{_FIRST_LINE}")
+            async with await self._session.open_channel("shell", {**where, **body}) as channel:
+                return await self._until_left(channel)
+        finally:
+            loop.remove_signal_handler(signal.SIGWINCH)
+            told()
+            await self._write(f"{self._filter.reset}{TITLE_BACK}\r\n")
+            await self._writer.drain()
+
+    async def _until_left(self, channel: Channel) -> ShellLeft:
+        """Return what the first direction to end says."""
+        ways: list[Coroutine[Any, Any, ShellLeft]] = [
+            self._show(channel), self._type(channel), self._follow_changes(channel)
+        ]  # fmt: skip
+        tasks = [asyncio.create_task(way, name="shell") for way in ways]
+        try:
+            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            return next(task for task in tasks if task in done).result()
+        finally:
+            await cancelled(*tasks)
+
+    async def _show(self, channel: Channel) -> ShellLeft:
+        unpacker = OutputUnpacker()
+        while data := await channel.read():
+            for piece in unpacker.feed(data):
+                text = self._filter.feed(piece)
+                self._keep(text)
+                await self._write(text)
+                await self._writer.drain()
+        code = channel.result.get("code")
+        return ShellLeft(code if type(code) is int else 0)
+
+    async def _type(self, channel: Channel) -> ShellLeft:
+        while data := await _typed():
+            leaves = _LEAVES.search(data)
+            typed = data[: leaves.start()] if leaves else data
+            if typed:
+                self._keep(ENTER if b"\r" in typed else "")
+                await channel.write(encode_typed(typed))
+            if leaves:
+                break
+        return ShellLeft()
+
+    async def _follow_changes(self, channel: Channel) -> ShellLeft:
+        state = self._session.state
+        while True:
+            await self._changed.wait()
+            self._changed.clear()
+            size, before = _size(), self.size
+            self.size = size
+            before_state, state = state, self._session.state
+            back = before_state in _AWAY and state in _HERE
+            if back or (state in _AWAY and state is not before_state):
+                await self._write(f"\r\n[ccb: {_AWAY.get(state, 'connected again')}]\r\n")
+                if self._filter.full_screen and back:
+                    await channel.write(encode_size(TerminalSize(max(1, size.rows - 1), size.columns)))
+                    await asyncio.sleep(_REDRAW_S)
+                    before = TerminalSize(0, 0)
+            if size != before:
+                await channel.write(encode_size(size))
+
+    def _keep(self, text: str) -> None:
+        self._shown_size += len(text)
+        if self._shown and len(self._shown[-1]) < _SHORT:
+            text = self._shown.pop() + text
+        self._shown.append(text)
+        while self._shown_size > _KEPT:
+            self._shown_size -= len(self._shown.popleft())
+
+    @property
+    def shown(self) -> str:
+        return "".join(self._shown)
+
+    async def _write(self, text: str) -> None:
+        data = text.encode(errors="replace")
+        if data := data[self._writer.write_few(data) :]:
+            await self._writer.write(data)
+
+
+@contextmanager
+def _raw_terminal() -> Iterator[None]:
+    stdin = _stdin()
+    before = termios.tcgetattr(stdin)
+    tty.setraw(stdin)
+    try:
+        yield
+    finally:
+        with suppress(OSError, termios.error):  # the window may be closed
+            termios.tcsetattr(stdin, termios.TCSADRAIN, before)
+
+
+async def _typed() -> bytes:
+    """Return what the person has typed, b"" if the window is closed. Nothing is read ahead."""
+    loop = asyncio.get_running_loop()
+    ready = asyncio.Event()
+    loop.add_reader(_stdin(), ready.set)
+    try:
+        await ready.wait()
+    finally:
+        loop.remove_reader(_stdin())
+    try:
+        return os.read(_stdin(), _READ)
+    except OSError:
+        return b""
+
+
+def _stdin() -> int:
+    return sys.__stdin__.fileno() if sys.__stdin__ is not None else 0
+
+
+def _size() -> TerminalSize:
+    try:
+        columns, rows = os.get_terminal_size(_stdin())
+    except OSError:
+        columns, rows = 80, 24
+    return TerminalSize(max(1, rows), max(1, columns))
