@@ -19,7 +19,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from .session_store.session_registry import SessionEntry
 
-_CHUNK = 65536
+_CHUNK = 256 * 1024
 _MAX_HELD = 1024 * 1024  # bytes held for a reader that is slower than its writer
 _LAST_BYTES_S = 5.0  # seconds that one end gets to read the last bytes of the other, closed end
 

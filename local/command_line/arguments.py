@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import operator
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import field, fields, replace
 from enum import Enum
 from typing import Any, Literal
@@ -38,14 +38,11 @@ def nearest(word: str, names: Iterable[str], cutoff: float = 0.6, *, most: int =
     return difflib.get_close_matches(word, names, n=most, cutoff=cutoff)
 
 
-def one_of(*choices: str) -> ReadValue:
-    def read(value: str, shown: str) -> str:
-        if value not in choices:
-            given, allowed = shortened(value), ", ".join(choices)
-            raise UsageError(f"error: option '{shown}' argument '{given}' is invalid. Allowed choices are {allowed}.")
-        return value
-
-    return read
+def one_of(value: str, shown: str, choices: Sequence[str]) -> str:
+    if value not in choices:
+        given, allowed = shortened(value), ", ".join(choices)
+        raise UsageError(f"error: option '{shown}' argument '{given}' is invalid. Allowed choices are {allowed}.")
+    return value
 
 
 def is_session_id(text: str) -> bool:
@@ -91,6 +88,12 @@ def read_forward(value: str, shown: str) -> str:
             do="Write the port of the host, or LOCAL:PORT for another one here.",
         )
     return value
+
+
+def read_reverse(value: str, shown: str) -> str:
+    if ":" in value:
+        raise UsageError(f"error: option '{shown}' takes one port, which is the same on both machines")
+    return read_forward(value, shown)
 
 
 def read_session_id(value: str, shown: str) -> str:
@@ -156,7 +159,7 @@ def read_json_object(value: str, shown: str) -> str:
 def read_sources(value: str, shown: str) -> str:
     names = [name.strip() for name in value.split(",") if name.strip()]
     for name in names:
-        one_of("user", "project", "local")(name, shown)
+        one_of(name, shown, ("user", "project", "local"))
     return ",".join(names)
 
 
@@ -176,6 +179,7 @@ class Group(Enum):
     """Options that belong together: the attribute of `Arguments` that holds them, and their heading."""
 
     SESSION = "session", "Session"
+    PORTS = "ports", "Ports"
     AGENT = "agent", "Model and permissions"
     SCREEN = "screen", "Terminal interface"
     STREAMS = "streams", "Without the terminal interface (headless)"
@@ -202,8 +206,8 @@ class Option:
     """One option of the command line, whose value is the attribute `field` of `group`.
 
     `spellings` are all names, the preferred one first. `help` is one plain sentence. An option without `metavar` takes
-    no value. `commands` are the only commands that take the option, each alone or with its action (`auth login`); empty
-    when the group decides (see `Subcommand`).
+    no value; with `choices`, it takes one of them. `commands` are the only commands that take the option, each alone or
+    with its action (`auth login`); empty when the group decides (see `Subcommand`).
 
     A session takes the value as the field `wire` of `SessionOptions`, made by `to_wire`. Without the option, `setting`
     counts: an attribute of `Settings`, with dots inside a section. Lists of both are joined.
@@ -215,6 +219,7 @@ class Option:
     help: str
     metavar: str = ""
     kind: OptionKind = OptionKind.ONE
+    choices: tuple[str, ...] = ()
     read: ReadValue = lambda value, _: value
     commands: tuple[str, ...] = ()
     setting: str = ""
@@ -235,7 +240,7 @@ class Option:
 
     def value(self, text: str) -> str | int | float | tuple[str, ...]:
         """Read a value of this option. Raise UsageError."""
-        return self.read(text, self.shown)
+        return one_of(text, self.shown, self.choices) if self.choices else self.read(text, self.shown)
 
 
 def option(spellings: str, help: str, metavar: str = "", *, commands: str = "", **more: Any) -> Any:
@@ -269,7 +274,11 @@ class ConnectionOptions:
     ssh_command: str | None = option(
         "--ssh-command", "Run this program instead of ssh, for example 'gcloud compute ssh'; {host} and {command} "
         "mark where host and command go, otherwise they are appended.", "command")
-    container: str | None = option("--container", "Work in this container (docker, podman) of the host.", "name")
+    container: str | None = option(
+        "--container", "Work in this container (docker, podman) of the host, as its user or as USER.", "[user@]name")
+    devcontainer: bool = option(
+        "--devcontainer", "Work in the dev container of the folder HOST:/PATH. If none runs, the devcontainer CLI of "
+        "the host starts it, which runs the commands that devcontainer.json names.", commands="ssh")
     local: bool = option("--local", "Run the worker on this machine instead of the host, without SSH.")
 
 
@@ -300,10 +309,6 @@ class SessionChoice:
     worktree: str | None = option(
         "--worktree -w", "Work in this git worktree below .claude/worktrees, on its own branch; without a name, in a "
         "new one.", "name", kind=OPTIONAL, read=read_worktree_name)
-    forwards: tuple[str, ...] = option(
-        "--forward", "Let 127.0.0.1:LOCAL of this machine (without it the same number) lead to this port of the host; "
-        "may be repeated.", "[local:]port", kind=REPEAT, read=read_forward)
-
     newest: bool = False
 
     @property
@@ -317,7 +322,7 @@ class AgentOptions:
     permission_mode: str | None = option(
         "--permission-mode", "Set the permission mode: default, acceptEdits, plan, dontAsk (deny what would need a "
         "question) or bypassPermissions.", "mode",
-        read=one_of("default", "acceptEdits", "plan", "dontAsk", "bypassPermissions"))
+        choices=("default", "acceptEdits", "plan", "dontAsk", "bypassPermissions"))
     dangerously_skip_permissions: bool = option(
         "--dangerously-skip-permissions", "Run every tool without asking; only for a host that you can afford to lose.")
     allowed_tools: tuple[str, ...] = option(
@@ -336,13 +341,13 @@ class AgentOptions:
         setting="permissions.additionalDirectories", wire="add_dirs")
     sandbox: str | None = option(
         "--sandbox", "Set the cage of commands that run without a question: read-only (default), workspace or off.",
-        "mode", read=one_of("read-only", "workspace", "off"), setting="sandbox", wire="sandbox")
+        "mode", choices=("read-only", "workspace", "off"), setting="sandbox", wire="sandbox")
     allow_net: bool = option(
         "--allow-net", "With --sandbox workspace: let commands use the network without a question.", wire="allow_net")
     record: bool = option("--record", "Keep model calls, whole, in files here (~/.local/state/ccb/recorded).")
     web: str | None = option(
         "--web", "Read web pages (WebFetch) in the network of the host (default) or of this machine: host or "
-        "laptop.", "where", read=one_of("host", "laptop"), setting="web", wire="web")
+        "laptop.", "where", choices=("host", "laptop"), setting="web", wire="web")
     trust: bool = option(
         "--trust", "Let what the files of the project switch on count in this run, without a question: settings with "
         "their hooks and rules, agents, commands, skills, MCP servers.")
@@ -376,8 +381,8 @@ class SdkOptions:
         "--agents", "Define sub-agents: a JSON object with description, prompt, tools and model for each name.",
         "json", read=read_json_object, wire="agents", to_wire=json.loads)
     mcp_config: tuple[str, ...] = option(
-        "--mcp-config", "Use these MCP servers: JSON texts, or files here, with an object mcpServers.", "json",
-        kind=VARIADIC)
+        "--mcp-config", "Use these MCP servers: JSON texts, or files here, with an object mcpServers.",
+        "file-or-json", kind=VARIADIC)
     strict_mcp_config: bool = option(
         "--strict-mcp-config", "Use only the MCP servers of --mcp-config.", wire="project_mcp", to_wire=operator.not_)
     setting_sources: str | None = option(
@@ -386,7 +391,8 @@ class SdkOptions:
     bare: bool = option(
         "--bare", "Let nothing count but the command line: no settings, hooks, instruction files, commands and "
         "skills, of yours or of the project (as --setting-sources with an empty value).")
-    settings: str | None = option("--settings", "Add these settings: a JSON object, or a file that holds one.", "json")
+    settings: str | None = option(
+        "--settings", "Add these settings: a JSON object, or a file that holds one.", "file-or-json")
     system_prompt_file: str | None = option(
         "--system-prompt-file", "Use the text of this file instead of the system prompt.", "file")
     append_system_prompt_file: str | None = option(
@@ -401,7 +407,7 @@ class SdkOptions:
         read=read_tokens)
     effort: str | None = option(
         "--effort", "How much effort the model spends: low, medium, high, xhigh or max.", "level",
-        read=one_of(*EFFORTS), wire="effort")
+        choices=EFFORTS, wire="effort")
     include_hook_events: bool = option(
         "--include-hook-events", "With stream-json: also print starts and answers of hooks.",
         wire="include_hook_events")
@@ -412,10 +418,10 @@ class SdkOptions:
         "--task-budget", "Tell the model how many tokens it may take.", "tokens", read=read_tokens, wire="task_budget")
     thinking: str | None = option(
         "--thinking", "Let the model think as much as it wants (adaptive, enabled), or not at all (disabled).",
-        "mode", read=one_of("adaptive", "enabled", "disabled"))
+        "mode", choices=("adaptive", "enabled", "disabled"))
     thinking_display: str | None = option(
         "--thinking-display", "Get the model's thinking in full length, as a summary, or not at all, where the model "
-        "offers that.", "mode", read=one_of("summarized", "omitted", "highlights"), wire="thinking_display")
+        "offers that.", "mode", choices=("summarized", "omitted", "highlights"), wire="thinking_display")
     forget: bool = option("--no-session-persistence", "Remove the session from its host when it ends.", wire="forget")
     plugin_dirs: tuple[str, ...] = option(
         "--plugin-dir", "Load the plugin in this directory of the host: its commands, skills, agents, hooks and MCP "
@@ -442,10 +448,10 @@ class StdioOptions:
     print: bool = option("--print -p", "Print the answer and exit, without the terminal interface.")
     output_format: str = option(
         "--output-format", "Write text (default), json (one result) or stream-json (every message as a line) to "
-        "stdout.", "format", read=one_of("text", "json", "stream-json"), default="text")
+        "stdout.", "format", choices=("text", "json", "stream-json"), default="text")
     input_format: str = option(
         "--input-format", "Read text (default) or stream-json (a message a line) from stdin.", "format",
-        read=one_of("text", "stream-json"), default="text")
+        choices=("text", "stream-json"), default="text")
     verbose: bool = option("--verbose", "With json: print all messages, not only the result; stream-json requires it.")
     include_partial_messages: bool = option(
         "--include-partial-messages", "With stream-json: also print the raw events of the model's stream.")
@@ -459,6 +465,16 @@ class StdioOptions:
 
 
 @dataclass(frozen=True)
+class PortOptions:
+    forwards: tuple[str, ...] = option(
+        "--forward", "Let 127.0.0.1:LOCAL of this machine (without it the same number) lead to this port of the host; "
+        "may be repeated.", "[local:]port", kind=REPEAT, read=read_forward)
+    reverses: tuple[str, ...] = option(
+        "--reverse", "Let programs of the host reach this port of this machine at 127.0.0.1:PORT there; may be "
+        "repeated.", "port", kind=REPEAT, read=read_reverse)
+
+
+@dataclass(frozen=True)
 class HostCommandOptions:
     view: bool = option("--view", "Only watch the session; another client drives it.", commands="attach")
     all: bool = option("--all", "Take all of them instead of one.", commands="stop, proxy revoke, auth logout")
@@ -469,7 +485,8 @@ class HostCommandOptions:
     yes: bool = option("--yes", "Do it without asking first.", commands="clean, trust")
     lines: int | None = option("--lines -n", "Show this many lines (else 200).", "n", read=read_count, commands="logs")
     json: bool = option(
-        "--json", "Print one JSON object a line.", commands="ps, doctor, models, usage, audit, proxy list, auth status")
+        "--json", "Print one JSON object a line.",
+        commands="ps, ports, doctor, models, usage, audit, proxy list, auth status")
     revoke: bool = option("--revoke", 'Take back trust and rules of "always"; the host is not asked.', commands="trust")
     recursive: bool = option(
         "--recursive", "Copy folders too, as scp does with it (also -r); they are always copied.", commands="cp")
@@ -480,14 +497,15 @@ class HostCommandOptions:
     no_files: bool = option("--no-files", "Leave the files where they are.", commands="export, import, move")
     source: Literal["claude"] | None = option(
         "--from", "Read a transcript of this program (claude), not an export.", "program",
-        read=one_of("claude"), commands="import")
+        choices=("claude",), commands="import")
     by: Literal["host", "model", "day", "session"] = option(
         "--by", "Print one line for each of these: host, model, day (default) or session.", "what",
-        read=one_of("host", "model", "day", "session"), commands="usage", default="day")
+        choices=("host", "model", "day", "session"), commands="usage", default="day")
     days: float | None = option(
         "--days", "Count only the last days.", "n", read=read_number("days", positive=True), commands="usage")
     provider: str | None = option("--provider", "List only the models of this provider.", "name", commands="models")
     origin: bool = option("--origin", "Print where each value comes from: source, file, line.", commands="config")
+    check: bool = option("--check", "Ask the package index for the newest version.", commands="upgrade")
     env: tuple[str, ...] = option(
         "--env -e", "Set a variable of the server's command; may be repeated.", "name=value", kind=REPEAT,
         commands="mcp add")
@@ -527,6 +545,7 @@ class Arguments:
     version: bool = option("--version -v", "Show the version.")
     connection: ConnectionOptions = field(default_factory=ConnectionOptions)
     session: SessionChoice = field(default_factory=SessionChoice)
+    ports: PortOptions = field(default_factory=PortOptions)
     agent: AgentOptions = field(default_factory=AgentOptions)
     screen: ScreenOptions = field(default_factory=ScreenOptions)
     streams: StdioOptions = field(default_factory=StdioOptions)

@@ -41,8 +41,9 @@ _COPY = "Write `ccb cp HOST:PATH LOCAL` or `ccb cp LOCAL HOST:PATH`."
 _MOVE = "Write `ccb move HOST [ID] HOST2:/PATH`; a path like ./app or /srv/app is one of this machine."
 _IMPORT = "Write `ccb import FILE HOST:/PATH`; a path like ./app or /srv/app is one of this machine."
 _OTHER_NAMES = {
-    **dict.fromkeys(("completion", "completions", "install", "plugin", "plugins", "update", "upgrade"), "help"),
+    **dict.fromkeys(("install", "plugin", "plugins"), "help"),
     **dict.fromkeys(("history", "ls"), "sessions"),
+    "completions": "completion",
     "continue": "resume",
     "kill": "stop",
     "login": "auth login",
@@ -51,6 +52,7 @@ _OTHER_NAMES = {
     "settings": "config show",
     "status": "doctor",
     "uninstall": "clean",
+    "update": "upgrade",
     "version": "--version",
 }
 """Commands of other programs, and the command of ccb that is next to each."""
@@ -237,7 +239,7 @@ def _place_own_words(arguments: Arguments, words: Sequence[str]) -> Arguments:
         name = f"{command.name} {action}".strip()
         do = f"See `ccb help {command.name}`."
         raise UsageError(f"ccb {name} does not go with {len(after)} words after it", do=do)
-    if command.name != "config" or not (after or not needs_host(arguments.connection)):
+    if (command.name, action) != ("config", "show") or not (after or not needs_host(arguments.connection)):
         refuse_ssh_options(arguments.connection, "ccb ssh HOST …")
     elif not arguments.connection.local:
         arguments = _take_host(arguments, after)
@@ -369,7 +371,7 @@ def _take_host(arguments: Arguments, words: Sequence[str]) -> Arguments:
         do = f"Write `ccb {command} [user@]host`, or --local for this machine."
         raise UsageError(f"ccb {command} needs a host", do=do)
     target = parse_target(words[0])
-    if target.path is not None and command in ("trust", "config"):
+    if target.path is not None and command in ("trust", "config", "ports"):
         return replace(_with_target(arguments, target), directory=target.path)
     if target.path is not None:
         raise UsageError(f"ccb {command} takes a host without a path", do=f"Write `ccb {command} {target.login}`.")

@@ -87,11 +87,14 @@ class Dialer:
             return self._transport
 
     @asynccontextmanager
-    async def dial(self, proxy: AuthProxy, known: KnownSession | None, ask: bool) -> AsyncIterator[WorkerConnection]:
+    async def dial(
+        self, proxy: AuthProxy | None, known: KnownSession | None, ask: bool
+    ) -> AsyncIterator[WorkerConnection]:
         parameters = self._parameters_for(known)
         self._tried = True
         async with AsyncExitStack() as stack:
-            waiting = asyncio.get_running_loop().call_later(_SENT_S, proxy.prepare)
+            prepare = proxy.prepare if proxy is not None else lambda: None
+            waiting = asyncio.get_running_loop().call_later(_SENT_S, prepare)
             try:
                 link, hello = await self._hello(parameters, stack, warm=known is not None, ask=ask)
             finally:
@@ -173,7 +176,10 @@ class SpareTransport:
             await self._transport.close()
 
     def keep(self, dialer: Dialer) -> None:
-        self._transport = dialer.release()
+        self.put(dialer.release())
+
+    def put(self, transport: Transport | None) -> None:
+        self._transport = transport
 
     async def take(self) -> Transport | None:
         transport, self._transport = self._transport, None

@@ -79,8 +79,8 @@ def credential_source(
     environ: Mapping[str, str], settings: Settings, host: str, stored: StoredCredentials
 ) -> CredentialSource:
     """Return the first configured source of Anthropic's credential. Nothing is run or unlocked before `get`."""
-    if host in stored.given:
-        return stored.given[host]
+    if given := stored.given(host):
+        return given
     if workspace := environ.get(WORKSPACE_VARIABLE, "").strip():
         workspace = checked_workspace(workspace, WORKSPACE_VARIABLE)
     else:
@@ -115,8 +115,8 @@ def api_key_source(source: str) -> str:
 
 class StoredCredentials:
     """The accounts for sessions of one host. `secrets` is unlocked at most once; without `prompts` nobody is asked.
-    `environ` has what the settings say of the network. What the person has `given` in this session, for a provider's
-    host, counts more than all other sources."""
+    `environ` has what the settings say of the network. What the person has `given` in this run counts more than all
+    other sources."""
 
     def __init__(
         self, environ: Mapping[str, str], *, settings: Settings, prompts: Prompts | None = None, host: str = ""
@@ -124,7 +124,6 @@ class StoredCredentials:
         self.environ = settings.network.over(environ)
         self.settings = settings
         self.prompts = prompts or NobodyToAsk()
-        self.given: dict[str, CredentialSource] = {}
         self._host = host
         self.secrets = open_store(environ, settings, self.prompts)
 
@@ -132,6 +131,14 @@ class StoredCredentials:
         """Return the credential for a provider at the host `at`. `get` raises `missing` if nothing is stored."""
         accounts = ProviderAccounts(self.secrets, at, state_dir(self.environ), missing=missing)
         return StoredCredential(accounts, self.chosen(provider), self.environ)
+
+    def given(self, at: str) -> CredentialSource | None:
+        found = self.prompts.memory.given.get((self._host, at))
+        return found if isinstance(found, FixedCredential | StoredCredential) else None
+
+    def give(self, at: str, source: CredentialSource) -> None:
+        """Use a credential for a provider's host from now on, also in the sessions that follow in this run."""
+        self.prompts.memory.given[self._host, at] = source
 
     def chosen(self, provider: str) -> str | None:
         return self.settings.credentials.account_for(provider, self._host)

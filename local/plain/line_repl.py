@@ -267,6 +267,8 @@ class LineRepl:
                     self._link_changed(event)
                 elif isinstance(event, session_client.EventGap):
                     self._skipped(event)
+                elif isinstance(event, session_client.PortOffer):
+                    self.reducer.notice(event.text)
                 elif isinstance(event, session_client.LaptopNotice):
                     self.reducer.notice(event.text, Level.WARNING)
                 else:
@@ -464,8 +466,10 @@ async def _one_session(
             _write(*(repl.farewell() if following is None else [stays]))
         await connected.session.close(done=True)
     if repl.moves_to:
-        await move_along(arguments, hello.session, repl.moves_to, os.environ)
-    return code, session_api.arguments_for(following, arguments, hello.cwd.raw) if following is not None else None
+        await move_along(connected.arguments, hello.session, repl.moves_to, os.environ)
+    if following is None:
+        return code, None
+    return code, session_api.arguments_for(following, connected.arguments, hello.cwd.raw)
 
 
 async def _until_left(repl: LineRepl, lines: AsyncIterator[str], *, waits: bool) -> int:

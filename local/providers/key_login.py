@@ -112,15 +112,15 @@ async def log_in(provider: str, router: ModelRouter, stored: StoredCredentials, 
     account, note = given
     store = await _keep(where, account, stored)
     source: CredentialSource = FixedCredential(account.credential("the input"))
-    told = f"This session uses the key for {where.host} from now on; it is not kept.{note}"
+    told = f"The key for {where.host} is used from now on, until ccb ends; it is not kept.{note}"
     if store is not None:
         stored.secrets = store
         source = stored.of(provider, where.host)
-        told = f"Stored the key for {where.host} in {store.described()}. This session uses it from now on.{note}"
-    stored.given[where.host] = source
+        told = f"Stored the key for {where.host} in {store.described()}. It is used from now on.{note}"
+    stored.give(where.host, source)
     router.use_credential(where.host, source)
     shadow = where.outranks(stored.environ)
-    return f"{told} {shadow} is set: later sessions use its key." if shadow else told
+    return f"{told} {shadow} is set: the next run of ccb uses its key." if shadow else told
 
 
 async def _asked(where: AuthTarget, stored: StoredCredentials, why: str) -> tuple[Account, str] | None:

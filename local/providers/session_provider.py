@@ -137,8 +137,8 @@ def credential_of(
     """Return where the key of a provider comes from, None for a server that wants none. Raise CredentialError."""
     own, kind = named.own, named.kind
     accounts = stored or StoredCredentials(environ, settings=settings)
-    if host in accounts.given:
-        return accounts.given[host]
+    if given := accounts.given(host):
+        return given
     if kind.name == ANTHROPIC and not own.keyVariable and not own.keyHelper:
         return credential_source(environ, settings, host, accounts)
     names = (own.keyVariable,) if own.keyVariable else kind.key_variables

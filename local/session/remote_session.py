@@ -194,6 +194,9 @@ class RemoteSession:
     def warn(self, text: str) -> None:
         self._feed.add(client.LaptopNotice(text))
 
+    def offer_port(self, port: int, text: str) -> None:
+        self._feed.add(client.PortOffer(text, port))
+
     def show(self, body: client.Json) -> None:
         self._feed.add(client.SessionEvent("progress", body, 0))
 
@@ -223,7 +226,7 @@ class RemoteSession:
         """Open a channel, which survives lost connections. The host may refuse it later. Raises ChannelError."""
         if CHANNELS not in self.hello.capabilities:
             raise ChannelError("the worker of this session is of an older version")
-        return await self._reader.channels.open(kind, body)
+        return self._reader.channels.open(kind, body)
 
     def tell_ports(self, told: Callable[[client.Json], None]) -> None:
         """Call `told` with the body of the last `listening` frame, and of each that comes."""

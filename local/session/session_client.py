@@ -69,6 +69,13 @@ class LaptopNotice:
 
 
 @dataclass(frozen=True)
+class PortOffer(LaptopNotice):
+    """A program of the session listens on a port of the host. `text` names the commands that take it."""
+
+    port: int
+
+
+@dataclass(frozen=True)
 class FoundNames:
     """Files that part of a name may mean, the best first. `more`: others fit as well. `settled`: asking again soon
     brings the same. `cut`: the tree is too large to list."""

@@ -9,14 +9,15 @@ from ccb.tunnel.errors import UsageError
 from ccb.tunnel.plain_text import one_line
 
 from ..command_line.arguments import read_forward
-from ..ports.port_forwards import Forward, PortForwards, forward_of
+from ..ports.port_forwards import LOOPBACK, Forward, PortForwards, forward_of
 from ..transcript.blocks import Level
 from .registry import Choices, Reply, ReplyRow, Rows, Text, command
 from .session_api import SessionApi
 
 _USAGE = (
-    "/ports lists them; /ports [LOCAL:]PORT forwards one; with open, stop or ignore before PORT it is shown in the "
-    "browser, ended, or not offered any more"
+    "/ports lists them; /ports [LOCAL:]PORT forwards one; with open, stop, pin or ignore before PORT it is shown in "
+    "the browser, ended, kept when its program ends, or not offered any more; with reverse, the host reaches that port "
+    "of this machine"
 )
 
 
@@ -26,11 +27,11 @@ def _known(api: SessionApi) -> Choices:
         return {}
     new = {str(each.port): f"forward {each.name.cell}" for each in ports.offered}
     opens = {f"open {port}": "in the browser" for port in ports.listening}
-    return {**new, **opens, **{f"stop {port}": "end the forward" for port in ports.forwards}}
+    return {**new, **opens, **{f"stop {port}": "end the forward" for port in (*ports.forwards, *ports.reverses)}}
 
 
 @command(
-    "ports [PORT, open PORT, stop PORT, ignore PORT]",
+    "ports [PORT, open PORT, stop PORT, pin PORT, reverse PORT, ignore PORT]",
     "list the ports of the host, forward and open them",
     choices=_known,
 )
@@ -47,16 +48,23 @@ async def ports(api: SessionApi, argument: str) -> Reply:
         remote, local = forward_of(read_forward(rest.strip(), "/ports"))
     except UsageError:
         return Text(f"{one_line(rest)} is no port. {_USAGE}.", Level.WARNING)
-    return await _done(api, held, verb, remote, local)
+    return await change_port(api, held, verb, remote, local)
 
 
-async def _done(api: SessionApi, held: PortForwards, verb: str, remote: int, local: int) -> Reply:
+async def change_port(api: SessionApi, held: PortForwards, verb: str, remote: int, local: int = 0) -> Text:
+    """Do what a word of `/ports` says. Raises UsageError."""
     if verb == "forward":
-        return _at(await held.forward(remote, local))
+        return _at(await held.forward(remote, local), local)
+    if verb == "pin":
+        await held.pin(remote)
+        return Text(f"Port {remote} stays forwarded until it is stopped.", brief=True)
     if verb == "open":
         forward = await held.forward(remote, local)
         await asyncio.to_thread(webbrowser.open, forward.url)
-        return _at(forward)
+        return _at(forward, local)
+    if verb == "reverse":
+        await held.reverse(remote)
+        return Text(f"{LOOPBACK}:{remote} of the host leads to port {remote} of this machine: /ports stop ends that.")
     if verb == "stop":
         await held.stop(remote)
         return Text(f"Port {remote} is not forwarded any more.", brief=True)
@@ -66,12 +74,17 @@ async def _done(api: SessionApi, held: PortForwards, verb: str, remote: int, loc
     return Text(f"{_USAGE}.", Level.WARNING)
 
 
-def _at(forward: Forward) -> Text:
-    other = "" if forward.local == forward.remote else f" (port {forward.remote} of this machine is in use)"
+def _at(forward: Forward, wanted: int) -> Text:
+    """Say where a forward is, also if it was `wanted` elsewhere (0: nowhere in particular)."""
+    other = f" already; /ports stop {forward.remote} ends that" if wanted not in (0, forward.local) else ""
     return Text(f"Port {forward.remote} of the host is {forward.url} on this machine{other}.")
 
 
-def _listed(held: PortForwards) -> Rows:
+class PortRows(Rows):
+    """The ports of the host."""
+
+
+def _listed(held: PortForwards) -> PortRows:
     rows = []
     for remote in sorted({*held.listening, *held.forwards}):
         forward = held.forwards.get(remote)
@@ -79,6 +92,12 @@ def _listed(held: PortForwards) -> Rows:
             rows.append(ReplyRow(held.shown(remote), "not forwarded", f"/ports {remote}"))
         else:
             uses = len(forward.connections)
-            text = f"{forward.url}, {uses} connection{'s' if uses != 1 else ''}"
+            text = f"{forward.url}, {uses} connection{'s' if uses != 1 else ''}{', pinned' if forward.pinned else ''}"
             rows.append(ReplyRow(held.shown(remote), text, f"/ports open {remote}"))
-    return Rows(rows, none="No program of this session listens on a port.", after=f"{_USAGE}.")
+    for each in held.reverses.values():
+        uses = len(each.connections)
+        said = each.state or f"{uses} connection{'s' if uses != 1 else ''}"
+        rows.append(
+            ReplyRow(f"{each.port} of this machine", f"the host reaches it: {said}", f"/ports stop {each.port}")
+        )
+    return PortRows(rows, none="No program of this session listens on a port.", after=f"{_USAGE}.")

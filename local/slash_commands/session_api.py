@@ -18,7 +18,7 @@ from ccb.tunnel.wire.client_requests import LIST_COMMANDS
 from ccb.tunnel.wire.control_protocol import A, P, Request, RequestFailed
 from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.model_facts import ModelNames
-from ccb.tunnel.wire.session_options import CAGES
+from ccb.tunnel.wire.session_options import cage_of
 
 from ..command_line.arguments import Arguments, SessionChoice
 from ..session.session_client import LinkState
@@ -202,7 +202,7 @@ class ReplInfo:
 
 def info_of(opened: OpenSession, first_prompt: str = "") -> ReplInfo:
     hello, options = opened.session.hello, opened.options
-    wanted = CAGES.get(options.sandbox, "") if "sandbox" in hello.capabilities else ""
+    wanted = cage_of(options.sandbox, options.permission_mode) if "sandbox" in hello.capabilities else ""
     chosen = options.model or ("" if hello.seq else "default")  # the events of a session that exists name its model
     return ReplInfo(
         host=opened.host,

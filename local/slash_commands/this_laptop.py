@@ -13,7 +13,7 @@ from ccb.tunnel.transports.pipe import THIS_MACHINE
 from ccb.tunnel.wire.dataclass import dataclass
 
 from ..command_line.transport_choice import shown_host
-from ..commands.config_show import setting_lines
+from ..commands.config import setting_lines
 from ..config.log import state_dir, write_report
 from ..config.settings import settings_path
 from ..config.settings_loading import load_settings
@@ -85,10 +85,16 @@ async def config(api: SessionApi, argument: str) -> Reply:
     return Rows(rows, title="Settings of this laptop")
 
 
+_MAX_PROVIDER = 24  # characters; no key is shorter
+
+
 @everywhere("login [PROVIDER]", "give this session another key of its model, or of a provider, from now on")
 async def login(api: SessionApi, provider: str) -> Reply:
     log_in, words = api.laptop.log_in, provider.split()[:1]
     said = ""
+    if len("".join(words)) > _MAX_PROVIDER:
+        what = "/login takes the name of a provider, and then asks for the key without showing it."
+        return Text(f"{what} If that was a key: it is on this screen, and nowhere else.", Level.WARNING)
     if log_in is not None:
         async with api.lent():
             said = await log_in("".join(words), api.transcript.model)

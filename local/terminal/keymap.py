@@ -68,6 +68,11 @@ DEFAULT_KEYS: Mapping[str, tuple[str, ...]] = {
     "model-take": ("enter",),
     "task-open": ("enter", "right"),
     "task-stop": ("x", "X", "delete"),
+    "port-open": ("o",),
+    "port-forward": ("f",),
+    "port-stop": ("s",),
+    "port-pin": ("p",),
+    "port-ignore": ("x",),
 }  # the keys of each id, the first one as ccb names it to the person
 _COMPOSER = ("send", "steer", "newline", "history", "editor", "paste", "undo")  # the ids that hold in the input only
 _PLACES = (
@@ -78,8 +83,9 @@ _PLACES = (
     "rule-",
     "model-",
     "task-",
+    "port-",
 )  # cards, lists and pages have keys of their own
-_CHARACTERS = ("answer-", "queue-", "view-", "rule-", "task-")  # nothing is typed there
+_CHARACTERS = ("answer-", "queue-", "view-", "rule-", "task-", "port-")  # nothing is typed there
 _NAMES = {"escape": "Esc", "pageup": "PgUp", "pagedown": "PgDn", "delete": "Del", "insert": "Ins"}
 _SPOKEN = {**{shown.lower(): name for name, shown in _NAMES.items()}, "return": "enter"}
 _MODIFIERS = ("ctrl", "alt", "shift")

@@ -258,6 +258,14 @@ class NoticeBlock(Block):
 
 
 @dataclass(eq=False)
+class OfferBlock(NoticeBlock):
+    """A port of the host that a key takes once the line is `marked`."""
+
+    port: int = 0
+    marked: bool = False
+
+
+@dataclass(eq=False)
 class FileDiffBlock(Block):
     """A file that the agent has changed. `sign`: ~ changed, + new, - gone. `problem`: why its patch is unknown."""
 

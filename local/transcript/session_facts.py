@@ -145,6 +145,11 @@ class UsageTotals:
         if size:
             self.context_tokens, self.context_estimated = size, bool(usage.get(ESTIMATED))
 
+    def compacted(self, tokens_left: int) -> None:
+        """Take over the estimated size of the context behind a compaction."""
+        if tokens_left:
+            self.context_tokens, self.context_estimated = min(tokens_left, _MAX_NUMBER), True
+
     @property
     def context_text(self) -> str:
         """How full the model's window is: as a share if its size is known, else in tokens; "" before the first call."""

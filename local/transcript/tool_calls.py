@@ -16,7 +16,7 @@ from ccb.tunnel.wire.client_requests import SHELL_CALL
 from ccb.tunnel.wire.control_protocol import CAN_USE_TOOL
 from ccb.tunnel.wire.frames import Json
 from ccb.tunnel.wire.journal_records import AgentResultRecord, Projection, Record, TodoRecord, ToolStartRecord, on
-from ccb.tunnel.wire.todo_list import PENDING, TodoList, public_todo
+from ccb.tunnel.wire.todo_list import MAX_STATUS, PENDING, TodoList, public_todo
 from ccb.tunnel.wire.tool_traits import BASH, DEFAULT_AGENT, TODO_WRITE, Effect, View, traits_of
 
 from ..session.newest import MAX_ID, Newest
@@ -376,7 +376,7 @@ class ToolCalls:
     def todo_changed(self, item: TodoRecord) -> None:
         """Take an item of the list as the worker has changed it, without what is shown nowhere."""
         subject, active = item.subject[:_MAX_TODO_CHARS], item.active_form[:_MAX_TODO_CHARS]
-        self.todos = self.todos.changed(TodoRecord(item.id[:MAX_ID], subject, item.status, active))
+        self.todos = self.todos.changed(TodoRecord(item.id[:MAX_ID], subject, item.status[:MAX_STATUS], active))
 
     def _meant_todos(self, tool_input: Json) -> Sequence[TodoRecord]:
         """Return the items that a call of a Task tool is about, as they are when it succeeds."""

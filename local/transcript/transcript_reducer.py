@@ -13,7 +13,7 @@ from ccb.tunnel.wire.client_requests import SHELL_COMMAND
 from ccb.tunnel.wire.frames import Json
 from ccb.tunnel.wire.model_facts import EFFORTS
 from ccb.tunnel.wire.prompt_content import is_attached_file
-from ccb.tunnel.wire.session_options import CAGES
+from ccb.tunnel.wire.session_options import cage_of
 from ccb.tunnel.wire.todo_list import TodoList
 from ccb.tunnel.wire.tool_traits import READ
 
@@ -282,11 +282,14 @@ class TranscriptReducer:
             case records.ReasoningRecord():
                 self.effort = _level(content.effort)
             case records.OptionsRecord():
-                self.model = content.model or self.model
-                self.effort = _level(content.effort) or self.effort
-                self.mode = content.permission_mode or self.mode
-                if self.sandbox:  # a worker without a sandbox names the cage of none of its commands
-                    self.sandbox = CAGES.get(content.sandbox, self.sandbox)
+                self._options(content)
+
+    def _options(self, content: records.OptionsRecord) -> None:
+        self.model = content.model or self.model
+        self.effort = _level(content.effort) or self.effort
+        self.mode = content.permission_mode or self.mode
+        if self.sandbox:  # a worker without a sandbox names the cage of none of its commands
+            self.sandbox = cage_of(content.sandbox, self.mode) or self.sandbox
 
     def _noticed(self, content: object) -> None:
         match content:
@@ -319,15 +322,10 @@ class TranscriptReducer:
             case messages.ResultMessage():
                 self._turn_over(ToolState.FAILED)
                 self._result(message)
-            case messages.SystemMessage(subtype="init"):
-                self._init(message)
-            case messages.SystemMessage(subtype="session_title_changed"):
-                self.title = one_line(messages.as_text(message.body.get("title")))[:_MAX_TITLE]
             case messages.SystemMessage():
-                self.mode = message.permission_mode or self.mode
-                self.sandbox = messages.as_text(message.body.get("sandbox")) or self.sandbox
-                self.notices.system(message)
+                self._system(message)
             case messages.CompactMessage(is_micro=False):
+                self.totals.compacted(message.post_tokens)
                 self.notices.compacted(message)
             case messages.TaskMessage() if message.subtype != "task_updated":
                 self._tools.told(message)
@@ -335,6 +333,17 @@ class TranscriptReducer:
                     self.notice(message.summary, Level.DIM)
             case _:  # questions and answers are the event router's
                 pass
+
+    def _system(self, message: messages.SystemMessage) -> None:
+        match message.subtype:
+            case "init":
+                self._init(message)
+            case "session_title_changed":
+                self.title = one_line(messages.as_text(message.body.get("title")))[:_MAX_TITLE]
+            case _:
+                self.mode = message.permission_mode or self.mode
+                self.sandbox = messages.as_text(message.body.get("sandbox")) or self.sandbox
+                self.notices.system(message)
 
     def _result(self, message: messages.ResultMessage) -> None:
         before, past = self.totals.cost_usd, self.notices.only_past

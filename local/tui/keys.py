@@ -29,6 +29,10 @@ KEYS = (
         "Down, Enter",
         "while nothing is typed: mark a sub-agent in sight (Up and Down: another one), show its conversation, live",
     ),
+    (
+        "Down, then {port-open}; {port-forward}; {port-ignore}",
+        "while nothing is typed: mark the offer of a port; open it in the browser, forward it, never offer it here",
+    ),
     ("{background}", "let the running command go on in the background"),
     ("{interrupt}", "interrupt the agent; while it is idle: close the file of /open, or end the newest copy"),
     ("{interrupt}, {interrupt}", "while the agent is idle: clear the input; an empty one: go back to a prompt"),
@@ -60,6 +64,10 @@ KEYS = (
     (
         "{task-open}; {task-stop}",
         "in the list of tasks (/tasks): all output of a command, or the conversation of a sub-agent; stop it",
+    ),
+    (
+        "{port-stop}; {port-pin}; {port-ignore}",
+        "in the list of ports (/ports): stop one, keep the forward, never offer it in this project",
     ),
     ("{rule-add}; {rule-remove}", "in the list of rules: add one; remove one of yours"),
     (

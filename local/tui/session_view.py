@@ -21,6 +21,7 @@ from ..session.session_client import (
     LaptopNotice,
     LinkChange,
     LinkState,
+    PortOffer,
     SessionClient,
     SessionEvent,
     parse_snapshot,
@@ -37,6 +38,7 @@ from .cards.question_card import QuestionCard
 from .command_replies import CommandReplies
 from .composer.completions import Candidate, CompletionList
 from .panels.page_holder import PageHolder
+from .panels.port_panel import PortOffers
 from .panels.queue_panel import QueuePanel
 from .panels.rewind_panel import TWICE_S, RewindPanel
 from .panels.transfer_panel import FileCarrying
@@ -116,6 +118,7 @@ class SessionView(Vertical):
         self.actions = SessionActions(client, self.reducer, connection, self.approvals, self.status, shell.leaving)
         self.rewinding = RewindPanel(self.reducer, composer, self.actions)
         self.reading = PageHolder(client, info, self.transcript, composer, shell.copied)
+        self._offers = PortOffers(laptop.ports, self.transcript)
         self.queue = QueuePanel(client, self.reducer.prompts, composer, self.actions)
         self.files = FileCarrying(laptop, self.reducer, self.actions, keymap)
         self.api = SessionApi(
@@ -204,6 +207,8 @@ class SessionView(Vertical):
                 self.wake()
                 if isinstance(event, LinkChange):
                     self._link_changed(event)
+                elif isinstance(event, PortOffer):
+                    self._offers.came(event.port)
                 elif isinstance(event, LaptopNotice):
                     self.reducer.notice(event.text, Level.WARNING)
                 else:
@@ -313,6 +318,7 @@ class SessionView(Vertical):
         self.status.tick(now)
         self.queue.refresh_panel()
         self.reading.tick()
+        self._offers.refresh(may_show=not (self.approvals.replaying or self.approvals.unsettled or self.card))
         copying = self.files.refresh_panel()
         away = self.connection.shown is not LinkState.CONNECTED or not self.connection.up
         return copying or away or self.approvals.unsettled
@@ -345,6 +351,9 @@ class SessionView(Vertical):
 
     def on_transcript_agent_chosen(self, event: Transcript.AgentChosen) -> None:
         self.reading.open_agent(event.call)
+
+    async def on_page_holder_port_wanted(self, event: PageHolder.PortWanted) -> None:
+        await self.replies.run("ports", f"{event.verb} {event.port}")
 
     def on_transcript_wheel_up(self) -> None:
         self._history.load_in_sight(turn_page=False)

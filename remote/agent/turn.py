@@ -296,6 +296,11 @@ class Turn:
             pre, post = await self._compactor.compact(asked)
         except CompactionFailed as failure:
             return f"The conversation was not compacted: {failure}."
+        except ModelError as failure:
+            if not failure.prompt_too_long:
+                raise
+            why = f"for {self._agent.model} it is too long even to be summed up ({failure.message})"
+            return f"The conversation was not compacted: {why}. Go back with /rewind, or begin anew with /clear."
         return f"Compacted: about {pre:,} tokens became {post:,}."
 
     async def clear(self) -> None:

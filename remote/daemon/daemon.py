@@ -10,11 +10,11 @@ import os
 import signal
 import socket
 import time
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Callable
 
-from ccb.tunnel.wire.frames import Json, Listening
+from ccb.tunnel.wire.frames import Json
 from ccb.tunnel.wire.journal_records import WorkerRecord, WorktreeRecord
 from ccb.tunnel.wire.session_options import SessionOptions
 
@@ -38,7 +38,7 @@ from .clients import GRACE_S, IDLE_S, UNPROMPTED_S, AttachedClients, Lifetime
 from .copy_writer import CopyWriter
 from .hello import ENDING, WORKTREES, hello_frame, read_lease, send_last
 from .model_streams import ModelStreams
-from .ports import PortWatch, serve_port
+from .ports import PortWatch, ReversePorts, serve_port
 
 if TYPE_CHECKING:
     from .hello import DaemonLaunch
@@ -46,6 +46,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _ANSWERS_S = 3.0  # seconds for the answers to requests of clients, once the last turn is over
+_FOR_URLS = 64 * 1024  # bytes of the output of a command that are looked through for URLs
 REFRESH_S = 3600.0  # seconds between two touches of the files: cleaners of /tmp remove those of some days
 
 
@@ -106,7 +107,7 @@ class Daemon:
         # For a session in memory the token is its id: after its worker is killed, only the id can tell its processes.
         token = "" if where.state else str(facts["session"])
         self.context = make_context(str(facts["cwd"]), where.file("outputs"), token)
-        self.ports = PortWatch(self._runs_something, self._tell_ports)
+        reverse = ReversePorts()
         self.clients = AttachedClients(
             self.journal,
             self.context,
@@ -116,8 +117,8 @@ class Daemon:
             self._begin,
             self.changed,
             self.stop,
-            {"port": serve_port},
-            self.ports,
+            {"port": serve_port, "reverse": reverse.listen, "reversed": reverse.carry},
+            PortWatch(self._runs_something, self._outputs),
         )
         cwd = os.path.realpath(self.context.cwd)
         fields = {
@@ -168,10 +169,11 @@ class Daemon:
     def _runs_something(self) -> bool:
         return bool(self.context.tasks.running or self.context.shells.foreground)
 
-    def _tell_ports(self) -> None:
-        for outbox in self.clients.outboxes:
-            if outbox.role:
-                outbox.control(Listening(outbox.epoch, self.ports.body))
+    def _outputs(self) -> Iterator[tuple[str, str]]:
+        """What runs in the background, with the beginning of its output, which names the URL of a server."""
+        for task in self.context.tasks.running:
+            if task.output is not None:
+                yield task.description, task.output.first(_FOR_URLS)
 
     @property
     def _state(self) -> str:
@@ -239,7 +241,10 @@ class Daemon:
             loop.create_task(self._stopping.wait()),
             loop.create_task(self.journal.broken.wait()),
         ]
-        upkeep = [loop.create_task(keep_reachable(self._where, self._accept)), loop.create_task(self.ports.run())]
+        upkeep = [
+            loop.create_task(keep_reachable(self._where, self._accept)),
+            loop.create_task(self.clients.ports.run(self.clients.tell_ports)),
+        ]
         try:
             await asyncio.wait(reasons_to_end, return_when=asyncio.FIRST_COMPLETED)
             self._session_over = self._session_over or (turns.done() and turns.exception() is None)

@@ -3,27 +3,30 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import itertools
 import os
-from collections.abc import Coroutine
-from typing import Any, Callable
+from collections.abc import Iterable
+from typing import Callable
 
-from ccb.tunnel.wire.channels import Channel
+from ccb.tunnel.wire.channels import BLOCK, Channel, ChannelError, carry
 from ccb.tunnel.wire.frames import Json
 
 from ..system.deadline import in_thread, within
-from ..system.listeners import Listener, listeners_below
+from ..system.listeners import Listener, can_be_read, listeners_below, listeners_named
 
-_BLOCK = 64 * 1024
 _LOOPBACK = ("127.0.0.1", "::1")
 _CONNECT_S = 10.0
+MAX_REVERSED = 32  # connections to one port of the laptop
 _LOOK_S = 1.0
 
 
 class PortWatch:
-    """Looks for ports while something `runs` that may open some, and calls `changed` when they are others."""
+    """Looks for ports while something `runs` that may open some. Where the system does not tell who listens, the
+    `outputs` of commands do."""
 
-    def __init__(self, runs: Callable[[], bool], changed: Callable[[], None]) -> None:
-        self._runs, self._changed = runs, changed
+    def __init__(self, runs: Callable[[], bool], outputs: Callable[[], Iterable[tuple[str, str]]] = tuple) -> None:
+        self._runs, self._outputs = runs, outputs
         self._found: list[Listener] = []
 
     @property
@@ -31,56 +34,81 @@ class PortWatch:
         """The body of a `listening` frame."""
         return {"ports": [{"port": each.port, "name": each.name, "pid": each.pid} for each in self._found]}
 
-    async def run(self) -> None:
+    async def run(self, changed: Callable[[], None]) -> None:
+        """Look for ever, and call `changed` when they are others."""
         while True:
             await asyncio.sleep(_LOOK_S)
-            found = await in_thread(listeners_below, os.getpid()) if self._runs() else []
+            found: list[Listener] = []
+            if self._runs() and can_be_read():
+                found = await in_thread(listeners_below, os.getpid())
+            elif self._runs():
+                found = listeners_named(self._outputs())
             if found != self._found:
                 self._found = found
-                self._changed()
+                changed()
 
 
 async def serve_port(channel: Channel, body: Json) -> None:
     """Carry bytes to a port of this host's loopback and back. Raise ValueError or OSError if none listens there."""
+    await carry(channel, *await _connected(_port_of(body)))
+
+
+def _port_of(body: Json) -> int:
     port = body.get("port")
     if type(port) is not int or not 0 < port < 65536:
         raise ValueError("a port is a number from 1 to 65535")
-    reader, writer = await _connected(port)
-
-    async def to_port() -> None:
-        while data := await channel.read():
-            writer.write(data)
-            await writer.drain()
-        if writer.can_write_eof():
-            writer.write_eof()
-
-    async def from_port() -> None:
-        while data := await reader.read(_BLOCK):
-            await channel.write(data)
-        channel.end()
-
-    try:
-        await both(to_port(), from_port())
-    finally:
-        writer.close()
+    return port
 
 
-async def both(one: Coroutine[Any, Any, None], other: Coroutine[Any, Any, None]) -> None:
-    """Run both directions to their ends. The failure of one ends the other, and is raised."""
-    tasks = [asyncio.ensure_future(one), asyncio.ensure_future(other)]
-    try:
-        await asyncio.gather(*tasks)
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+class ReversePorts:
+    """Ports of this host that lead to the laptop. Only the laptop opens channels: the one for a port tells it of each
+    connection by a number, a line each, and the laptop opens another one for that."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[int, tuple[asyncio.StreamReader, asyncio.StreamWriter, set[int]]] = {}
+        self._numbers = itertools.count(1)
+
+    async def listen(self, channel: Channel, body: Json) -> None:
+        """Listen until the laptop closes the channel. Raise ValueError, or OSError if the port is in use."""
+        own: set[int] = set()  # the connections that wait, and those that are carried
+
+        async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            if len(own) >= MAX_REVERSED:
+                writer.close()
+                return
+            number = next(self._numbers)
+            own.add(number)
+            self._waiting[number] = reader, writer, own
+            with contextlib.suppress(ChannelError):
+                await channel.write(b"%d\n" % number)
+
+        server = await asyncio.start_server(accept, _LOOPBACK[0], _port_of(body), limit=BLOCK)
+        try:
+            await channel.write(b"\n")
+            while await channel.read():
+                pass
+        finally:
+            server.close()
+            for number in own.intersection(self._waiting):
+                self._waiting.pop(number)[1].close()
+
+    async def carry(self, channel: Channel, body: Json) -> None:
+        """Carry the bytes of a connection that waits. Raise ValueError."""
+        waiting = self._waiting.pop(body["connection"], None) if type(body.get("connection")) is int else None
+        if waiting is None:
+            raise ValueError("the connection has ended")
+        reader, writer, own = waiting
+        try:
+            await carry(channel, reader, writer)
+        finally:
+            own.discard(body["connection"])
 
 
 async def _connected(port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
     failure: OSError | None = None
     for address in _LOOPBACK:
         try:
-            return await within(_CONNECT_S, asyncio.open_connection(address, port))
+            return await within(_CONNECT_S, asyncio.open_connection(address, port, limit=BLOCK))
         except (OSError, asyncio.TimeoutError) as error:
             failure = failure or OSError("nothing answers on port %d: %s" % (port, error))
     assert failure is not None

@@ -13,7 +13,7 @@ from ccb.tunnel.wire.control_protocol import AnsweredBy, RequestRefused, answer_
 from ccb.tunnel.wire.frames import Json
 from ccb.tunnel.wire.journal_records import BEFORE, PRIORITY
 from ccb.tunnel.wire.messages import ControlRequest, ControlResponse, UserMessage, parse_message
-from ccb.tunnel.wire.model_facts import ALIASES
+from ccb.tunnel.wire.model_facts import ALIASES, ModelTable
 from ccb.tunnel.wire.session_options import SessionOptions
 
 from ..agent.agent import Agent
@@ -59,7 +59,6 @@ class Session:
         self.agent = agent
         self.hooks = agent.hooks
         self.launches = parts.launches
-        self.models = parts.launches.models
         context = agent.config.context
         self.settings = SessionSettings(context.cwd, home_directory(), parts.broker, self._use_settings)
         self.settings.use(parts.launches.options)
@@ -97,6 +96,10 @@ class Session:
     def name(self, title: str) -> None:
         self.log.say(session_title(title))
         self.log.changed()
+
+    @property
+    def models(self) -> ModelTable:
+        return self.launches.models
 
     @property
     def options(self) -> SessionOptions:

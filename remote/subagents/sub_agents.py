@@ -37,7 +37,7 @@ from ..system.deadline import in_thread
 from ..tools.agent_definitions import BUILT_IN_AGENTS, INHERIT, AgentDefinition, TaskTool
 from ..tools.background_shells import BackgroundShells
 from ..tools.tasks import Task, TaskEnd, TaskKind, TaskStatus
-from ..tools.tool_contract import ToolContext, ToolResult
+from ..tools.tool_contract import Tool, ToolContext, ToolResult
 from ..tools.tool_state import AgentTodos, FileState
 from ..tools.toolset import Toolset
 from .agent_catalogue import own_servers
@@ -434,6 +434,14 @@ class SubAgents:
             texts.append(await in_thread(memory_text, memory))
         return replace(definition, prompt="\n\n".join(texts)) if len(texts) > 1 else definition
 
+    def _offered(self, definition: AgentDefinition) -> list[Tool]:
+        visible = [tool for tool in self._main.config.visible_tools().values() if not tool.traits.main_only]
+        offered = [tool for tool in visible if definition.offers(tool.name)]
+        if not self._shares_todos(definition):
+            return offered
+        # none of its calls may replace the whole list
+        return [tool for tool in offered if tool.traits.todo_items or not tool.traits.view.shows_todos]
+
     def _config(
         self, definition: AgentDefinition, model: str, context: ToolContext, tree: WorktreeRecord | None
     ) -> AgentConfig:
@@ -445,10 +453,6 @@ class SubAgents:
             read_only=definition.read_only,
             mode_changed=lambda: self._log.say(mode_message(self._main.config.permissions)),
         )
-        visible = [tool for tool in main.visible_tools().values() if not tool.traits.main_only]
-        offered = [tool for tool in visible if definition.offers(tool.name)]
-        if self._shares_todos(definition):  # none of its calls may replace the whole list
-            offered = [tool for tool in offered if tool.traits.todo_items or not tool.traits.view.shows_todos]
         own_place = (context.cwd, tree.branch) if tree is not None else ()
         chosen, own = model or definition.model, self._main.model
         if chosen == SMALL:
@@ -464,7 +468,7 @@ class SubAgents:
         )
         return AgentConfig(
             prompts=ChildPrompt(definition.prompt, main.prompts, *own_place),
-            tools=Toolset(offered, main.deferred_tools()),
+            tools=Toolset(self._offered(definition), main.deferred_tools()),
             permissions=permissions,
             context=context,
             options=options,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 from collections.abc import Iterable, Iterator
 
 from ccb.tunnel.wire.dataclass import dataclass
@@ -16,6 +17,7 @@ _LISTEN = "0A"  # the state of a socket that listens, in /proc/net/tcp (Document
 _TABLES = ("/proc/self/net/tcp", "/proc/self/net/tcp6")
 _LOOPBACKS = ("0100007F", "0" * 24 + "01000000", "0" * 16 + "FFFF00000100007F")
 _ANY = ("0" * 8, "0" * 32)
+_URL = re.compile(r"\bhttps?://(?:localhost|127\.0\.0\.1|0\.0\.0\.0|\[::1?\]):([0-9]{1,5})\b")
 
 
 @dataclass(frozen=True)
@@ -29,14 +31,27 @@ class Listener:
 
 def listeners_below(top: int) -> list[Listener]:
     """Return the listeners among the descendants of a process, by port; none where there is no /proc. No other process
-    is looked at."""
-    ports = dict(_listening_sockets())
-    found: dict[int, Listener] = {}
-    for pid in descendants(top) if ports else ():
+    is looked at, and the host's table of sockets, which may be long, only if they have any."""
+    owners: dict[str, int] = {}
+    for pid in descendants(top):
         for inode in _sockets_of(pid):
-            port = ports.get(inode)
-            if port is not None and port not in found:
-                found[port] = Listener(port, name_of(pid), pid)
+            owners.setdefault(inode, pid)
+    found = {port: owners[inode] for inode, port in _listening_sockets() if inode in owners} if owners else {}
+    return [Listener(port, name_of(found[port]), found[port]) for port in sorted(found)[:MAX_LISTENERS]]
+
+
+def can_be_read() -> bool:
+    return os.path.exists(_TABLES[0])
+
+
+def listeners_named(outputs: Iterable[tuple[str, str]]) -> list[Listener]:
+    """Return the ports of this host whose URLs commands have printed, for a system that does not tell who listens.
+    `outputs` are what commands are called, each with the end of its output."""
+    found: dict[int, Listener] = {}
+    for name, text in outputs:
+        for digits in _URL.findall(text):
+            if 0 < int(digits) < 65536:
+                found.setdefault(int(digits), Listener(int(digits), name, 0))
     return [found[port] for port in sorted(found)[:MAX_LISTENERS]]
 
 

@@ -73,6 +73,9 @@ class Output:
         lines = clean(recent).split("\n")
         return "\n".join(lines[-max_lines - 1 :] if lines[-1] == "" else lines[-max_lines:])
 
+    def first(self, max_bytes: int) -> str:
+        return clean(bytes(self._head[:max_bytes]))
+
     def piece(self, after: int, most: int, before: int | None = None) -> Json:
         """Return what a `ReadOutput` frame asks for. What is neither in memory nor in a file is left out."""
         end = self.total if before is None else min(before, self.total)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from abc import abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -95,6 +96,7 @@ class TodoWrite(TodoTool):
 
 
 _MAX_DESCRIPTION = 10_000
+_MAX_METADATA = 10_000  # characters as JSON: each change of a task writes all of it to the journal
 _SUBJECT = text("What is to be done, in a few words: Run the tests", 1, MAX_SUBJECT)
 _DESCRIPTION = text("What is to be done, in full", 0, _MAX_DESCRIPTION)
 _ACTIVE_FORM = text("What is being done while it is in progress: Running the tests", 0, MAX_SUBJECT)
@@ -123,8 +125,9 @@ class TaskCreate(TodoTool):
 
     def validate(self, tool_input: Json, context: ToolContext) -> str | None:
         todos = context.todos.list
-        full = todos.open and len(todos.items) >= MAX_TODOS
-        return f"The list has {MAX_TODOS} tasks: delete or complete some first." if full else None
+        if todos.open and len(todos.items) >= MAX_TODOS:
+            return f"The list has {MAX_TODOS} tasks: delete or complete some first."
+        return _why_not(self.items(tool_input, context.todos))
 
     async def run(self, tool_input: Json, context: ToolContext) -> ToolResult:
         [item] = self.items(tool_input, context.todos)
@@ -165,7 +168,7 @@ class TaskUpdate(TodoTool):
     def validate(self, tool_input: Json, context: ToolContext) -> str | None:
         named = [*tool_input.get("addBlocks", ()), *tool_input.get("addBlockedBy", ())]
         unknown = [each for each in named if context.todos.list.named(each) is None or each == tool_input["taskId"]]
-        return f"There is no other task #{unknown[0]}." if unknown else None
+        return f"There is no other task #{unknown[0]}." if unknown else _why_not(self.items(tool_input, context.todos))
 
     async def run(self, tool_input: Json, context: ToolContext) -> ToolResult:
         task_id, items = tool_input["taskId"], self.items(tool_input, context.todos)
@@ -210,6 +213,11 @@ def _blocked(old: TodoRecord, tool_input: Json, todos: TodoList) -> list[TodoRec
     """Return the other items that are to come after `old`, and did not before."""
     others = filter(None, map(todos.named, dict.fromkeys(tool_input.get("addBlocks", ()))))
     return [replace(each, blocked_by=[*each.blocked_by, old.id]) for each in others if old.id not in each.blocked_by]
+
+
+def _why_not(items: Iterable[TodoRecord]) -> str | None:
+    fits = all(len(json.dumps(each.metadata)) <= _MAX_METADATA for each in items)
+    return None if fits else f"The metadata of a task may have {_MAX_METADATA:,} characters."
 
 
 def _change(context: ToolContext, items: Iterable[TodoRecord]) -> None:

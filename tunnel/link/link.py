@@ -83,6 +83,7 @@ def new_nonce() -> Secret:
     return Secret(secrets.token_urlsafe(32))
 
 
+_READ = 256 * 1024
 _BATCH = 64 * 1024  # bytes for one write of the pipe
 _MAX_INPUTS = 64  # frames
 _MAX_DATA = 8  # frames of at most CHUNK bytes
@@ -377,7 +378,7 @@ class Link:
 
     async def _read(self) -> bytes:
         assert self._dead is not None
-        read = asyncio.ensure_future(self._pipe.read())
+        read = asyncio.ensure_future(self._pipe.read(_READ))
         self.liveness.reading = True
         try:
             waiting: set[asyncio.Future[Any]] = {read, self._dead, self._writer.failed}

@@ -45,6 +45,12 @@ def unpack(packed: str) -> list[OwnFile]:
 CAGES = {"read-only": "read-only cage", "workspace": "workspace cage", "off": "no cage: the sandbox is off"}
 """What each sandbox mode means for commands that run without a question, on a host that can make the cage."""
 
+
+def cage_of(sandbox: str, mode: str) -> str:
+    """Return the cage of a sandbox mode while a permission mode is on, "" if there is no such sandbox mode."""
+    return "no cage: permissions are bypassed" if mode == "bypassPermissions" else CAGES.get(sandbox, "")
+
+
 CLAUDE_CODE_VERSION = "2.1.329"  # the version of the stream-json protocol that ccb speaks. Its clients compare it
 
 INSTRUCTIONS, BUILT_IN_AGENTS = "instructions", "built_in_agents"  # what a program may leave out of a session

@@ -9,6 +9,7 @@ from .messages import as_blocks, as_text
 
 MAX_TODOS = 200
 MAX_SUBJECT = 2_000  # characters
+MAX_STATUS = 20
 _MAX_ID = 100
 PENDING, IN_PROGRESS, COMPLETED, DELETED = "pending", "in_progress", "completed", "deleted"
 
@@ -59,7 +60,7 @@ class TodoList:
 def _item(place: int, given: Json) -> TodoRecord:
     subject, active = (as_text(given.get(name))[:MAX_SUBJECT] for name in ("content", "activeForm"))
     item_id = as_text(given.get("id"))[:_MAX_ID] or str(place)
-    return TodoRecord(item_id, subject, as_text(given.get("status")), active)
+    return TodoRecord(item_id, subject, as_text(given.get("status"))[:MAX_STATUS], active)
 
 
 def public_todo(item: TodoRecord) -> Json:

@@ -167,7 +167,9 @@ class Composer(TextArea):
     def _is_for_completion(self, key: str) -> bool:
         if not self.vim.commands and self.keymap.has("history", key) and self.around.completes("history"):
             return True
-        return key in ("enter", "up", "down", "escape") and self.around.completes(key)
+        return (key in ("enter", "up", "down", "escape") or (not self.text and key != "tab")) and self.around.completes(
+            key
+        )
 
     def _vim_took(self, event: events.Key) -> bool:
         if self.read_only or not self.vim.on:

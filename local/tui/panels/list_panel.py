@@ -32,6 +32,8 @@ from ..widgets.painting import CARET
 _STEPS = {"up": -1, "down": 1}
 _LETTERS = {"k": -1, "j": 1}
 FRAME_CELLS = 6  # cells of the screen beside the text of a panel
+TYPING_S = 1.0  # after a letter that means nothing in a list, another one may be meant for the input, too
+FOR_THE_INPUT = "Esc closes this list and goes back to the input."
 
 
 class PanelClosed(Message):

@@ -4,22 +4,25 @@ from __future__ import annotations
 
 import os
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
 
 from textual import work
 from textual.app import SuspendNotSupported
 from textual.containers import Vertical
+from textual.message import Message
 from textual.widget import Widget
 
 from ...session.session_client import EventGap, SessionClient, SessionEvent
 from ...slash_commands.session_api import ReplInfo
 from ...terminal.editor import NoEditor, page
-from ...transcript.blocks import ToolBlock
+from ...transcript.blocks import OfferBlock, ToolBlock
 from ..composer.composer import Composer
 from ..widgets.transcript import Transcript
 from .list_panel import HelpPanel, HelpSection, ListPanel
 from .pages import AgentPage, ReadingPage, TranscriptPage
+from .port_panel import port_verb
 
-_MARKING = ("up", "down", "enter", "escape")  # the keys that choose a sub-agent
+_MARKING = ("up", "down", "enter", "escape")  # the keys that choose a sub-agent or the offer of a port
 _TWICE_S = 0.7  # seconds within which a key counts as pressed twice
 
 
@@ -30,6 +33,13 @@ class PageHolder(Vertical):
     PageHolder { height: auto; }
     PageHolder.-page { height: 1fr; }
     """
+
+    @dataclass
+    class PortWanted(Message):
+        """The person takes a port that was offered, or hides it: `verb` is a word of `/ports`."""
+
+        verb: str
+        port: int
 
     def __init__(
         self,
@@ -43,7 +53,7 @@ class PageHolder(Vertical):
         self.transcript = transcript
         self.shown: Widget | None = None
         self._below: list[Widget] = []  # hidden until what is shown is closed
-        self._marked: ToolBlock | None = None  # the call of a sub-agent
+        self._marked: ToolBlock | OfferBlock | None = None
         self._client = client
         self._info = info
         self._composer = composer
@@ -76,27 +86,36 @@ class PageHolder(Vertical):
             self.open(AgentPage(self._client, self._info.place, call, call.agent, self.transcript.shelf), over=True)
 
     def take_key(self, key: str) -> bool:
-        """Mark a sub-agent in sight, or open the marked one. Return False for a key that does nothing here."""
-        marked, agents = self._marked, self.transcript.agents_in_sight
-        if self._composer.text or key not in _MARKING or (marked is None and not (agents and key == "down")):
+        """Mark a sub-agent or an offer in sight, or act on it. Return False for a key that does nothing here."""
+        marked, choices = self._marked, self.transcript.choices_in_sight
+        if self._composer.text or (marked is None and not (choices and key == "down")):
             return False
+        verb = port_verb(self._composer.keymap, key) if isinstance(marked, OfferBlock) else ""
         if marked is None:
-            self.mark(agents[-1])
-        elif key == "enter":
+            self.mark(choices[-1])
+        elif isinstance(marked, OfferBlock) and verb:
+            self.mark(None)
+            self.post_message(self.PortWanted(verb, marked.port))
+        elif key not in _MARKING:
+            return False
+        elif isinstance(marked, ToolBlock) and key == "enter":
             self.open_agent(marked)
-        elif key in ("up", "down") and marked in agents:
-            at = agents.index(marked) + (1 if key == "down" else -1)
-            self.mark(agents[at] if 0 <= at < len(agents) else None)
+        elif key in ("up", "down") and marked in choices:
+            at = choices.index(marked) + (1 if key == "down" else -1)
+            self.mark(choices[at] if 0 <= at < len(choices) else None)
         else:
             self.mark(None)
         return True
 
-    def mark(self, call: ToolBlock | None) -> None:
-        for each in (self._marked, call):
-            if each is not None and each.agent is not None:
-                each.agent.marked = each is call
+    def mark(self, choice: ToolBlock | OfferBlock | None) -> None:
+        for each in (self._marked, choice):
+            if isinstance(each, OfferBlock):
+                each.marked = each is choice
+            elif each is not None and each.agent is not None:
+                each.agent.marked = each is choice
+            if each is not None:
                 self.transcript.update_block(each)
-        self._marked = call
+        self._marked = choice
 
     def open_transcript(self) -> TranscriptPage:
         page = TranscriptPage(self._client, self._info.place, self._info.client_name, self.transcript.shelf)

@@ -26,13 +26,14 @@ from ...transcript.session_facts import BackgroundTask
 from ...transcript.tool_calls import agent_label
 from ...transcript.transcript_reducer import TranscriptReducer
 from ..rendering.block_renderer import agent_row, agent_summary
-from .list_panel import FRAME_CELLS, ListPanel, PanelClosed
+from .list_panel import FOR_THE_INPUT, FRAME_CELLS, TYPING_S, ListPanel, PanelClosed
 from .page_holder import PageHolder
 from .pages import ReadingPage
 
 _EVERY_S = 1.0  # between two questions about the output of one task
 _PATIENCE_S = 4.0  # from then on the status line says, too, that the host is silent
 _SLOW = 16 * 1024  # bytes a second of a slow link
+_MAX_STATUS = 40
 _GONE = "the host does not keep its output any more"
 
 
@@ -63,7 +64,7 @@ class OutputTail:
 
     @property
     def state(self) -> str:
-        status = one_line(self._newest.status) if self._newest is not None else ""
+        status = one_line(self._newest.status[:_MAX_STATUS]) if self._newest is not None else ""
         return f"{status} {age_text(self.age_s or 0)}".strip()
 
     @property
@@ -92,7 +93,7 @@ class OutputTail:
         if earlier is None or not (earlier.start < self.left_out and earlier.text + earlier.begun):
             return [""]
         self.left_out = earlier.start
-        return _lines(f"{earlier.text}{earlier.begun}\n")
+        return _lines(f"{earlier.text}{earlier.begun}"[-self._most :] + "\n")
 
     async def _ask(self, client: SessionClient, after: int, before: int | None = None) -> TaskOutput | None:
         try:
@@ -267,8 +268,6 @@ _KEYS = "{task-open!} shows all · {task-stop!} stops it · Up, Down · Esc clos
 _FRAME = 14  # lines of the screen beside the rows and the output of one
 _MAX_TAIL, _TAIL_BYTES = 10, 8 * 1024  # lines and bytes
 _AGE_CELLS, _KIND_CELLS = 5, 8
-_TYPING_S = 1.0  # after a letter that means nothing here, another one may be meant for the input, too
-_FOR_THE_INPUT = "Esc closes this list and goes back to the input."
 _OF_THE_TURN = "This agent belongs to the running turn: {} in the conversation interrupts both."
 
 
@@ -332,9 +331,9 @@ class TaskPanel(ListPanel):
         elif row is not None and self.keymap.pressed("task-open", event.key, event.character):
             self._open(row)
         elif row is not None and self.keymap.pressed("task-stop", event.key, event.character):
-            self._hint = self._stopped(row) if now - self._typed_at >= _TYPING_S else _FOR_THE_INPUT
+            self._hint = self._stopped(row) if now - self._typed_at >= TYPING_S else FOR_THE_INPUT
         elif not self._step(event.key, len(self._rows)) and event.is_printable:
-            self._typed_at, self._hint = now, _FOR_THE_INPUT
+            self._typed_at, self._hint = now, FOR_THE_INPUT
         self._moved.set()
 
     def _open(self, row: TaskRow) -> None:
@@ -416,7 +415,8 @@ class TaskPanel(ListPanel):
             texts = list(filter(str.strip, (*tail.lines, tail.begun)))
             problem = [Text(f"not live: {tail.problem}", style=palette.warn)] if tail.problem else []
             lines = [*problem, *map(Text, texts[len(problem) - count :])]
-            lines = lines or [Text("It has put out nothing yet.", style=palette.dim)]
+            nothing = "It has put out nothing." if row.end else "It has put out nothing yet."
+            lines = lines or [Text(nothing, style=palette.dim)]
         for each in lines:
             each.no_wrap, each.overflow = True, "ellipsis"
         return [*lines, *(Text() for _ in range(count - len(lines)))]

@@ -56,17 +56,7 @@ def subject_lines(asked: ControlRequest, *, rendered: bool = False) -> list[Card
     lines = [] if asked.tool_name in BUILT_IN else _table({"tool": asked.tool_name})
     traits = traits_of(asked.tool_name)
     if traits.view is View.PLAN and isinstance(values.get("plan"), str):
-        plan = values.pop("plan")
-        if isinstance(values.get("planFilePath"), str):
-            del values["planFilePath"]  # the worker says where it keeps the plan; the answer decides nothing about it
-        commands = commands_of_plan(values)
-        if commands:
-            del values["allowedPrompts"]
-        allowed = [own_words(_WITH_THE_PLAN), *(line for each in commands for line in _command(each))] * bool(commands)
-        shown = exact_lines(escaped(plan))
-        if rendered and len(plan) <= MAX_MARKDOWN:
-            shown = [CardLine("│ ", escaped(plan), RowStyle.MARKDOWN, "│ ")]
-        return [*doubts(*_texts(asked.input)), *shown, *_table(values, names=True), *allowed]
+        return [*doubts(*_texts(asked.input)), *_plan(values, rendered=rendered)]
     if traits.view.is_diff and traits.path is not None and _is_change(asked.tool_name, values, traits.path.key):
         path = values.pop(traits.path.key)
         lines += _table({"file": path}, names=True)
@@ -78,6 +68,21 @@ def subject_lines(asked: ControlRequest, *, rendered: bool = False) -> list[Card
         if isinstance(values.get("description"), str):
             says = _table({MODEL_SAYS: values.pop("description")}, RowStyle.MODEL)
     return [*doubts(asked.tool_name, *_texts(asked.input)), *lines, *_table(values), *says]
+
+
+def _plan(values: dict[str, Any], *, rendered: bool) -> list[CardLine]:
+    plan = values.pop("plan")
+    if isinstance(values.get("planFilePath"), str):
+        del values["planFilePath"]  # the worker says where it keeps the plan; the answer decides nothing about it
+    commands = commands_of_plan(values)
+    allowed: list[CardLine] = []
+    if commands:
+        del values["allowedPrompts"]
+        allowed = [own_words(_WITH_THE_PLAN), *(line for each in commands for line in _command(each))]
+    shown = exact_lines(escaped(plan))
+    if rendered and len(plan) <= MAX_MARKDOWN:
+        shown = [CardLine("│ ", escaped(plan), RowStyle.MARKDOWN, "│ ")]
+    return [*shown, *_table(values, names=True), *allowed]
 
 
 def path_outside(asked: ControlRequest) -> str:

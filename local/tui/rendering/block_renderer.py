@@ -24,6 +24,7 @@ from ...transcript.blocks import (
     Level,
     MarkdownBlock,
     NoticeBlock,
+    OfferBlock,
     PicturedBlock,
     PromptBlock,
     PromptState,
@@ -110,6 +111,8 @@ def _below(value: str) -> str:
 
 
 _MAX_PROMPT_LINES = 30
+_MARKED_OFFER = "{port-open!} opens · {port-forward!} forwards · {port-ignore!} not for this project"
+_OFFER = f"Down, then {_MARKED_OFFER}"
 _LONG_S = 5  # seconds after which a command is worth the key that lets it go on in the background
 _MAX_DIFF_LINES = 24
 _MAX_LIVE_MARKDOWN = 6_000  # characters; a longer block is plain text until it is complete
@@ -163,6 +166,8 @@ class BlockRenderer:
             yield from self._fold(block)
         elif isinstance(block, NoticeBlock) and block.level is Level.ERROR:
             yield ErrorCard(block.text, self.palette, bare=bool(self.copied_from))
+        elif isinstance(block, OfferBlock):
+            yield self._offer(block)
         elif isinstance(block, NoticeBlock):
             yield from _in_parts(self._notice(block))
 
@@ -213,6 +218,12 @@ class BlockRenderer:
                 text.highlight_regex(f"(?m)(?:(?<=^  )|(?<=[▓▒◆▚█·×])){glyph}+", colour)
         return text
 
+    def _offer(self, block: OfferBlock) -> Text:
+        text = Text("› " if block.marked else "", style=f"bold {self.palette.accent}")
+        text.append(block.text, style="bold" if block.marked else "not bold")
+        keys = self.keymap.filled(_MARKED_OFFER if block.marked else _OFFER)
+        return text.append("" if self.copied_from else f" · {keys}", style=f"not bold {self.palette.dim}")
+
     def _file_diff(self, block: FileDiffBlock) -> Iterator[RenderableType]:
         palette = self.palette
         head = Text(no_wrap=True, overflow="ellipsis")
@@ -239,8 +250,7 @@ class BlockRenderer:
 
     def _tool(self, block: ToolBlock) -> Iterator[RenderableType]:
         palette, view = self.palette, traits_of(block.name).view
-        failed = block.state is ToolState.FAILED
-        if view is View.TODO and not self.details and not failed:
+        if view is View.TODO and not self.details and block.state is not ToolState.FAILED:
             yield SummedUpHeadline(self._tool_headline(block), todo_list(block.tool_input, palette))
             return
         summary = None if self.details else tool_summary(block)
@@ -248,6 +258,10 @@ class BlockRenderer:
             yield SummedUpHeadline(self._tool_headline(block), Text(summary, style=palette.dim))
             return
         yield self._tool_headline(block)
+        yield from self._below_headline(block, view)
+
+    def _below_headline(self, block: ToolBlock, view: View) -> Iterator[RenderableType]:
+        palette, failed = self.palette, block.state is ToolState.FAILED
         if view.shows_todos and not failed:
             yield self._indented(todo_list(block.tool_input, palette))
         elif view is View.PLAN and block.state is ToolState.DONE:

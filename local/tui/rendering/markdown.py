@@ -303,9 +303,10 @@ class _NamedCode(_Code):
 
 
 class _WholeMarkdown(TranscriptMarkdown):
-    """Markdown whose rules leave nothing out: images, entities and definitions of links are text."""
+    """Markdown whose rules leave nothing out: images, entities and definitions of links are text. So is a word that is
+    struck through, because many terminals draw no such line."""
 
-    parser = MarkdownIt("commonmark", {"html": False}).enable(["strikethrough", "table"])
+    parser = MarkdownIt("commonmark", {"html": False}).enable(["table"])
     parser.disable(["reference", "image", "entity", "escape", "autolink"])
     elements: ClassVar[dict[str, type[MarkdownElement]]] = {
         **TranscriptMarkdown.elements,
@@ -342,7 +343,7 @@ def _may_mean_signs(children: Sequence[Token]) -> bool:
         or (each.nesting == 1 and not _BEFORE_EMPHASIS.search("".join(texts[:place])[-1:]))
         or (each.nesting == -1 and not _AFTER_EMPHASIS.match("".join(texts[place + 1 :])))
         for place, each in enumerate(children)
-        if each.tag in ("em", "strong", "s")
+        if each.tag in ("em", "strong")
     )
 
 

@@ -109,11 +109,17 @@ def headline(name: str, tool_input: Mapping[str, Any], cwd: str = "", *, whole: 
     key = next((each for each in _SUBJECTS if isinstance(tool_input.get(each), str) and tool_input[each]), "")
     if not key:
         return one_line(json.dumps(tool_input, ensure_ascii=False)[:_MAX_HEADLINE]) if tool_input else ""
+    first, *more = _subject(tool_input, key, cwd)
+    return "\n    ".join([first, *more]) if whole else first + " …" * bool(more)
+
+
+def _subject(tool_input: Mapping[str, Any], key: str, cwd: str) -> list[str]:
+    """Return the lines of what a call is about, of which `key` is the input."""
     value, path = tool_input[key], tool_input.get("path")
     first, *more = neutralise(path_in(cwd, value) if key.endswith("path") else value).splitlines() or [""]
     if key == "pattern" and isinstance(path, str) and path not in ("", cwd):
         first += f" in {path_in(cwd, path)}"
-    return "\n    ".join([first, *more]) if whole else first + " …" * bool(more)
+    return [first, *more]
 
 
 def _headers(questions: object) -> str:

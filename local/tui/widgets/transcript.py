@@ -27,6 +27,7 @@ from ...transcript.blocks import (
     Block,
     Level,
     NoticeBlock,
+    OfferBlock,
     PromptBlock,
     PromptState,
     TipsBlock,
@@ -165,9 +166,14 @@ class Transcript(ScrollView, can_focus=False):
         return self.block_layout.blocks
 
     @property
-    def agents_in_sight(self) -> list[ToolBlock]:
-        calls = (each for each in self.blocks if isinstance(each, ToolBlock) and each.agent is not None)
-        return [each for each in calls if self.is_in_view(each)]
+    def choices_in_sight(self) -> list[ToolBlock | OfferBlock]:
+        """The calls of sub-agents and the offers of ports that can be seen now."""
+        choices = (
+            each
+            for each in self.blocks
+            if isinstance(each, OfferBlock) or (isinstance(each, ToolBlock) and each.agent is not None)
+        )
+        return [each for each in choices if self.is_in_view(each)]
 
     @property
     def lines_below(self) -> int:

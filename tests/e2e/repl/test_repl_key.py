@@ -9,11 +9,14 @@ from tests.support.model.fake_model import API_KEY
 from tests.support.person.laptop import Here
 
 
-@pytest.mark.parametrize(("words", "ready"), [((), "F1 or /help"), (("--plain",), "Type a prompt; /help")])
+@pytest.mark.parametrize(
+    ("words", "ready", "anew"),
+    [((), "F1 or /help", "Before this: session"), (("--plain",), "Type a prompt; /help", "this session stays on")],
+)
 async def test_the_next_model_call_has_the_new_key_and_nothing_else_has_it(
-    here: Here, words: tuple[str, ...], ready: str
+    here: Here, words: tuple[str, ...], ready: str, anew: str
 ) -> None:
-    here.model.add({"text": "Counted-to-three."})
+    here.model.add({"text": "Counted-to-three."}, {"text": "Counted-anew."})
     keyring, keeps = here.laptop.home.parent / "keyring.json", bool(words)
     backend = "tests.support.person.file_keyring.FileKeyring"
     here.laptop.env.update(PYTHON_KEYRING_BACKEND=backend, TEST_KEYRING_FILE=str(keyring), ANTHROPIC_API_KEY="sk-old")
@@ -27,6 +30,8 @@ async def test_the_next_model_call_has_the_new_key_and_nothing_else_has_it(
         await running.types(f"{API_KEY}\r", "Keep it for later sessions?")
         await running.types("\r" if keeps else "no\r", "ANTHROPIC_API_KEY")
         await running.types("count again\r", "Counted-to-three.")
+        await running.types("/clear\r", anew)
+        await running.types("count anew\r", "Counted-anew.")
         running.type("\x04")
         assert await running.ended() == 0
     kept = json.loads(keyring.read_text()) if keyring.exists() else {}

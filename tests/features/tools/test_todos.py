@@ -62,7 +62,12 @@ async def test_task_tools_change_items_of_one_list_that_survives_a_restart_and_t
         calls(
             ("u1", "TaskUpdate", blocked), ("l1", "TaskList", {}), ("g1", "TaskGet", {"taskId": "2"}), message_id="m"
         ),
-        *turn(1, ("u2", "TaskUpdate", {"taskId": "9", "status": "completed"}), task(ONE, "read it")),
+        *turn(
+            1,
+            ("u2", "TaskUpdate", {"taskId": "9", "status": "completed"}),
+            ("u4", "TaskUpdate", {"taskId": "2", "metadata": {"log": "x" * 10_000}}),
+            task(ONE, "read it"),
+        ),
     ]
     its = turn(2, ("s1", "TaskUpdate", {"taskId": "1", "status": "completed"}), ("s2", "TodoWrite", {"todos": []}))
     async with delegation(tmp_path, {MAIN: first, "read it": its}) as d:
@@ -77,6 +82,7 @@ async def test_task_tools_change_items_of_one_list_that_survives_a_restart_and_t
         assert [each["blockedBy"] for each in told["l1"][1]["tasks"]] == [[], ["1"]]
         assert told["g1"][1]["task"]["blockedBy"] == ["1"] and "Blocked by: #1" in told["g1"][0]
         assert told["u2"][0] == "Task #9 not found" and told["u2"][1]["success"] is False
+        assert "10,000 characters" in d.result_text("u4") and d.results()["u4"]["message"]["content"][0]["is_error"]
         assert "s1" in d.results(ONE) and "No such tool" in d.result_text("s2", ONE)
     removed = ("u3", "TaskUpdate", {"taskId": "2", "status": "deleted"})
     added = ("c3", "TaskCreate", {"subject": "Test", "description": ""})

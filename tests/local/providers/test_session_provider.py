@@ -84,7 +84,7 @@ async def test_a_key_that_is_given_in_the_session_counts_most_at_its_host() -> N
     stored, mine = StoredCredentials(KEYS, settings=NONE), FixedCredential(Credential("mine", bearer=Secret("m")))
     router = session_provider(KEYS, NONE, "openai/gpt-5", "grok/grok-4", stored=stored)
     for host in ("api.openai.com", "api.x.ai"):  # one whose provider was made, and one that is made later
-        stored.given[host] = mine
+        stored.give(host, mine)
         router.use_credential(host, mine)
     names = [await router.provider_of(each).credential_name() for each in ("openai/gpt-5", "grok/grok-4", "sonnet")]
     assert names == ["mine", "mine", "ANTHROPIC_API_KEY"] and router.name_of("grok/grok-4") == "grok"

@@ -20,6 +20,7 @@ from tests.support.repl.scripted_session import MODEL, ScriptedSession
 from ccb.local.connect.session_rows import SessionRow
 from ccb.local.headless.command_results import command_result
 from ccb.local.mcp.mcp_service import ServerState
+from ccb.local.ports.port_forwards import PortForwards
 from ccb.local.session.session_client import LinkState, SessionEvent
 from ccb.local.slash_commands.about_session import write_new
 from ccb.local.slash_commands.command_table import COMMANDS, OWN_NAMES, find_command
@@ -104,7 +105,9 @@ async def listed() -> list[SessionRow]:
 
 def laptop() -> LaptopSide:
     sessions = SimpleNamespace(listed=listed, last_said=AsyncMock(return_value=[]))
-    return LaptopSide(cast(Any, Projects()), cast(Any, Servers()), cast(Any, sessions))
+    ports = PortForwards(cast(Any, SimpleNamespace()), {})
+    ports.told({"ports": [{"port": 5173, "name": f"{EVIL}vite"}]})
+    return LaptopSide(cast(Any, Projects()), cast(Any, Servers()), cast(Any, sessions), ports=ports)
 
 
 class Session(ScriptedSession):
@@ -206,8 +209,8 @@ CASES = [
     Case("/skills", ["/pdf", "reads forms"],
          {"reload_skills": {"skills": [{"name": "pdf", "description": "reads forms"}]}}, [("reload_skills", {})]),
     Case("/skills", ["There is no skill."]),
-    Case("/ports", ["This session forwards no ports."], asked=[]),
     Case("/login openai", ["No key was given. `ccb auth login openai`"], asked=[]),
+    Case("/login sk-ant-api03-0123456789abcdef", ["/login takes the name of a provider"], asked=[]),
     Case("/agents", ["reviewer", "the project · opus · Read, Grep, only reads", "all tools without Bash"],
          AGENTS, [("list_agents", {"name": ""})]),
     Case("/agents", ["Explore", "What a project brings counts once you trust it: /trust."],
@@ -221,6 +224,7 @@ CASES = [
     Case("/hooks 1", ["matcher         Bash", "from            the project: /srv/shop/.claude/settings.json",
                       "at most         30 s", "runs            once", "./guard.sh \\", "  x"], HOOKS),
     Case("/hooks 3", ["There is no hook 3: /hooks lists them."], HOOKS),
+    Case("/hooks ²", ["There is no hook ²: /hooks lists them."], HOOKS),
     Case("/output-style", ["Terse", "the project", "built in · Do it."], STYLES,
          screen=["Style of answers", "› Terse  now"]),
     Case("/output-style loud", ["There is no style loud: it stays."], STYLES),
@@ -254,6 +258,10 @@ CASES = [
     Case("/tasks b1", ["b1, running:", "epoch 1"], {"read_task": TASK}, [ENDED]),
     Case("/tasks b1", ["(no output yet)"]),
     Case("/tasks stop b1", ["b1 is being stopped"], asked=[("stop_task", {"task_id": "b1"})]),
+    Case("/ports", asked=[], lines=["5173 (vite): not forwarded", "/ports [LOCAL:]PORT forwards one"],
+         screen=["Ports of the host   devbox:/srv/shop", "5173 (vite)", "not forwarded"]),
+    Case("/ports printer", ["printer is no port."]),
+    Case("/ports stop 5173", ["port 5173 is not forwarded. /ports lists what is."]),
     Case("/queue", ["no prompt waits for the agent"]),
     Case("/queue drop 7", ["No prompt 7 waits"], asked=[]),
     Case("/resume", lines=["1: this one (idle, 5e55) (this one)", "2: fix it (running, /srv/api, aaaa1111)"],

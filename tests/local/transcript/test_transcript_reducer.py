@@ -163,6 +163,9 @@ def test_the_cage_in_force_is_what_the_worker_tells_and_a_missing_one_is_a_warni
     told.reducer.sandbox = "read-only cage"
     told.record("options", options={"sandbox": "workspace"})
     assert told.reducer.sandbox == "workspace cage"
+    told.record("options", options={"sandbox": "read-only", "permission_mode": "bypassPermissions"})
+    assert told.reducer.sandbox == "no cage: permissions are bypassed", "nobody is told of a cage that holds nothing"
+    told.record("options", options={"sandbox": "read-only", "permission_mode": "default"})
     init: Json = {"type": "system", "subtype": "init", "cwd": "/", "model": "m", "permissionMode": "plan"}
     for _ in range(2):
         told.record("message", **init, sandbox="no cage: no Land\x1block")
@@ -277,6 +280,12 @@ def test_what_a_prompt_names_is_said_below_it() -> None:
     ]  # fmt: skip
 
 
+def test_what_a_hostile_worker_says_of_todos_takes_little_memory() -> None:
+    told, long = Told(), "x" * 100_000
+    told.record("todo", id=long, subject=long, status=long, active_form=long, description=long, owner=long)
+    assert len(repr(told.reducer.todos)) < 10_000
+
+
 def test_going_back_brings_the_todo_list_of_that_place_back() -> None:
     told = Told()
 
@@ -305,6 +314,9 @@ def test_the_status_line_has_the_size_that_the_worker_counts_once_an_answer_is_c
     most = {"input_tokens": 50_000, "output_tokens": 8_000, "estimated": "at_most"}
     told.record("model_end", message_id="m3", stop_reason=None, usage=most)
     assert totals.context_text == "context ~1.9k", "what it can be at most says nothing of its size"
+    sizes = {"pre_tokens": 1900, "post_tokens": 600}
+    told.record("message", type="system", subtype="compact_boundary", compact_metadata=sizes)
+    assert totals.context_text == "context ~600", "at once, not with the next answer"
 
 
 SYSTEM: Json = {"type": "system", "sandbox": "no cage", "permissionMode": "plan"}

@@ -173,6 +173,14 @@ async def test_without_any_summary_the_session_goes_on_with_the_words_of_the_per
     assert "paint it red" in texts(world.history()[0])
 
 
+async def test_who_asks_for_a_summary_that_is_too_long_to_make_is_told_what_helps() -> None:
+    world = kit.make_world(kit.says("hello"), *[too_long()] * 4)
+    await world.turn("first")
+    result = await world.turn("/compact")
+    assert "not compacted: for claude" in result["result"] and TOO_LONG in result["result"]
+    assert "/clear" in result["result"] and "Send /compact" not in result["result"]
+
+
 async def test_a_first_prompt_that_is_too_long_is_taken_back_and_not_compacted() -> None:
     world = kit.make_world(too_long())
     result = await world.turn("x" * 20_000)

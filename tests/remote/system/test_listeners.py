@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from ccb.remote.system.listeners import listeners_below
+from ccb.remote.system.listeners import Listener, listeners_below, listeners_named
 
 _LISTEN = """
 import os, socket, sys, time
@@ -53,3 +53,17 @@ async def test_ports_of_other_processes_and_own_connections_are_not_looked_at() 
         with socket.create_connection(("127.0.0.1", port)):
             assert port not in [each.port for each in listeners_below(pid)], "it is no child of itself"
             assert [each.port for each in listeners_below(os.getpid())].count(port) == 1
+
+
+@pytest.mark.parametrize(
+    "printed, ports",
+    [
+        ("  VITE v6 ready\n  Local: http://localhost:5173/\n  Network: http://192.168.1.2:5173/", [5173]),
+        ("Serving on http://0.0.0.0:8000 and https://[::1]:8443/x", [8000, 8443]),
+        ("http://[::]:9000 http://127.0.0.1:9000", [9000]),
+        ("http://localhost:0 http://localhost:70000 http://localhost http://localhost.example.org:80", []),
+        (" ".join(f"http://localhost:{port}" for port in range(1, 60_000)), [*range(1, 101)]),
+    ],
+)
+def test_urls_in_the_output_of_commands_name_ports_where_the_system_does_not(printed: str, ports: list[int]) -> None:
+    assert listeners_named([("npm run dev", printed)]) == [Listener(port, "npm run dev", 0) for port in ports]

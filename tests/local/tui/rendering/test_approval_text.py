@@ -86,6 +86,11 @@ def test_every_word_of_a_plan_is_on_its_card_however_it_is_drawn(plan: str, widt
         assert all(char in inside for char in re.sub(r"[\W_]", "", said)), "what is shown is in the order of the plan"
 
 
+def test_a_word_of_a_plan_that_is_struck_through_keeps_its_signs() -> None:
+    lines = subject_lines(asks("ExitPlanMode", {"plan": "Do ~~not~~ delete *the* cache"}), rendered=True)
+    assert [row.plain.rstrip() for row in fold(lines, 60, PALETTE)] == ["│ Do ~~not~~ delete the cache"]
+
+
 @given(ANY_TEXT, WIDTHS)
 @example("x" * 24 + "\t0", 30)  # the spaces of a tab at the end of a row are none
 def test_a_command_can_be_rebuilt(command: str, width: int) -> None:

@@ -42,6 +42,16 @@ def test_a_directory_that_cannot_be_written_only_keeps_nothing(tmp_path: Path) -
     assert store.load() == ([], "")
 
 
+async def test_a_key_that_somebody_types_behind_login_is_kept_nowhere(tmp_path: Path) -> None:
+    store = PromptStore(tmp_path, "devbox:/srv/shop")
+    async with desk() as at:
+        at.composer.remember(store, [], "")
+        await at.give("/login sk-ant-api03-0123456789abcdef", sees="/login takes the name of a provider")
+        await at.press("up", then=lambda: at.composer.text == "/login")
+        at.composer.text = "/login sk-ant-api03-0123456789abcdef"
+    assert store.load() == (["/login"], "/login")
+
+
 async def test_earlier_runs_are_recalled_and_searched(tmp_path: Path) -> None:
     store = PromptStore(tmp_path, "devbox:/srv/shop")
     for each in ("fix the login form", "run the tests", "explain the login"):
