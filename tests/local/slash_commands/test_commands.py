@@ -374,7 +374,7 @@ async def test_as_the_result_of_a_headless_run(case: Case) -> None:
 
 def test_each_command_has_a_row_and_the_worker_knows_its_name() -> None:
     only_screen = {each.name for each in COMMANDS if each.places == {Place.SCREEN}}
-    elsewhere = {"new", "branch", "stop", "quit", "revoke", "reconnect"}  # below
+    elsewhere = {"new", "branch", "stop", "quit", "move", "revoke", "reconnect"}  # below
     tested = {case.line[1:].split()[0] for case in CASES}
     assert tested | only_screen | elsewhere == {each.name for each in COMMANDS}
     in_tui = {"keys", "vim", "theme", "statusline", "paste", "transcript", "copy", "shell"}
@@ -404,6 +404,7 @@ async def test_what_a_prompt_of_somebody_else_must_not_do_goes_to_the_worker(lin
         (["/quit"], None),
         (["/exit"], None),
         (["/resume 1", "/stop"], None),
+        (["/move nowhere", "/move devbox:/srv"], None),
     ],
 )
 async def test_lines_lead_to_another_session_or_away(typed: list[str], following: NextSession | None) -> None:
@@ -412,6 +413,7 @@ async def test_lines_lead_to_another_session_or_away(typed: list[str], following
         at.types(*typed)
         assert at.running is not None and await at.running is None
         assert at.repl.following == following and at.session.stops == (typed[-1] == "/stop")
+        assert at.repl.moves_to == ("devbox:/srv" if typed[-1].startswith("/move") else "")
         assert not at.session.prompts
 
 
