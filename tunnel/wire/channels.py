@@ -45,8 +45,9 @@ class Channel:
         self._received = 0
         self._allowed = INITIAL_CREDIT  # the byte up to which this end takes more
         self._no_more = False  # no more bytes come
-        self._kept = bytearray()  # sent or to be sent, and not known to be there
+        self._kept = bytearray()  # sent or to be sent; up to half of it may be there already
         self._kept_from = 0
+        self._there = 0  # the byte up to which the other end has all
         self._sent = 0
         self._up_to = INITIAL_CREDIT  # the byte up to which the other end takes more
         self._ended = False  # no more bytes are written
@@ -90,7 +91,7 @@ class Channel:
         """Send bytes, as fast as the other end reads them. Raise ChannelError."""
         view = memoryview(data)
         while view:
-            while (room := self._window - len(self._kept)) <= 0 and not self._error:
+            while (room := self._room_left) <= 0 and not self._error:
                 self._room.clear()
                 await self._room.wait()
             if self._error or self._ended:
@@ -101,9 +102,10 @@ class Channel:
             self._work.set()
 
     @property
-    def _window(self) -> int:
-        """How many bytes this end keeps: as many as the other one takes, within limits."""
-        return min(max(INITIAL_CREDIT, self._up_to - self._kept_from), _MAX_WINDOW)
+    def _room_left(self) -> int:
+        """How many bytes this end still keeps: as many as the other one takes, within limits."""
+        window = min(max(INITIAL_CREDIT, self._up_to - self._there), _MAX_WINDOW)
+        return window - (self._kept_from + len(self._kept) - self._there)
 
     def end(self, result: Json | None = None) -> None:
         """Write no more. What was written still arrives, and the other end may send on."""
@@ -144,12 +146,14 @@ class Channel:
         self._news.set()
 
     def _take_credit(self, frame: ChannelCredit) -> None:
-        there = frame.have - self._kept_from
-        if not 0 <= there <= len(self._kept):
+        gone = frame.have - self._kept_from
+        if frame.have < self._there or gone > len(self._kept):
             self.broken("the other end has lost or invented bytes")
             return
-        del self._kept[:there]
-        self._kept_from = frame.have
+        self._there = frame.have
+        if 2 * gone >= len(self._kept):  # not each time: what stays is copied
+            del self._kept[:gone]
+            self._kept_from = frame.have
         self._up_to = max(self._up_to, frame.up_to)
         if not self._synchronous:
             self._sent, self._synchronous = frame.have, True
@@ -185,7 +189,7 @@ class Channel:
         """Return the frame that opens the channel, or continues it over a new connection; None on the host."""
         if self._opened is None:
             return None
-        begun = self._received > 0 or self._kept_from > 0 or self._no_more
+        begun = self._received > 0 or self._there > 0 or self._no_more
         return ChannelOpen(self.number, self._opened.kind, self._opened.body, begun)
 
     async def _send_all(self) -> None:
