@@ -1,5 +1,5 @@
 """How soon ccb is there on one machine: `ccb -p` from start to exit against the reference CLI, what an older Python on
-the host costs, and the CPU of `ccb --version` (limit 100 ms) and `ccb --help` against a bare interpreter.
+the host costs, and the CPU of `ccb --version` (limit 100 ms), `ccb --help` and completion against a bare interpreter.
 
 The reference CLI is the one on PATH, else the one that the wheel of its SDK brings (`make .make/reference-cli`).
 """
@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import glob
+import json
 import os
+import resource
 import shutil
 import statistics
 import subprocess
@@ -16,7 +18,7 @@ import sys
 import tempfile
 import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from benchmarks.ratio import PeerMissing, bound, compare, in_turn, single, versus
@@ -25,6 +27,7 @@ from tests.support.model.fake_model import API_KEY, FakeModel
 
 from ccb.deploy.bootstrap import launch
 from ccb.deploy.bundle import load
+from ccb.local.commands.completion_scripts import ASK
 from ccb.tunnel.link.link import Link
 from ccb.tunnel.transports.command_transport import LocalTransport
 
@@ -109,16 +112,14 @@ def _python(version: str) -> str | None:
     return found[-1] if found else shutil.which(f"python{version}")
 
 
-def _cpu_ms(argv: Sequence[str]) -> float:
+def _cpu_ms(argv: Sequence[str], env: Mapping[str, str] | None = None) -> float:
     """Return the user and system time of a child process, the median of RUNS."""
     taken = []
     for _ in range(RUNS):
-        before = os.times()
-        subprocess.run(argv, check=True, capture_output=True)
-        after = os.times()
-        taken.append(
-            (after.children_user + after.children_system - before.children_user - before.children_system) * 1000
-        )
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        subprocess.run(argv, check=True, capture_output=True, env=env)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        taken.append((after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime) * 1000)
     return statistics.median(taken)
 
 
@@ -130,9 +131,32 @@ def _cpu() -> None:
         single("the same, alone", taken, limit, unit="ms")
 
 
+def _completion(home: Path) -> None:
+    """Measure Tab against a bare interpreter that reads the same files."""
+    (home / ".ssh").mkdir(parents=True)
+    (home / ".ssh/config").write_text("".join(f"Host web-{number}\n  User ann\n" for number in range(200)))
+    models, sessions = home / ".cache/ccb/models", home / ".local/state/ccb/sessions"
+    models.mkdir(parents=True)
+    listed = [{"id": f"maker/model-{number}", "title": "A model"} for number in range(300)]
+    (models / "openrouter.json").write_text(json.dumps({"models": listed}))
+    for number in range(100):
+        (sessions / str(number)).mkdir(parents=True)
+        (sessions / str(number) / "journal.jsonl").write_text("{}\n")
+        (sessions / str(number) / "summary.json").write_text('{"cwd": "/srv/app", "prompt": "fix it"}')
+    reads = "import json, os; [json.load(open(each)) for each in {}]"
+    summaries = f"[f'{sessions}/{{each}}/summary.json' for each in os.listdir('{sessions}')]"
+    rows = {"hosts": "pass", "models": reads.format(f"['{models}/openrouter.json']"), "ids": reads.format(summaries)}
+    env = {"HOME": str(home), "PATH": os.environ["PATH"]}
+    for kind, read in rows.items():
+        bare = _cpu_ms([sys.executable, "-S", "-c", read], env)
+        what = "python -S -c pass" if read == "pass" else "python -S that reads them"
+        versus(f"CPU of completion: {kind}", _cpu_ms([*ASK, kind, ""], env), what, bare, 1.5, unit="ms")
+
+
 async def main() -> None:
     with tempfile.TemporaryDirectory(prefix="ccb-bench-", ignore_cleanup_errors=True) as name:
         async with FakeModel() as model:
             await _print_mode(Path(name), model)
             await _hello_of_pythons(Path(name), model)
-    _cpu()
+        _cpu()
+        _completion(Path(name) / "completion")

@@ -36,6 +36,8 @@ _RUNNERS = {
     "proxy": "commands.usage:run_proxy",
     "audit": "commands.usage:run_audit",
     "mcp": "commands.mcp_command:run_mcp",
+    "completion": "commands.completion_scripts:print_script",
+    "upgrade": "commands.upgrade:run_upgrade",
     "doctor": "doctor.doctor:print_report",
     "trust": "commands.trust:run_trust",
     "ports": "commands.ports:run_ports",
@@ -101,9 +103,10 @@ def run_named(arguments: Arguments, environ: Mapping[str, str] = os.environ) -> 
 
 def _help(arguments: Arguments) -> int:
     """Print the help of a command or topic, with its pages of the guide; what is longer than the screen is paged."""
-    topic = arguments.rest[0] if arguments.command == "help" and arguments.rest else ""
+    asked = arguments.command == "help" and not arguments.help
+    topic = arguments.rest[0] if asked and arguments.rest else ""
     width, height = shutil.get_terminal_size((100, 24))
-    text = help_text(min(width, 120), topic or arguments.command)
+    text = help_text(min(width, 120), topic if asked else arguments.command)
     if pages := guide_page(topic):
         text = f"{text}\n{pages}" if text else pages
     if pages and text.count("\n") >= height and all(stream.isatty() for stream in (sys.stdin, sys.stdout)):

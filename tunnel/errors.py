@@ -123,3 +123,7 @@ class CredentialError(CcbError):
     """There is no model credential, or the provider refuses it."""
 
     exit_name = "AUTH_FAILED"
+
+
+class NoCredential(CredentialError):
+    """No credential of a provider is set or stored: the person may give one."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 
 _SEQUENCES = re.compile(
     r"""
@@ -88,6 +89,11 @@ class HostText:
 
     def __hash__(self) -> int:
         return hash(self.raw)
+
+
+def make_directory(path: str) -> str:
+    """Return what a person can do about a missing directory, "" if its name cannot be shown as it is."""
+    return f"Create it: mkdir -p {shlex.quote(path)}" if path and HostText(path).cell == path else ""
 
 
 MAX_SHOWN = 480  # characters that are shown of one text of the host

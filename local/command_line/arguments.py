@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import operator
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import field, fields, replace
 from enum import Enum
 from typing import Any, Literal
@@ -38,14 +38,11 @@ def nearest(word: str, names: Iterable[str], cutoff: float = 0.6, *, most: int =
     return difflib.get_close_matches(word, names, n=most, cutoff=cutoff)
 
 
-def one_of(*choices: str) -> ReadValue:
-    def read(value: str, shown: str) -> str:
-        if value not in choices:
-            given, allowed = shortened(value), ", ".join(choices)
-            raise UsageError(f"error: option '{shown}' argument '{given}' is invalid. Allowed choices are {allowed}.")
-        return value
-
-    return read
+def one_of(value: str, shown: str, choices: Sequence[str]) -> str:
+    if value not in choices:
+        given, allowed = shortened(value), ", ".join(choices)
+        raise UsageError(f"error: option '{shown}' argument '{given}' is invalid. Allowed choices are {allowed}.")
+    return value
 
 
 def is_session_id(text: str) -> bool:
@@ -162,7 +159,7 @@ def read_json_object(value: str, shown: str) -> str:
 def read_sources(value: str, shown: str) -> str:
     names = [name.strip() for name in value.split(",") if name.strip()]
     for name in names:
-        one_of("user", "project", "local")(name, shown)
+        one_of(name, shown, ("user", "project", "local"))
     return ",".join(names)
 
 
@@ -209,8 +206,8 @@ class Option:
     """One option of the command line, whose value is the attribute `field` of `group`.
 
     `spellings` are all names, the preferred one first. `help` is one plain sentence. An option without `metavar` takes
-    no value. `commands` are the only commands that take the option, each alone or with its action (`auth login`); empty
-    when the group decides (see `Subcommand`).
+    no value; with `choices`, it takes one of them. `commands` are the only commands that take the option, each alone or
+    with its action (`auth login`); empty when the group decides (see `Subcommand`).
 
     A session takes the value as the field `wire` of `SessionOptions`, made by `to_wire`. Without the option, `setting`
     counts: an attribute of `Settings`, with dots inside a section. Lists of both are joined.
@@ -222,6 +219,7 @@ class Option:
     help: str
     metavar: str = ""
     kind: OptionKind = OptionKind.ONE
+    choices: tuple[str, ...] = ()
     read: ReadValue = lambda value, _: value
     commands: tuple[str, ...] = ()
     setting: str = ""
@@ -242,7 +240,7 @@ class Option:
 
     def value(self, text: str) -> str | int | float | tuple[str, ...]:
         """Read a value of this option. Raise UsageError."""
-        return self.read(text, self.shown)
+        return one_of(text, self.shown, self.choices) if self.choices else self.read(text, self.shown)
 
 
 def option(spellings: str, help: str, metavar: str = "", *, commands: str = "", **more: Any) -> Any:
@@ -320,7 +318,7 @@ class AgentOptions:
     permission_mode: str | None = option(
         "--permission-mode", "Set the permission mode: default, acceptEdits, plan, dontAsk (deny what would need a "
         "question) or bypassPermissions.", "mode",
-        read=one_of("default", "acceptEdits", "plan", "dontAsk", "bypassPermissions"))
+        choices=("default", "acceptEdits", "plan", "dontAsk", "bypassPermissions"))
     dangerously_skip_permissions: bool = option(
         "--dangerously-skip-permissions", "Run every tool without asking; only for a host that you can afford to lose.")
     allowed_tools: tuple[str, ...] = option(
@@ -339,13 +337,13 @@ class AgentOptions:
         setting="permissions.additionalDirectories", wire="add_dirs")
     sandbox: str | None = option(
         "--sandbox", "Set the cage of commands that run without a question: read-only (default), workspace or off.",
-        "mode", read=one_of("read-only", "workspace", "off"), setting="sandbox", wire="sandbox")
+        "mode", choices=("read-only", "workspace", "off"), setting="sandbox", wire="sandbox")
     allow_net: bool = option(
         "--allow-net", "With --sandbox workspace: let commands use the network without a question.", wire="allow_net")
     record: bool = option("--record", "Keep model calls, whole, in files here (~/.local/state/ccb/recorded).")
     web: str | None = option(
         "--web", "Read web pages (WebFetch) in the network of the host (default) or of this machine: host or "
-        "laptop.", "where", read=one_of("host", "laptop"), setting="web", wire="web")
+        "laptop.", "where", choices=("host", "laptop"), setting="web", wire="web")
     trust: bool = option(
         "--trust", "Let what the files of the project switch on count in this run, without a question: settings with "
         "their hooks and rules, agents, commands, skills, MCP servers.")
@@ -379,8 +377,8 @@ class SdkOptions:
         "--agents", "Define sub-agents: a JSON object with description, prompt, tools and model for each name.",
         "json", read=read_json_object, wire="agents", to_wire=json.loads)
     mcp_config: tuple[str, ...] = option(
-        "--mcp-config", "Use these MCP servers: JSON texts, or files here, with an object mcpServers.", "json",
-        kind=VARIADIC)
+        "--mcp-config", "Use these MCP servers: JSON texts, or files here, with an object mcpServers.",
+        "file-or-json", kind=VARIADIC)
     strict_mcp_config: bool = option(
         "--strict-mcp-config", "Use only the MCP servers of --mcp-config.", wire="project_mcp", to_wire=operator.not_)
     setting_sources: str | None = option(
@@ -389,7 +387,8 @@ class SdkOptions:
     bare: bool = option(
         "--bare", "Let nothing count but the command line: no settings, hooks, instruction files, commands and "
         "skills, of yours or of the project (as --setting-sources with an empty value).")
-    settings: str | None = option("--settings", "Add these settings: a JSON object, or a file that holds one.", "json")
+    settings: str | None = option(
+        "--settings", "Add these settings: a JSON object, or a file that holds one.", "file-or-json")
     system_prompt_file: str | None = option(
         "--system-prompt-file", "Use the text of this file instead of the system prompt.", "file")
     append_system_prompt_file: str | None = option(
@@ -404,7 +403,7 @@ class SdkOptions:
         read=read_tokens)
     effort: str | None = option(
         "--effort", "How much effort the model spends: low, medium, high, xhigh or max.", "level",
-        read=one_of(*EFFORTS), wire="effort")
+        choices=EFFORTS, wire="effort")
     include_hook_events: bool = option(
         "--include-hook-events", "With stream-json: also print starts and answers of hooks.",
         wire="include_hook_events")
@@ -415,10 +414,10 @@ class SdkOptions:
         "--task-budget", "Tell the model how many tokens it may take.", "tokens", read=read_tokens, wire="task_budget")
     thinking: str | None = option(
         "--thinking", "Let the model think as much as it wants (adaptive, enabled), or not at all (disabled).",
-        "mode", read=one_of("adaptive", "enabled", "disabled"))
+        "mode", choices=("adaptive", "enabled", "disabled"))
     thinking_display: str | None = option(
         "--thinking-display", "Get the model's thinking in full length, as a summary, or not at all, where the model "
-        "offers that.", "mode", read=one_of("summarized", "omitted", "highlights"), wire="thinking_display")
+        "offers that.", "mode", choices=("summarized", "omitted", "highlights"), wire="thinking_display")
     forget: bool = option("--no-session-persistence", "Remove the session from its host when it ends.", wire="forget")
     plugin_dirs: tuple[str, ...] = option(
         "--plugin-dir", "Load the plugin in this directory of the host: its commands, skills, agents, hooks and MCP "
@@ -445,10 +444,10 @@ class StdioOptions:
     print: bool = option("--print -p", "Print the answer and exit, without the terminal interface.")
     output_format: str = option(
         "--output-format", "Write text (default), json (one result) or stream-json (every message as a line) to "
-        "stdout.", "format", read=one_of("text", "json", "stream-json"), default="text")
+        "stdout.", "format", choices=("text", "json", "stream-json"), default="text")
     input_format: str = option(
         "--input-format", "Read text (default) or stream-json (a message a line) from stdin.", "format",
-        read=one_of("text", "stream-json"), default="text")
+        choices=("text", "stream-json"), default="text")
     verbose: bool = option("--verbose", "With json: print all messages, not only the result; stream-json requires it.")
     include_partial_messages: bool = option(
         "--include-partial-messages", "With stream-json: also print the raw events of the model's stream.")
@@ -489,11 +488,12 @@ class HostCommandOptions:
         "--recursive", "Copy folders too, as scp does with it (also -r); they are always copied.", commands="cp")
     by: Literal["host", "model", "day", "session"] = option(
         "--by", "Print one line for each of these: host, model, day (default) or session.", "what",
-        read=one_of("host", "model", "day", "session"), commands="usage", default="day")
+        choices=("host", "model", "day", "session"), commands="usage", default="day")
     days: float | None = option(
         "--days", "Count only the last days.", "n", read=read_number("days", positive=True), commands="usage")
     provider: str | None = option("--provider", "List only the models of this provider.", "name", commands="models")
     origin: bool = option("--origin", "Print where each value comes from: source, file, line.", commands="config")
+    check: bool = option("--check", "Ask the package index for the newest version.", commands="upgrade")
     env: tuple[str, ...] = option(
         "--env -e", "Set a variable of the server's command; may be repeated.", "name=value", kind=REPEAT,
         commands="mcp add")

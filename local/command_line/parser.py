@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import re
+import shlex
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -12,7 +13,6 @@ from itertools import pairwise
 from pathlib import Path
 
 from ccb.tunnel.errors import UsageError
-from ccb.tunnel.plain_text import neutralise
 
 from .arguments import (
     BY_NAME,
@@ -37,17 +37,19 @@ _WITHOUT_HOST = ("ps", "trust", "disconnect", "doctor")
 _ON_HOST = re.compile(r"([^/:@]+@)?(\[[^/\]]+\]|[^/:\[]+):")
 _COMMAND = re.compile(r"/[\w:-]+")
 _COPY = "Write `ccb cp HOST:PATH LOCAL` or `ccb cp LOCAL HOST:PATH`."
-_LONE_WORD = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
 _OTHER_NAMES = {
-    **dict.fromkeys(("completion", "completions"), "help"),
+    **dict.fromkeys(("install", "plugin", "plugins"), "help"),
     **dict.fromkeys(("history", "ls"), "sessions"),
+    "completions": "completion",
     "continue": "resume",
     "kill": "stop",
     "login": "auth login",
+    "setup-token": "auth login",
     "logout": "auth logout",
     "settings": "config show",
     "status": "doctor",
     "uninstall": "clean",
+    "update": "upgrade",
     "version": "--version",
 }
 """Commands of other programs, and the command of ccb that is next to each."""
@@ -162,26 +164,43 @@ def parse_arguments(argv: Sequence[str], remote: str = "") -> Arguments:
     runs: `host:/path`, `host` for the directory there that has the path of the current one, "" for this machine. Raises
     UsageError."""
     arguments, marked, variadic, ended_at_start = _read_options(argv)
-    words = tuple(word for word in marked if word != _PRINTED)
+    words = _unmarked(marked)
     named = NAMES.get(words[0], "") if words else ""
     if arguments.help or arguments.version:
         return replace(arguments, command=named)
-    command = "" if ended_at_start else named
-    if command == "help":
+    if named == "help" and not ended_at_start:
         _check_topic(words[1:])
-        return replace(arguments, command=command, rest=words[1:])
-    if command == "resume":
-        arguments, marked = _resumed(arguments, words[1:])
-        command, words = ("ssh" if marked[:1] == ["ssh"] else ""), tuple(word for word in marked if word != _PRINTED)
-    if command in _PLACES:
-        arguments = _PLACES[command](replace(arguments, command=command), words[1:])
-    elif command == "ssh":
-        arguments = _place_ssh(replace(arguments, command=command), marked[marked.index("ssh") + 1 :], variadic)
-    elif remote and not arguments.connection.local and not (named == "resume" and words):
-        arguments = _place_remote(replace(arguments, command="ssh"), remote, words)
+        return replace(arguments, command=named, rest=words[1:])
+    if named in _PLACES and not ended_at_start:
+        arguments = _PLACES[named](replace(arguments, command=named), words[1:])
     else:
-        arguments = _place_local(arguments, words, may_be_command=not ended_at_start)
+        arguments = _place_session(arguments, named, marked, variadic, remote, ended_at_start=ended_at_start)
     validate(arguments)
+    return _with_hints(arguments, variadic)
+
+
+def _unmarked(marked: Sequence[str]) -> tuple[str, ...]:
+    return tuple(word for word in marked if word != _PRINTED)
+
+
+def _place_session(
+    arguments: Arguments, named: str, marked: list[str], variadic: str, remote: str, *, ended_at_start: bool
+) -> Arguments:
+    """Interpret the words around a session: `ssh`, `resume`, or none of the commands, so here or where `remote` is."""
+    command = "" if ended_at_start else named
+    if command == "resume":
+        arguments, marked = _resumed(arguments, _unmarked(marked)[1:])
+        command = "ssh" if marked[:1] == ["ssh"] else ""
+    words = _unmarked(marked)
+    if command == "ssh":
+        return _place_ssh(replace(arguments, command=command), marked[marked.index("ssh") + 1 :], variadic)
+    if remote and not arguments.connection.local and not (named == "resume" and words):
+        return _place_remote(replace(arguments, command="ssh"), remote, words)
+    return _place_local(arguments, words, may_be_command=not ended_at_start)
+
+
+def _with_hints(arguments: Arguments, variadic: str) -> Arguments:
+    """Return checked arguments with what the person is told about them. --init-only is a prompt of its own."""
     if arguments.agent.init_only:
         from ccb.tunnel.wire.session_options import SETUP_COMMAND
 
@@ -227,7 +246,7 @@ def _place_own_words(arguments: Arguments, words: Sequence[str]) -> Arguments:
 def _place_ssh(arguments: Arguments, marked: Sequence[str], variadic: str) -> Arguments:
     """Interpret `ssh HOST [DIR] [PROMPT…]`. There is no HOST with a `--transport` command, which leads to one place.
     What can be a slash command is one directly after -p. An option of several words may have taken the host."""
-    words: Sequence[str] = [word for word in marked if word != _PRINTED]
+    words: Sequence[str] = _unmarked(marked)
     printed_at, directory = marked.index(_PRINTED) if _PRINTED in marked else -1, None
     if needs_host(arguments.connection) or (words and not _starts_as_path(words[0])):
         if not words:
@@ -343,14 +362,8 @@ def _place_local(arguments: Arguments, words: Sequence[str], *, may_be_command: 
     elif words and may_be_command:
         _check_spelling(words, headless=arguments.headless)
     refuse_ssh_options(arguments.connection, "ccb ssh HOST …")
-    directory = Path(named or _current_directory())
-    hints = [
-        f"--add-dir {neutralise(each)[:200]}: there is no such directory"
-        for each in arguments.agent.add_dirs
-        if not directory_here(each if each.startswith("~") else str(directory / each))
-    ]
-    arguments = replace(arguments, directory=str(directory), directory_is_current=named is None)
-    return replace(arguments, prompt=_prompt(words), hints=(*arguments.hints, *hints))
+    arguments = replace(arguments, directory=str(named or _current_directory()), directory_is_current=named is None)
+    return replace(arguments, prompt=_prompt(words))
 
 
 def _named_directory(word: str) -> Path | None:
@@ -374,8 +387,8 @@ def _current_directory() -> Path:
 
 
 def _check_spelling(words: Sequence[str], *, headless: bool) -> None:
-    """Raise UsageError for a place on a host, and in the REPL for words that look like a command that there is not:
-    a word alone, or one that resembles a command. A prompt in quotes has blanks."""
+    """Raise UsageError for a place on a host, and in the REPL for one that resembles a command, or is one of other
+    programs. A prompt in quotes has blanks."""
     if _WRITTEN_AS_HOST.fullmatch(words[0]):
         raise UsageError(
             f"{shortened(words[0])!r} is a path on a host, but without `ssh` the session would run on this machine",
@@ -383,13 +396,10 @@ def _check_spelling(words: Sequence[str], *, headless: bool) -> None:
         )
     near = _OTHER_NAMES.get(words[0]) or "".join(nearest(words[0], _of_the_same_letter(words[0]), 0.7))
     short = len(words) < 3 or (len(words) == 3 and is_session_id(words[2]))
-    alone = len(words) == 1 and _LONE_WORD.fullmatch(words[0])
-    if not headless and (alone or (near and short)):
-        raise UsageError(
-            f"{shortened(words[0])!r} is not a command",
-            do=f"{f'Did you mean `ccb {near}`?' if near else '`ccb help` lists the commands.'} "
-            "If it is a prompt, write it after --.",
-        )
+    if not headless and near and short:
+        prompt = shortened(shlex.join(words))
+        do = f"Did you mean `ccb {near}`? If it is a prompt: `ccb -- {prompt}`."
+        raise UsageError(f"{shortened(words[0])!r} is not a command", do=do)
 
 
 def _of_the_same_letter(word: str) -> Iterable[str]:

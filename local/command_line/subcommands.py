@@ -26,7 +26,7 @@ _USUAL = (
 
 _ABOUT = """\
 With -p, the answer to PROMPT and to what is piped in is printed; without it, the terminal interface starts. The \
-host comes before every other word that is not an option; a prompt of one word is written after --."""
+host comes before every other word that is not an option; a prompt that looks like a command is written after --."""
 
 _MORE = """\
 `ccb help ssh` has all options of a session, `ccb help COMMAND` (or `ccb COMMAND --help`) those of a command, and \
@@ -118,15 +118,15 @@ SUBCOMMANDS = (
         "machine has passed on, for each day, host, model or session. The figures are those of the provider, read on "
         "this machine.", words=(("", 0, 0),)),
     Subcommand("audit", ("ccb audit SESSION [--json]",),
-        "show what a session asked of models, wanted to run, and was allowed", "Print what this machine has seen of a "
+        "show what a session asked, ran and was allowed", "Print what this machine has seen of a "
         "session: what its models were asked, which tools they wanted to run, what was decided here, and what came "
         "back. SESSION is its ID, or the beginning of it (`ccb usage --by session` lists them).", words=(("", 1, 1),)),
     Subcommand("proxy", ("ccb proxy list [--json]", "ccb proxy revoke SESSION|--all"),
-        "show which sessions call models through this machine, and end that", "Show the sessions that may call models "
+        "show and stop model calls through this machine", "Show the sessions that may call models "
         "through this machine now (`list`), or let one call no models any more (`revoke`): calls under way end with "
         "the next byte. In the REPL, /revoke does the same.", words=(("list", 0, 0), ("revoke", 0, 1))),
     Subcommand("ps", ("ccb ps [HOST] [--json]", "ccb sessions [HOST] [--json]"),
-        "list the sessions of a host (default: this machine)", "List the sessions of a host, or of this machine, those "
+        "list the sessions of a host, or of this machine", "List the sessions of a host, or of this machine, those "
         "that run and those that have ended: ID, state, age, time since last use, memory, driver, directory and "
         "title.", (Group.CONNECTION,), alias="sessions"),
     Subcommand("attach", ("ccb attach HOST [ID] [--view]",), "take over a running session, or watch it",
@@ -152,7 +152,7 @@ SUBCOMMANDS = (
         "Stop and remove every session and everything else that ccb keeps on the host. Asks first.",
         (Group.CONNECTION,)),
     Subcommand("trust", ("ccb trust", "ccb trust HOST[:/PATH] [--yes]", "ccb trust HOST[:/PATH] --revoke"),
-        "show, give or take back the trust in a project on a host", "Without HOST, list what is kept of projects: "
+        "show, give or take back the trust in a project", "Without HOST, list what is kept of projects: "
         'trust, and rules of "always". With HOST, show all that the project in PATH would switch on, and ask whether '
         "it may. With --revoke, forget it.", (Group.CONNECTION,)),
     Subcommand("disconnect", ("ccb disconnect [HOST]",), "end the SSH connections that are kept",
@@ -161,7 +161,14 @@ SUBCOMMANDS = (
     Subcommand("doctor", ("ccb doctor [HOST] [--json]",), "find out what stands in the way of a session",
         "Check this machine, the connection and the host, and print each finding with its evidence and a fix. Without "
         "HOST, check this machine only. The exit code is 1 if a finding would stop a session.", (Group.CONNECTION,)),
-    Subcommand("help", ("ccb help [COMMAND|TOPIC]",), "show this help, that of a command, or a page of the guide",
+    Subcommand("completion", ("ccb completion bash|zsh|fish",), "complete command lines in bash, zsh and fish",
+        "Print the completion of a shell: commands, options and their values, hosts of ssh_config and known_hosts, "
+        "sessions, models, and paths of a host over an SSH connection that is open already. `ccb help completion` says "
+        "where to put it.", words=(("bash", 0, 0), ("zsh", 0, 0), ("fish", 0, 0))),
+    Subcommand("upgrade", ("ccb upgrade [--check]",), "say how to upgrade ccb", "Print the command that upgrades ccb, "
+        "by the way in which it was installed. With --check, first ask the package index of pip's configuration for "
+        "the newest version. Nothing is changed, and ccb asks nobody by itself.", words=(("", 0, 0),)),
+    Subcommand("help", ("ccb help [COMMAND|TOPIC]",), "show help on a command, or a page of the guide",
         "Show the commands and options of ccb, those of one command, or a page of the guide."),
 )  # fmt: skip
 
@@ -205,6 +212,11 @@ def help_text(width: int = 100, command: str = "") -> str:
     return "\n\n".join([*parts, *(textwrap.fill(each, width) for each in _footers(one))]) + "\n"
 
 
+def brief(option: Option) -> str:
+    """Return the start of what an option does."""
+    return _SHORT.sub("", option.help)
+
+
 def _footers(command: Subcommand) -> list[str]:
     takes_host = any("HOST" in each for each in command.usage) and command.groups
     footers = [PATHS] if command.name in ("ssh", "resume", "cp") else [HOSTS] if takes_host else []
@@ -222,7 +234,7 @@ def _overview(width: int) -> str:
     lines += ["", textwrap.fill(_ABOUT, width), "", "Usual options:"]
     for name in _USUAL:
         option = BY_NAME[name]
-        lines += _entry(_spelt(option, (name,)), _SHORT.sub(".", option.help), width, _OVERVIEW_WIDTH)
+        lines += _entry(_spelt(option, (name,)), f"{brief(option)}.", width, _OVERVIEW_WIDTH)
     pages = ", ".join(each for each in topics() if each not in NAMES)
     return "\n".join([*lines, "", textwrap.fill(f"{_MORE}{pages}.", width), ""])
 

@@ -10,12 +10,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
 
-from ccb.tunnel.errors import ConfigError, CredentialError, Unreachable, UsageError
+from ccb.tunnel.errors import ConfigError, CredentialError, UsageError
 from ccb.tunnel.providers.anthropic import anthropic_endpoint
-from ccb.tunnel.providers.credential import Credential, key_headers
-from ccb.tunnel.providers.http_client import Endpoint, ProviderClient, endpoint_at
-from ccb.tunnel.providers.model_lists import ListCall, ModelSource
-from ccb.tunnel.providers.provider import ProviderError
 from ccb.tunnel.providers.provider_kinds import KINDS
 from ccb.tunnel.wire.dataclass import dataclass
 
@@ -25,17 +21,15 @@ from ..config.log import state_dir
 from ..config.settings import Settings, settings_path
 from ..config.settings_loading import load_settings
 from ..credentials.accounts import DEFAULT, Account, ProviderAccounts, checked_name
-from ..credentials.credential_helper import HELPER, checked, checked_workspace
+from ..credentials.credential_helper import checked, checked_workspace
 from ..credentials.credential_sources import ANTHROPIC, environ_credential
 from ..credentials.encrypted_file import MIN_PASSPHRASE, EncryptedFile, credentials_path
 from ..credentials.secret_store import KeyStore, NoKeyring, SecretStore, open_store
-from ..providers.known_models import default_provider
-from ..providers.named_provider import NamedProvider, named_provider, refuse_provider
+from ..providers.key_login import AuthTarget, check_account, target
 from ..terminal.console import print_line, say
 from ..terminal.terminal_prompts import TerminalPrompts, ask
 
 NOTHING_GIVEN = AccountOptions()
-_CHECK_S = 30.0
 _MAX_INPUT = 64 * 1024
 _MILLISECONDS = 1e11  # a Unix time above this is in milliseconds, as some tools keep it
 _TOKEN_PATH = "/v1/oauth/token"  # noqa: S105  # a path
@@ -44,8 +38,6 @@ _CLAUDE_CODE = "9d1c250a-e61b-44d9-88ed-5944d1962f5e"
 
 _CLAUDE_CODE_RENEWS_AT = "https://console.anthropic.com/v1/oauth/token"
 _KINDS = {"api_key": "an API key", "bearer": "a token", "oauth": "a login"}
-_CHECKED_AT = {"openrouter": "/key"}
-"""Where a kind of provider refuses a wrong key; `/models` elsewhere. OpenRouter's list of models is for everybody."""
 
 
 def run_auth(arguments: Arguments, environ: Mapping[str, str]) -> int:
@@ -65,50 +57,6 @@ def run_auth(arguments: Arguments, environ: Mapping[str, str]) -> int:
         return ExitCode.INTERRUPTED
 
 
-@dataclass(frozen=True)
-class AuthTarget:
-    """A provider and its address. `helper` names the setting of a command that prints its key, "" without one."""
-
-    named: NamedProvider
-    endpoint: Endpoint
-    helper: str
-
-    @property
-    def host(self) -> str:
-        return self.endpoint.host
-
-    def variable(self, environ: Mapping[str, str]) -> str:
-        own = self.named.own.keyVariable
-        names = (own,) if own else self.named.kind.key_variables
-        return next((name for name in names if environ.get(name, "").strip()), "")
-
-    async def ask(self, credential: Credential, environ: Mapping[str, str]) -> int:
-        """Return the status of a request that costs nothing and shows whether the credential is good."""
-        named = self.named
-        sdk = "anthropic" if named.dialect == "anthropic" else "openai"
-        call = ListCall(_CHECKED_AT.get(named.kind.name, ""), sdk=sdk)
-
-        async def sign(url: str) -> Mapping[str, str]:
-            return key_headers(credential, named.key_header, named.own.keyHeader)
-
-        source = ModelSource(ProviderClient(self.endpoint, environ), sign, call)
-        await source.load()
-        async with source.client:
-            return (await source.ask(call.path))[0]
-
-
-def target(name: str, environ: Mapping[str, str], settings: Settings) -> AuthTarget:
-    if name == ANTHROPIC:
-        endpoint = anthropic_endpoint(environ, allow_plain=True)
-        return AuthTarget(default_provider(), endpoint, HELPER if settings.apiKeyHelper else "")
-    named = named_provider(name, environ, settings)
-    if named is None:
-        refuse_provider(name, settings)
-    if named.dialect in ("bedrock", "vertex"):
-        raise UsageError(f"{name} is signed with the credentials of the cloud's own tools", do="Log in with those.")
-    return AuthTarget(named, named.endpoint(environ), f"providers.{name}.keyHelper" if named.own.keyHelper else "")
-
-
 def _targets(environ: Mapping[str, str], settings: Settings) -> Iterator[AuthTarget]:
     for name in dict.fromkeys((ANTHROPIC, *settings.providers, *KINDS)):
         with suppress(ConfigError, UsageError):  # it is not set up
@@ -125,14 +73,14 @@ def login(environ: Mapping[str, str], provider: str = ANTHROPIC, given: AccountO
     name = checked_name(given.account or DEFAULT)
     store = _store(environ, settings, given)
     account = replace(_read(where, name, given), workspace=checked_workspace(given.workspace, "--workspace"))
-    note = asyncio.run(_check(where, account, environ))
+    note = asyncio.run(check_account(where, account, environ))
     asyncio.run(store.unlock(create=True))
     accounts = ProviderAccounts(store, where.host, state_dir(environ))
     accounts.put(account)
     what = {"api_key": "key", "bearer": "token", "oauth": "login"}[account.kind]
     named = "" if account.name == DEFAULT else f" of account {account.name}"
     print_line(f"Stored the {what}{named} for {where.host} in {store.described()}.{note}")
-    if shadow := where.variable(environ) or where.helper:  # which count more than stored accounts
+    if shadow := where.outranks(environ):
         print_line(f"{shadow} is set, and ccb uses it instead of the stored key.")
         return
     chosen = settings.credentials.account_for(where.named.name, "")
@@ -152,18 +100,14 @@ def _store(environ: Mapping[str, str], settings: Settings, given: AccountOptions
     file = EncryptedFile(credentials_path(environ), environ, prompts, helper=settings.credentials.passphraseHelper)
     if given.in_file:
         return file
-    store = open_store(environ, settings, prompts)
-    try:
-        store.described()
-    except NoKeyring:
-        from_stdin = given.api_key_stdin or given.oauth_stdin
-        if settings.credentials.store == "keyring" or from_stdin or not sys.stdin.isatty():
-            raise
+    asks = sys.stdin.isatty() and not (given.api_key_stdin or given.oauth_stdin)
+    store = open_store(environ, settings, prompts, creates=asks)
+    store.described()
+    if isinstance(store, EncryptedFile) and settings.credentials.store == "auto" and not store.exists():
         say(
             f"This machine has no keyring. The credential goes into {file.path}, encrypted under a passphrase of at "
             f"least {MIN_PASSPHRASE} characters; ccb asks for it once in each run."
         )
-        return file
     return store
 
 
@@ -205,31 +149,6 @@ def _login_in(text: str, where: AuthTarget, name: str) -> Account:
         raise UsageError("The input is not a login.", do=do) from None
     secret, refresh_token = checked(token, "access_token"), checked(refresh, "refresh_token")
     return Account(name, "oauth", secret, expires=ends, refresh=refresh_token, token_url=token_url, client_id=client)
-
-
-async def _check(where: AuthTarget, account: Account, environ: Mapping[str, str]) -> str:
-    """Check the credential, and return a note for the person. Raise CredentialError, Unreachable."""
-    if account.token_url:
-        endpoint_at(account.token_url, "token_url", environ)
-    try:
-        async with asyncio.timeout(_CHECK_S):
-            status = await where.ask(account.credential("the input"), environ)
-    except (ProviderError, TimeoutError) as error:
-        cause = str(error) or f"no answer within {_CHECK_S:g} s"
-    else:
-        if status in (401, 403):
-            do = "Copy the key again from the provider's console."
-            raise CredentialError(f"{where.host} refused the key (HTTP {status}); nothing was stored.", do=do)
-        if status in (200, 429):
-            return ""
-        if status in (404, 405):
-            return f" It could not be checked: {where.host} has no list of models."
-        cause = f"it answered HTTP {status}"
-    raise Unreachable(
-        f"The key could not be checked with {where.host}; nothing was stored.",
-        evidence=cause,
-        do="Check the network (HTTPS_PROXY, SSL_CERT_FILE, ANTHROPIC_BASE_URL) and try again.",
-    )
 
 
 @dataclass(frozen=True)
@@ -306,8 +225,8 @@ def _before(where: AuthTarget, environ: Mapping[str, str]) -> str:
     """Return the source that counts more than stored accounts in words, "" without one."""
     if where.named.name == ANTHROPIC and (credential := environ_credential(environ)) is not None:
         return f"{credential.source} from the environment, sent as {credential.kind}."
-    if variable := where.variable(environ):
-        return f"{variable} from the environment."
+    if (source := where.outranks(environ)) and source != where.helper:
+        return f"{source} from the environment."
     return f"{where.helper} in {settings_path(environ)}, which runs when a session needs it." if where.helper else ""
 
 
@@ -327,7 +246,7 @@ async def _log_out(environ: Mapping[str, str], settings: Settings, where: AuthTa
         print_line(f"Removed {f'the account {name}' if name else 'the key'} for {where.host} from {place}.")
     else:
         print_line(f"{place[0].upper()}{place[1:]} has no key for {where.host}.")
-    if shadow := where.variable(environ) or where.helper:
+    if shadow := where.outranks(environ):
         print_line(f"{shadow} is still set, and ccb goes on using it.")
     return ExitCode.OK
 

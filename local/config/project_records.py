@@ -21,6 +21,8 @@ _MAX_PROJECTS = 1000
 RULE_KINDS = ("allow", "ask", "deny")
 DIRECTORIES = "additionalDirectories"
 _KINDS = (*RULE_KINDS, DIRECTORIES)
+EVERYWHERE = "*"
+"""Stands for the directory of what holds for a whole host."""
 
 
 @dataclass(frozen=True)
@@ -66,12 +68,17 @@ class Projects:
         self._environ = environ
 
     def knows(self, *directories: str) -> bool:
-        return any(each.directory in directories for each in self.all())
+        return any(each.directory in (*directories, EVERYWHERE) for each in self.all())
 
     def find(self, host: HostIdentity, directory: str) -> ProjectRecord:
-        """Return the record of a project, one without decisions if there is none."""
-        found = (each for each in self.all() if each.fits(host, directory))
-        return next(found, ProjectRecord(host, directory))
+        """Return the record of a project, with the permissions that hold for its whole host."""
+        records = self.all()
+        own, host_wide = (
+            next((each for each in records if each.fits(host, place)), ProjectRecord(host, place))
+            for place in (directory, EVERYWHERE)
+        )
+        both = {kind: [*own.permissions.get(kind, ()), *host_wide.permissions.get(kind, ())] for kind in _KINDS}
+        return replace(own, permissions=_rules(both))
 
     def trust(self, host: HostIdentity, directory: str, fingerprint: str) -> None:
         with self._changing() as records:

@@ -6,6 +6,7 @@ import hashlib
 import json
 import logging
 import os
+import re
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -18,6 +19,11 @@ MAX_PROMPTS = 1_000
 _MAX_BYTES = 2 << 20
 _MAX_PROMPT = 100_000  # characters: a longer one is not kept
 _MAX_RECALLED = 2_000
+
+
+def _without_key(text: str) -> str:
+    """Return a prompt without what follows /login: some people give the key there."""
+    return "/login" if re.match(r"\s*/login\s", text) else text
 
 
 class PromptStore:
@@ -59,7 +65,7 @@ class PromptStore:
     def keep_draft(self, text: str) -> None:
         """Keep what the person has typed and not sent; "" for nothing."""
         if text or self._draft.exists():
-            self._replace(self._draft, text[:_MAX_PROMPT])
+            self._replace(self._draft, _without_key(text)[:_MAX_PROMPT])
 
     def _read(self, path: Path) -> str:
         try:
@@ -99,10 +105,11 @@ class PromptRecall:
 
     def add(self, prompt: str, kept: str = "") -> None:
         """Note that a prompt was sent. `kept` is what later runs are to find in its place."""
+        prompt = _without_key(prompt)
         if not self.sent or self.sent[-1] != prompt:
             self.sent.append(prompt)
             if self._keeper is not None:
-                self._keeper.add(kept or prompt)
+                self._keeper.add(_without_key(kept or prompt))
             del self.sent[:-_MAX_RECALLED]
         self._index = len(self.sent)
 

@@ -232,6 +232,7 @@ class Settings:
         "summary of a compaction. By default the small one of the model's provider; the model itself compacts.",
         min_length=1,
     )
+    sessionTitles: bool = key("Whether the small model gives a session of the REPL a title, made of its prompt.", True)
     modelAliases: dict[str, str] = key("Short names of models, and what each stands for.", dict)
     agent: str | None = key("The agent that leads new sessions, built-in or your own, like `--agent`.", min_length=1)
     permissionMode: PermissionMode | None = key("Permission mode of new sessions.")

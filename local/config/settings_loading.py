@@ -80,6 +80,11 @@ def keep_status_line(command: str, environ: Mapping[str, str] = os.environ) -> N
     settings_file.write_settings(settings_path(environ), environ, line)
 
 
+def keep_output_style(name: str, environ: Mapping[str, str] = os.environ) -> None:
+    """Keep the style of answers in the settings file. Raise ConfigError."""
+    settings_file.write_settings(settings_path(environ), environ, {"outputStyle": name})
+
+
 def load_settings(environ: Mapping[str, str] = os.environ, choice: SettingsChoice = EVERYTHING) -> Settings:
     """Read all sources on this machine. Raise ConfigError, which names the file, the line and the key."""
     read = [_layer(source, path, text) for source, path, text in _sources(environ, choice) if text is not None]

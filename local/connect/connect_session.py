@@ -11,7 +11,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING
 
-from ccb.tunnel.errors import CredentialError, NoSuchSession, UsageError
+from ccb.tunnel.errors import CredentialError, NoCredential, NoSuchSession, UsageError
 from ccb.tunnel.link.link import Greeting
 from ccb.tunnel.plain_text import HostText
 from ccb.tunnel.tasks import cancelled
@@ -57,13 +57,19 @@ RECONNECT_TAIL = 4 * 1024 * 1024
 HEADLESS_TAIL = 1
 """Bytes of events for a headless run that resumes a session: it needs only open questions and new events."""
 
+_ASKED = """\
+ccb: {}
+  The key stays on this machine: no host ever gets it.
+  `ccb help credentials` has other ways to give one, `ccb help models` other providers."""
+
 Choose = Callable[["HostSessions", Sequence["SessionRow"]], Awaitable[str | None]]
 """Asks the person to choose one of the sessions of a host and returns its ID, or None if they gave up."""
 
 
 @dataclass(frozen=True)
 class OpenSession:
-    """`resume` is the command that returns to it, `files` lends its connection, `revoke` ends its model calls."""
+    """`resume` is the command that returns to it, `files` lends its connection, `revoke` ends its model calls. `log_in`
+    asks for the key of a provider, or of that of a model; it returns what to tell the person, "" without a key."""
 
     session: RemoteSession
     host: str
@@ -80,6 +86,7 @@ class OpenSession:
     revoke: Callable[[], None] = lambda: None
     models: OfferedModels | None = None
     ports: PortForwards | None = None
+    log_in: Callable[[str, str], Awaitable[str]] | None = None
 
 
 @asynccontextmanager
@@ -201,6 +208,7 @@ async def connect_session(
             proxy_desk.revoke,
             models=OfferedModels(environ, startup.settings, chosen, startup.stored, startup.models),
             ports=ports,
+            log_in=partial(_log_in, startup),
         )
 
 
@@ -282,17 +290,31 @@ def _models(arguments: Arguments, settings: Settings, *, new: bool) -> list[str]
 
 
 async def _credential_name(arguments: Arguments, startup: starting.SessionStartup, environ: Mapping[str, str]) -> str:
-    """Return where the credential comes from. The model of an existing session may be of another provider."""
+    """Return where the credential comes from. The model of an existing session may be of another provider. Without one,
+    the person is asked, if somebody can be."""
     from ..providers.session_provider import has_others
 
     session = arguments.session
     exists = session.continue_latest or session.resume is not None or arguments.command == "attach"
     try:
         return await startup.provider.main.credential_name()
-    except CredentialError:
-        if arguments.agent.model or not exists or not has_others(environ, startup.settings):
+    except CredentialError as error:
+        if not arguments.agent.model and exists and has_others(environ, startup.settings):
+            return "none"
+        prompts = startup.stored.prompts
+        if not isinstance(error, NoCredential) or not (said := await _log_in(startup, why=_ASKED.format(error.what))):
             raise
-        return "none"
+        prompts.banner(said)
+        return await startup.provider.main.credential_name()
+
+
+async def _log_in(startup: starting.SessionStartup, provider: str = "", model: str = "", *, why: str = "") -> str:
+    from ..credentials.credential_sources import ANTHROPIC
+    from ..providers.key_login import log_in
+
+    router = startup.provider
+    own = router.name_of(model) if model else router.main.given_name
+    return await log_in(provider or own or ANTHROPIC, router, startup.stored, why)
 
 
 def _attach_options(

@@ -13,13 +13,21 @@ from typing import TYPE_CHECKING, Any
 from ccb.tunnel.errors import CcbError, ConfigError
 from ccb.tunnel.link.link import Greeting
 from ccb.tunnel.plain_text import HostText, one_line
-from ccb.tunnel.wire.control_protocol import TRUST_PROJECT, ProjectTrust, Request, RequestFailed, RequestRefused
+from ccb.tunnel.wire.control_protocol import (
+    READS_SERVICES,
+    TRUST_PROJECT,
+    ProjectTrust,
+    Request,
+    RequestFailed,
+    RequestRefused,
+)
 from ccb.tunnel.wire.session_options import SettingsOption
 from ccb.tunnel.wire.settings_text import lines_in
+from ccb.tunnel.wire.tool_traits import BASH
 
 from ..command_line.arguments import Arguments, ConnectionOptions
 from ..command_line.transport_choice import TransportKind, host_key, host_label, ssh_target, transport_kind
-from ..config.project_records import DIRECTORIES, RULE_KINDS, HostIdentity, ProjectRecord, Projects
+from ..config.project_records import DIRECTORIES, EVERYWHERE, RULE_KINDS, HostIdentity, ProjectRecord, Projects
 from ..config.settings import KEPT, Settings
 from .session_request import flagged_mode
 
@@ -36,6 +44,7 @@ _MAX_BYTES = 96 * 1024
 _KEPT_IN = ("localSettings", "projectSettings", "userSettings")
 _MAX_SWITCHES = 12
 _MAX_SWITCH = 200  # characters
+_READS = f"{BASH.name}({READS_SERVICES})"  # the one rule of "always" that is about the host and not about a project
 ASK_READER = replace(
     TRUST_PROJECT, write=lambda about: {"input": {"directory": about.directory, "switches": list(about.switches)}}
 )
@@ -134,7 +143,8 @@ class ProjectDesk:
             kind, texts = _kept(update)
             if update.get("destination") not in _KEPT_IN or not kind:
                 continue
-            change = partial(self._projects.change_rules, await self._host(), self._directory, kind, texts)
+            where = EVERYWHERE if texts == [_READS] else self._directory
+            change = partial(self._projects.change_rules, await self._host(), where, kind, texts)
             await asyncio.to_thread(partial(change, add=not what.startswith("remove"), only=what == "replaceRules"))
             changed = True
         if changed:

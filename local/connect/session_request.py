@@ -37,6 +37,7 @@ _MAX_THINKING = 31_999  # the family's budget for models that think with a budge
 _NEVER = 1 << 60
 _CHARS_OF_A_PERCENT = 8_000  # of a window of 200,000 tokens, each of about 4 characters
 _LEFT_OUT = {"CLAUDE_AGENT_SDK_DISABLE_BUILTIN_AGENTS": BUILT_IN_AGENTS, "CLAUDE_CODE_DISABLE_CLAUDE_MDS": INSTRUCTIONS}
+_SWITCH = {**dict.fromkeys(("1", "true", "yes", "on"), True), **dict.fromkeys(("0", "false", "no", "off"), False)}
 _WAIT_VARIABLE = "CLAUDE_CODE_PRINT_BG_WAIT_CEILING_MS"  # set by SDK clients
 
 
@@ -177,6 +178,7 @@ def session_options(
         background_wait_ms=int(wait) if wait.isascii() and wait.isdigit() else SessionOptions.background_wait_ms,
         setup=agent.setup,
         left_out=_left_out(os.environ, headless=arguments.headless),
+        task_tools=_SWITCH.get(os.environ.get("CLAUDE_CODE_ENABLE_TASKS", "").lower()),
         own_agents=own_agents(),
         own_files=files,
         client_mcp=client_servers(sdk.mcp_config),
@@ -187,6 +189,7 @@ def session_options(
         max_output_tokens=settings.modelCalls.of_host(host).maxOutputTokens,
         defer_above=_defer_above(os.environ.get("ENABLE_TOOL_SEARCH", "")),
         web_allow_private=settings.webAllowPrivate,
+        titles=settings.sessionTitles and not arguments.headless,
         **dict(_declared(arguments, settings)),
     )
 
@@ -221,7 +224,7 @@ def _defer_above(given: str) -> int | None:
 
 
 def _left_out(environ: Mapping[str, str], *, headless: bool) -> list[str]:
-    given = {name for name in _LEFT_OUT if environ.get(name, "").lower() in ("1", "true", "yes", "on")}
+    given = {name for name in _LEFT_OUT if _SWITCH.get(environ.get(name, "").lower())}
     return [_LEFT_OUT[name] for name in sorted(given) if headless or _LEFT_OUT[name] != BUILT_IN_AGENTS]
 
 

@@ -11,7 +11,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Literal, get_args
 
-from ccb.tunnel.errors import ConfigError, CredentialError
+from ccb.tunnel.errors import ConfigError, CredentialError, NoCredential
 from ccb.tunnel.providers.credential import Credential
 from ccb.tunnel.secret import Secret
 from ccb.tunnel.wire.dataclass import dataclass
@@ -56,7 +56,7 @@ class ProviderAccounts:
     store: SecretStore
     host: str
     directory: Path
-    missing: CredentialError | None = None
+    missing: NoCredential | None = None
 
     def all(self) -> dict[str, Account]:
         found = self.store.get(self.host)
@@ -66,7 +66,7 @@ class ProviderAccounts:
         """Return the account of this name; without a name the only one, or `default`. Raise CredentialError."""
         accounts = self.all()
         if not accounts:
-            raise self.missing or CredentialError(
+            raise self.missing or NoCredential(
                 f"No model credential for {self.host}.", do="Run `ccb auth login`, or export ANTHROPIC_API_KEY."
             )
         account = accounts.get(name or DEFAULT) or (next(iter(accounts.values())) if len(accounts) == 1 else None)

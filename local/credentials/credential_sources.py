@@ -11,7 +11,7 @@ from contextlib import ExitStack, asynccontextmanager, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ccb.tunnel.errors import CcbError, CredentialError
+from ccb.tunnel.errors import CcbError, CredentialError, NoCredential
 from ccb.tunnel.providers.credential import Credential, CredentialSource, FixedCredential
 from ccb.tunnel.providers.http_client import ProviderClient, endpoint_at
 from ccb.tunnel.providers.provider import ProviderError, ProviderRequest, WholeBody
@@ -79,6 +79,8 @@ def credential_source(
     environ: Mapping[str, str], settings: Settings, host: str, stored: StoredCredentials
 ) -> CredentialSource:
     """Return the first configured source of Anthropic's credential. Nothing is run or unlocked before `get`."""
+    if given := stored.given(host):
+        return given
     if workspace := environ.get(WORKSPACE_VARIABLE, "").strip():
         workspace = checked_workspace(workspace, WORKSPACE_VARIABLE)
     else:
@@ -112,23 +114,34 @@ def api_key_source(source: str) -> str:
 
 
 class StoredCredentials:
-    """The accounts for sessions of one host. `secrets` is unlocked at most once; without `prompts` nobody is asked."""
+    """The accounts for sessions of one host. `secrets` is unlocked at most once; without `prompts` nobody is asked.
+    `environ` has what the settings say of the network. What the person has `given` in this run counts more than all
+    other sources."""
 
     def __init__(
         self, environ: Mapping[str, str], *, settings: Settings, prompts: Prompts | None = None, host: str = ""
     ) -> None:
-        self._environ = settings.network.over(environ)
-        self._settings = settings
+        self.environ = settings.network.over(environ)
+        self.settings = settings
+        self.prompts = prompts or NobodyToAsk()
         self._host = host
-        self.secrets = open_store(environ, settings, prompts or NobodyToAsk())
+        self.secrets = open_store(environ, settings, self.prompts)
 
-    def of(self, provider: str, at: str, *, missing: CredentialError | None = None) -> StoredCredential:
+    def of(self, provider: str, at: str, *, missing: NoCredential | None = None) -> StoredCredential:
         """Return the credential for a provider at the host `at`. `get` raises `missing` if nothing is stored."""
-        accounts = ProviderAccounts(self.secrets, at, state_dir(self._environ), missing=missing)
-        return StoredCredential(accounts, self.chosen(provider), self._environ)
+        accounts = ProviderAccounts(self.secrets, at, state_dir(self.environ), missing=missing)
+        return StoredCredential(accounts, self.chosen(provider), self.environ)
+
+    def given(self, at: str) -> CredentialSource | None:
+        found = self.prompts.memory.given.get((self._host, at))
+        return found if isinstance(found, FixedCredential | StoredCredential) else None
+
+    def give(self, at: str, source: CredentialSource) -> None:
+        """Use a credential for a provider's host from now on, also in the sessions that follow in this run."""
+        self.prompts.memory.given[self._host, at] = source
 
     def chosen(self, provider: str) -> str | None:
-        return self._settings.credentials.account_for(provider, self._host)
+        return self.settings.credentials.account_for(provider, self._host)
 
 
 class StoredCredential:
@@ -225,7 +238,7 @@ class StoredCredential:
         except NoKeyring as error:
             missing, what, do = self._accounts.missing, error.what, error.do
             where = self._accounts.host
-            raise missing or CredentialError(f"No model credential for {where}.", evidence=what, do=do) from None
+            raise missing or NoCredential(f"No model credential for {where}.", evidence=what, do=do) from None
 
     def _credential(self, account: Account) -> Credential:
         return account.credential(f"account {account.name}")

@@ -129,8 +129,9 @@ class EncryptedFile:
             await self._try(sealed, await output_of(self._helper, _HELPER, self._environ))
             return
         if sealed is None:
-            first, second = [await self._prompts.passphrase(f"{self.path} (new)", attempt) for attempt in (1, 2)]
-            if not first or first != second:
+            first = await self._prompts.passphrase(f"{self.path} (new)", 1) or ""
+            _check_length(first)
+            if await self._prompts.passphrase(f"{self.path} (new)", 2) != first:
                 raise CredentialError("The two passphrases differ; nothing was stored.", do="Try again.")
             await self._try(None, first)
             return
@@ -177,8 +178,8 @@ class EncryptedFile:
     async def _try(self, sealed: bytes | None, passphrase: str) -> None:
         """Remember the key of the passphrase. Raise WrongPassphrase, ConfigError."""
         passphrase = passphrase.rstrip("\r\n")
-        if sealed is None and len(passphrase) < MIN_PASSPHRASE:
-            raise ConfigError(f"the passphrase is shorter than {MIN_PASSPHRASE} characters", do="Take a longer one.")
+        if sealed is None:
+            _check_length(passphrase)
         key = await in_thread(lambda: key_for(sealed, passphrase, self._cost))
         if sealed is not None:
             unseal(sealed, key)
@@ -212,3 +213,8 @@ class EncryptedFile:
             replace_file(self.path, seal(json.dumps(kept), self._key))
         except OSError as error:
             raise ConfigError(f"{self.path} cannot be written", evidence=str(error.strerror)) from None
+
+
+def _check_length(passphrase: str) -> None:
+    if len(passphrase) < MIN_PASSPHRASE:
+        raise ConfigError(f"the passphrase is shorter than {MIN_PASSPHRASE} characters", do="Take a longer one.")

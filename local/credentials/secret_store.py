@@ -122,15 +122,18 @@ class SecretStore(Protocol):
         """Return the store in words: "the keyring (NAME)". Raise NoKeyring if nothing can be kept."""
 
 
-def open_store(environ: Mapping[str, str], settings: Settings, prompts: Prompts) -> SecretStore:
-    """Return the keyring, or the encrypted file; by default that only where it exists and no keyring does."""
+def open_store(
+    environ: Mapping[str, str], settings: Settings, prompts: Prompts, *, creates: bool = False
+) -> SecretStore:
+    """Return the keyring, or the encrypted file; by default that only where there is no keyring, and where the file
+    exists or may be made (`creates`)."""
     from .encrypted_file import EncryptedFile, credentials_path
 
     file = EncryptedFile(credentials_path(environ), environ, prompts, helper=settings.credentials.passphraseHelper)
     if settings.credentials.store == "file":
         return file
     keyring = KeyStore()
-    if settings.credentials.store == "keyring" or not file.exists():
+    if settings.credentials.store == "keyring" or not (file.exists() or creates):
         return keyring
     try:
         keyring.require()

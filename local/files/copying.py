@@ -21,7 +21,7 @@ from pathlib import Path
 from ccb.deploy.bootstrap import launch_program
 from ccb.tunnel import errors
 from ccb.tunnel.errors import CcbError, ConnectionLost, CopyFailed, NoStorage, NoSuchPath, UsageError
-from ccb.tunnel.plain_text import HostText, one_line
+from ccb.tunnel.plain_text import HostText, make_directory, one_line
 from ccb.tunnel.reconnecting import waits
 from ccb.tunnel.tasks import cancelled
 from ccb.tunnel.transports.pipe import Pipe, Transport
@@ -108,11 +108,12 @@ async def _attempt(order: CopyOrder, transport: Transport, progress: CopyProgres
     except StreamEnded:
         raise await _ended(transport, pipe) from None
     except OtherEndFailed as error:
-        raise _failed(transport.name, error.path, error.why, error.code) from None
+        raise _failed(transport.name, error.path, error.why, error.code, is_target=order.upload) from None
     except CannotCopy as error:
         raise _failed("", error.path, error.why, 0) from None
     except OSError as error:
-        raise _failed("", str(error.filename or order.local), error.strerror or "", error.errno or 0) from error
+        path, why, code = str(error.filename or order.local), error.strerror or "", error.errno or 0
+        raise _failed("", path, why, code, is_target=not order.upload) from error
     except ValueError as error:
         raise CopyFailed(
             f"{transport.name} does not keep to the rules of a copy",
@@ -200,11 +201,12 @@ async def _ended(transport: Transport, pipe: Pipe) -> CcbError:
     )
 
 
-def _failed(where: str, path: str, why: str, code: int) -> CcbError:
+def _failed(where: str, path: str, why: str, code: int, *, is_target: bool = False) -> CcbError:
     place = f" on {where}" if where else " on this machine"
     what = f"{HostText(spelled(path)).path}{place}: {HostText(why).cell}"
     if code in (errno.ENOENT, errno.ENOTDIR):
-        return NoSuchPath(what, do="Check the path.")
+        make = make_directory(path) if is_target and code == errno.ENOENT else ""
+        return NoSuchPath(what, do=make or "Check the path.")
     if code in (errno.ENOSPC, errno.EDQUOT):
         return NoStorage(what, do="Make room there, then try again: the copy goes on where it broke off.")
     return CopyFailed(what, do="Mend that, then try again.")

@@ -25,7 +25,9 @@ async def command_result(prompt: str, client: SessionClient, info: ReplInfo, lap
     command = find_command(typed.name) if typed is not None else None
     if typed is None or command is None or Place.HEADLESS not in command.places:
         return None
-    transcript = TranscriptReducer(BlockList(), model=info.model, mode=info.mode, sandbox=info.sandbox)
+    transcript = TranscriptReducer(
+        BlockList(), model=info.model, mode=info.mode, sandbox=info.sandbox, effort=info.effort
+    )
     transcript.notices.cwd = info.path.rstrip("/")
     api = SessionApi(client, info, transcript, laptop, place=Place.HEADLESS)
     with suppress(CcbError, RequestFailed, ValidationError):  # the worker may be too old to list its commands

@@ -26,7 +26,7 @@ Ask = Callable[[control.ToolApproval], Awaitable[control.ToolPermission]]
 
 READ_RESOURCE = READ_MCP_RESOURCE.name  # reads resources of servers; its input names server and URI
 _BYPASS, _DONT_ASK = "bypassPermissions", "dontAsk"
-_WHY = "The host wants to run this and did not ask you here."
+_WHY = control.AskedBecause("The host wants to run this and did not ask you here.", "other")
 _MAX_CALLS = 1_000
 _MAX_TYPED = 100
 _MAX_ASKED = 50_000
@@ -260,7 +260,7 @@ class LaptopPermissions:
             )
         rules = [{"toolName": tool}]
         suggestions = [{"type": "addRules", "rules": rules, "behavior": "allow", "destination": "session"}]
-        question = control.ToolApproval(tool, tool, arguments, tool_use_id, suggestions, _WHY, "other")
+        question = control.ToolApproval(tool, tool, arguments, tool_use_id, suggestions, _WHY)
         permission = await self.ask(question)
         if not permission.allow:
             raise control.RequestRefused(permission.message or "The person refused this call.")

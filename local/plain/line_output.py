@@ -14,8 +14,17 @@ from ccb.tunnel.wire.tool_traits import View, traits_of
 
 from ..transcript.blocks import Block, HoleBlock, Level, MarkdownBlock, NoticeBlock, PromptBlock, ToolBlock, ToolState
 from ..transcript.questions import FormField, read_questions
+from ..transcript.session_facts import READING
 from ..tui.rendering.approval_text import bounded, circumstances, subject_lines, trust_lines
-from ..tui.rendering.permission_updates import KEPT, can_be_kept, describe_update, kept_in, session_updates
+from ..tui.rendering.permission_updates import (
+    KEPT,
+    READS,
+    can_be_kept,
+    describe_update,
+    kept_in,
+    reads_services,
+    session_updates,
+)
 from ..tui.rendering.tool_output import error_lines, headline
 from ..tui.rendering.untrusted_text import escaped_name
 
@@ -24,7 +33,7 @@ _MAX_CALLS = 256  # the newest tool calls, which may still get a result
 _MAX_PROBLEMS = 20
 _LEVELS = {Level.INFO: "ccb: ", Level.DIM: "ccb: ", Level.WARNING: "ccb: warning: ", Level.ERROR: "ccb: error: "}
 _OURS = re.compile(r"\W*ccb\W*:")
-_SIGNS = {"completed": "done", "in_progress": "in progress", "pending": "open"}
+_SIGNS = {"completed": "done", "in_progress": "in progress", "pending": "open", "deleted": "removed"}
 _DENIED = "The user denied this; it was not done."
 _CANNOT = "This question needs the full interface; only a refusal is possible here."
 
@@ -98,12 +107,11 @@ class LinePrinter:
             self._write(*_todos(block))
         if block.state in (ToolState.DONE, ToolState.FAILED):
             failed = block.state is ToolState.FAILED
-            self._once(block, *_result(block, failed=failed) or [f"{name} is done."])
+            if failed or not traits_of(block.name).view.shows_todos:
+                self._once(block, *_result(block, failed=failed) or [f"{name} is done."])
 
 
 def _result(block: ToolBlock, *, failed: bool) -> list[str]:
-    if traits_of(block.name).view is View.CHECKLIST and not failed:
-        return []
     lines = block.unmarked(block.result).strip().splitlines()
     if traits_of(block.name).view is View.FILE_LINES and not failed:
         return [f"  {len(lines)} line{'s' if len(lines) != 1 else ''}"]
@@ -116,7 +124,7 @@ def _result(block: ToolBlock, *, failed: bool) -> list[str]:
 
 
 def _todos(block: ToolBlock) -> list[str]:
-    todos = block.tool_input.get("todos") if traits_of(block.name).view is View.CHECKLIST else None
+    todos = block.tool_input.get("todos") if traits_of(block.name).view.shows_todos else None
     listed = [each for each in todos if isinstance(each, dict)] if isinstance(todos, list) else []
     return [f"  {_SIGNS.get(str(each.get('status')), 'open')}: {each.get('content')}" for each in listed]
 
@@ -174,6 +182,8 @@ class PlainQuestion:
             destination = "session" if word == "2" else KEPT
             updates = [{**each, "destination": destination} for each in self._updates]
             return {"behavior": "allow", "updatedInput": self.request.input, "updatedPermissions": updates}
+        if word == "5" and reads_services(self.request):
+            return {"behavior": "allow", "updatedInput": self.request.input, "updatedPermissions": [READS]}
         return "Type the number of an answer. What you say to the agent waits until this is answered."
 
     def _choices(self) -> list[str]:
@@ -183,7 +193,8 @@ class PlainQuestion:
         rules = "; ".join(rule for each in self._updates for rule in describe_update(each))
         session = [f"2: Yes, and {rules} in this session"] if rules else []
         always = [f"3: Yes, and always here: {rules.removeprefix('allow ')}, in {kept_in()}"]
-        return ["1: Yes, once", *session, *(always if can_be_kept(self._updates) else ()), deny]
+        reads = [f"5: Yes, and always here: {READING}, in {kept_in()}"] if reads_services(self.request) else []
+        return ["1: Yes, once", *session, *(always if can_be_kept(self._updates) else ()), deny, *reads]
 
     def _field_lines(self, field: FormField) -> list[str]:
         lines = [f"The agent asks: {field.question}"]

@@ -8,7 +8,7 @@ import os
 import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import suppress
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext, suppress
 from typing import TYPE_CHECKING, Any, cast
 
 from pydantic import ValidationError
@@ -107,11 +107,12 @@ class LineReplies:
             case Rows(rows=[]) | Rows(rows=()):
                 self._say(reply.none)
             case Rows():
-                numbers = not reply.title
-                self._offered = [each.choose for each in reply.rows] if numbers else ()
+                offered = [each.choose for each in reply.rows]
+                numbers = not reply.title or any(offered)
+                self._offered = offered if numbers else ()
                 self._print_list(reply.rows, numbers=numbers)
-                if reply.after:
-                    self._say(reply.after)
+                for line in reply.after.splitlines():
+                    self._say(line)
             case Live(updates=updates):
                 printed: list[ReplyRow] = []
                 async for rows in updates:
@@ -186,12 +187,18 @@ class LineRepl:
         info: session_api.ReplInfo,
         write: Callable[..., None],
         laptop: session_api.LaptopSide = session_api.NO_LAPTOP,
+        lent: Callable[[], AbstractAsyncContextManager[None]] = nullcontext,
     ) -> None:
         self.following: session_api.NextSession | None = None
         self._write = write
         self._printer = LinePrinter(write, info.path.rstrip("/"))
         self.reducer = TranscriptReducer(
-            self._printer, model=info.model, mode=info.mode, sandbox=info.sandbox, own_name=info.client_name
+            self._printer,
+            model=info.model,
+            mode=info.mode,
+            sandbox=info.sandbox,
+            effort=info.effort,
+            own_name=info.client_name,
         )
         self.reducer.notices.cwd = info.path.rstrip("/")
         self._api = session_api.SessionApi(
@@ -203,6 +210,7 @@ class LineRepl:
             waits=lambda: write("ccb: sent when the connection is there again"),
             terminal=lambda: f"{os.environ.get('TERM', '?')}, --plain",
             problems=lambda: self._printer.problems,
+            lent=lent,
         )
         self._replies = LineReplies(self._api, write)
         self._questions = OpenQuestions()
@@ -394,13 +402,22 @@ class LineRepl:
 
 
 class FirstLoginPrompts:
-    """Asks the person during the first login only: a later one could take a prompt for a password."""
+    """Asks the person during the first login, and while a command of theirs runs: a later login could take a prompt for
+    a password."""
 
     def __init__(self, prompts: Prompts) -> None:
-        self._prompts = prompts
+        self._prompts, self._own = prompts, prompts
 
     def over(self) -> None:
-        self._prompts = NobodyToAsk(self._prompts.memory)
+        self._prompts = NobodyToAsk(self._own.memory)
+
+    @asynccontextmanager
+    async def lent(self) -> AsyncIterator[None]:
+        self._prompts = self._own
+        try:
+            yield
+        finally:
+            self.over()
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._prompts, name)
@@ -433,7 +450,7 @@ async def _one_session(
         hello = connected.session.hello
         info = session_api.info_of(connected)
         laptop = session_api.laptop_of(connected, transfers, fetched)
-        repl = LineRepl(connected.session, info, _write, laptop)
+        repl = LineRepl(connected.session, info, _write, laptop, prompts.lent)
         _write(f"ccb {__version__}, {info.place}. Type a prompt; /help says more.")
         for warning in connected.warnings:
             _write(f"ccb: warning: {warning}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import logging
+import os
 from collections.abc import Callable, Coroutine, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import field
@@ -13,7 +14,7 @@ from typing import Any
 from ccb.tunnel.errors import UsageError
 from ccb.tunnel.plain_text import HostText, one_line
 from ccb.tunnel.tasks import cancelled
-from ccb.tunnel.wire.channels import Channel, ChannelError, carry
+from ccb.tunnel.wire.channels import BLOCK, Channel, ChannelError, carry
 from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.frames import CHANNELS
 
@@ -26,11 +27,11 @@ log = logging.getLogger(__name__)
 LOOPBACK = "127.0.0.1"  # nobody else on the network of this machine reaches a forward
 MAX_FORWARDS = 50
 _MAX_LISTENERS = 100
-_MAX_OFFERS = 50  # in one session, whatever the host says
 _MAX_NAME = 60
+_AT_ONCE = 3  # ports that are offered one by one; if more are new at once, a line tells how many
+_MAX_OFFERED = 20  # in a session: tests and kernels open ports without end
 MAX_REVERSED = 64  # connections to one port of this machine; a worker lets 32 in, and sees their ends before us
 _MAX_DIGITS = 12  # of the number of a connection
-_BLOCK = 256 * 1024
 
 
 def forward_of(text: str) -> tuple[int, int]:
@@ -113,15 +114,16 @@ class PortForwards(AbstractAsyncContextManager["PortForwards"]):
         self.forwards: dict[int, Forward] = {}
         self.reverses: dict[int, Reverse] = {}
         self._taken: dict[int, int] = {}  # the ports here of forwards whose programs have ended: they come back
-        self._told_of: set[int] = set()  # the ports that were offered once
+        self._offered: set[int] = set()
         self._tasks: set[asyncio.Task[Any]] = set()
+        self._making = asyncio.Lock()  # so that no port gets two listeners
 
     async def __aenter__(self) -> PortForwards:
         self._session.tell_ports(self.told)
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        await cancelled(*self._tasks)
+        await asyncio.gather(*self._tasks, return_exceptions=True)  # listeners that close or open, which takes no time
         opened: list[Forward | Reverse] = [*self.forwards.values(), *self.reverses.values()]
         await asyncio.gather(*(each.close() for each in opened))
         self.forwards.clear()
@@ -135,16 +137,26 @@ class PortForwards(AbstractAsyncContextManager["PortForwards"]):
                 del self.forwards[forward.remote]
                 self._taken[forward.remote] = forward.local
                 self._run(forward.close())
-        for port in self.listening.values():
-            if port.port in self._taken:
-                self._run(self._again(port.port, self._taken.pop(port.port)))
-            elif self.may_offer(port.port) and port.port not in self._told_of and len(self._told_of) < _MAX_OFFERS:
-                self._told_of.add(port.port)
-                self._session.offer_port(
-                    port.port,
-                    f"{self.shown(port.port)} listens on the host → /ports {port.port} makes it {url_of(port.port)} "
-                    f"here, /ports open {port.port} shows it, /ports ignore {port.port} hides it in this project",
-                )
+        for port in self._taken.keys() & self.listening.keys():
+            self._run(self._again(port, self._taken.pop(port)))
+            self._offered.add(port)
+        self._offer([port for port in self.listening if self.may_offer(port) and port not in self._offered])
+
+    def _offer(self, ports: list[int]) -> None:
+        """Tell of ports, of each once in the session."""
+        if not ports or len(self._offered) >= _MAX_OFFERED:
+            return
+        self._offered.update(ports)
+        if len(ports) > _AT_ONCE:
+            self._session.warn(f"{len(ports)} ports listen on the host now → /ports lists them")
+        for port in ports if len(ports) <= _AT_ONCE else ():
+            self._session.offer_port(
+                port,
+                f"{self.shown(port)} listens on the host → /ports {port} makes it {url_of(port)} "
+                f"here, /ports open {port} shows it, /ports ignore {port} hides it in this project",
+            )
+        if len(self._offered) >= _MAX_OFFERED:
+            self._session.warn("Ports that programs open from now on are not offered any more: /ports lists them.")
 
     @property
     def offered(self) -> list[HostPort]:
@@ -176,11 +188,15 @@ class PortForwards(AbstractAsyncContextManager["PortForwards"]):
             log.info("port %d is not forwarded again: %s", remote, error.what)
 
     async def forward(self, remote: int, local: int = 0) -> Forward:
-        """Listen on this machine for `remote`: on the port `local`, else on the same number, else on a free one. Raises
-        UsageError."""
+        """Listen on this machine for `remote`: on the port `local`, else on the same number, else on a free one, of
+        which the person is told. Raises UsageError."""
         if CHANNELS not in self._session.hello.capabilities:
             what = "the worker of this session is of an older version, which forwards no ports"
             raise UsageError(what, do="/stop, then start again.")
+        async with self._making:
+            return await self._forwarded(remote, local)
+
+    async def _forwarded(self, remote: int, local: int) -> Forward:
         if remote in self.forwards:
             return self.forwards[remote]
         if len(self.forwards) >= MAX_FORWARDS:
@@ -193,7 +209,12 @@ class PortForwards(AbstractAsyncContextManager["PortForwards"]):
             task.add_done_callback(connections.discard)
 
         server = await _listen(accept, [local] if local else [remote, 0])
+        if remote in self.forwards:  # by another call meanwhile
+            server.close()
+            return self.forwards[remote]
         at = server.sockets[0].getsockname()[1]
+        if at not in (local, remote):
+            self._session.warn(f"port {remote} of this machine is in use: that of the host is {url_of(at)} here")
         made = self.forwards[remote] = Forward(remote, at, remote not in self.listening, server, connections)
         log.info("port %d of the host is %s:%d here", remote, LOOPBACK, at)
         return made
@@ -217,7 +238,7 @@ class PortForwards(AbstractAsyncContextManager["PortForwards"]):
             await self.reverses.pop(remote).close()
         elif remote in self.forwards:
             await self.forwards.pop(remote).close()
-        else:
+        elif self._taken.pop(remote, None) is None:  # else it waited for its program
             raise UsageError(f"port {remote} is not forwarded", do="/ports lists what is.")
 
     async def reverse(self, port: int) -> Reverse:
@@ -265,7 +286,7 @@ class PortForwards(AbstractAsyncContextManager["PortForwards"]):
     async def _carry_back(self, port: int, number: int) -> None:
         try:
             async with await self._session.open_channel("reversed", {"connection": number}) as channel:
-                reader, writer = await asyncio.open_connection(LOOPBACK, port, limit=_BLOCK)
+                reader, writer = await asyncio.open_connection(LOOPBACK, port, limit=BLOCK)
                 await carry(channel, reader, writer)
                 await channel.over()
         except (ChannelError, OSError) as error:
@@ -288,10 +309,11 @@ async def _listen(
     """Listen on the first of `ports` that is free. Raises UsageError."""
     for port in ports:
         try:
-            return await asyncio.start_server(accept, LOOPBACK, port, limit=_BLOCK)
+            return await asyncio.start_server(accept, LOOPBACK, port, limit=BLOCK)
         except OSError as error:
             failed = error
             if error.errno not in (errno.EADDRINUSE, errno.EACCES):
                 break
-    what = f"port {ports[-1]} of this machine cannot be used: {failed.strerror}"
+    why = os.strerror(failed.errno).lower() if failed.errno else str(failed)
+    what = f"port {ports[-1]} of this machine cannot be used: {why}"
     raise UsageError(what, do="Choose another one: LOCAL:PORT.")

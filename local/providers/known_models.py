@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import field
+from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any
 
 from ccb.tunnel.errors import CcbError, UsageError
@@ -15,9 +15,18 @@ from ccb.tunnel.providers.model_lists import ListedModel
 from ccb.tunnel.providers.model_traits import ModelTraits
 from ccb.tunnel.providers.provider import ProviderError
 from ccb.tunnel.providers.provider_kinds import ANTHROPIC, KINDS
-from ccb.tunnel.providers.thinking import clamped
 from ccb.tunnel.wire.dataclass import dataclass
-from ccb.tunnel.wire.model_facts import ALIASES, ModelFacts, ModelTable, claude_facts, sent_name
+from ccb.tunnel.wire.model_facts import (
+    ALIASES,
+    EFFORTS,
+    LONG_CONTEXT,
+    ModelFacts,
+    ModelTable,
+    clamped,
+    claude_facts,
+    effort_levels,
+    sent_name,
+)
 
 from ..config.settings import ProviderSettings
 from .model_list_cache import FRESH_S, NEW_S, ModelList, keep_list
@@ -241,26 +250,41 @@ class OfferedModels:
         """Return what a short name of the person stands for, and any other name as it is."""
         return self._settings.modelAliases.get(name, name)
 
+    def offer(self, name: str) -> ModelOffer:
+        """Return what is known of a model by its id or a short name, whether a list has it or not."""
+        short = self._short_names
+        model = short.get(name, name)
+        model = short.get(model, model)  # a short name of the person may stand for another one
+        named, own_name = provider_and_model(model, self._environ, self._settings) or (default_provider(), model)
+        found = _offer(named, ListedModel(own_name), named.traits(self._environ)(own_name))
+        window = 1_000_000 if model.endswith(LONG_CONTEXT) else found.window
+        return replace(found, name=name, window=window, means="" if model == name else model)
+
     @property
     def names(self) -> tuple[str, ...]:
         return (*self._settings.modelAliases, *(each.name for each in self._kept))
 
-    async def kept(self) -> list[ModelOffer]:
-        """Return the models of the lists that this machine keeps, without asking anybody."""
+    async def kept(self, current: str = "") -> list[ModelOffer]:
+        """Return the models that can be named without any list (short names, the `current` one, those of the settings)
+        and those of the lists that this machine keeps, without asking anybody."""
 
         def read() -> list[ModelOffer]:
             listed = [(named, named.kept_list(self._environ)) for named in self._providers()]
             offers = [each for named, kept in listed for each in offers_of(named, kept, self._environ)]
-            return [each for each in offers if each.traits.tools]
+            short = {name: model for name, model in self._short_names.items() if name != "default"}
+            known = {*short, *short.values(), *(each.name for each in offers)}
+            others = [current, *self._models, self._settings.model or "", self._settings.smallModel or ""]
+            named_ones = [*short, *(each for each in dict.fromkeys(others) if each and each not in known)]
+            return [*map(self.offer, named_ones), *(each for each in offers if each.traits.tools)]
 
         self._kept = offers = await asyncio.to_thread(read)
         return offers
 
-    async def current(self) -> tuple[list[ModelOffer], list[str]]:
+    async def refreshed(self, current: str) -> tuple[list[ModelOffer], list[str]]:
         """Return the models after asking the providers whose lists are old, and a line for each that has none."""
         asking = [list_or_why(each, self._environ, self._settings, self._stored) for each in self._providers()]
         answers = await asyncio.gather(*asking)
-        return await self.kept(), [why for _, why in answers if why]
+        return await self.kept(current), [why for _, why in answers if why]
 
     async def check(self, name: str) -> list[str]:
         """Return sentences about what a model cannot do. Raise CcbError if its provider does not list it."""
@@ -271,6 +295,10 @@ class OfferedModels:
         told = model_options(name, [], self._environ, self._settings, self._table)
         return {"models": told["model_facts"], "thinking": told["thinking_models"]}
 
+    @property
+    def _short_names(self) -> Mapping[str, str]:
+        return {**short_names(self._environ), **self._settings.modelAliases}
+
     def _providers(self) -> list[NamedProvider]:
         settings = self._settings
         names = granted_names(settings, self._models)
@@ -280,7 +308,8 @@ class OfferedModels:
 
 @dataclass(frozen=True)
 class ModelOffer:
-    """One model. `name` is for `--model`. Prices are US dollars a million tokens. `listed` is the day of the list."""
+    """One model. `name` is for `--model`; if that is a short name, `means` is the id that it stands for. Prices are US
+    dollars a million tokens. `listed` is the day of the list."""
 
     name: str
     provider: str
@@ -289,7 +318,22 @@ class ModelOffer:
     window: int
     input_price: float | None
     output_price: float | None
-    listed: str
+    listed: str = ""
+    means: str = ""
+
+    @property
+    def id(self) -> str:
+        return self.means or self.name
+
+    @property
+    def efforts(self) -> list[str]:
+        """The levels of effort that a person can choose for it, in rising order."""
+        known = ModelFacts(efforts=self.traits.efforts)
+        return [each for each in effort_levels(self.id, known) if each in EFFORTS]
+
+    def effort(self, wanted: str) -> str:
+        """Return the level at which it works if a level is wanted, "" for its own."""
+        return clamped(wanted, self.efforts)
 
     @property
     def can(self) -> str:
@@ -321,17 +365,22 @@ def offers_of(named: NamedProvider, listed: ModelList | None, environ: Environ) 
     models = sorted(listed.models, key=lambda each: each.id) if listed is not None else []
     models.sort(key=lambda each: each.created, reverse=True)
     of_list = {each.id for each in models}
+    own = [ListedModel(name) for name in named.own.models if name not in of_list]
+    date = listed.date if listed is not None else ""
+    return [
+        *(_offer(named, model, traits_of(model.id)) for model in own),
+        *(_offer(named, model, traits_of(model.id), date) for model in models),
+    ]
+
+
+def _offer(named: NamedProvider, model: ListedModel, traits: ModelTraits, listed: str = "") -> ModelOffer:
+    known = claude_facts(model.id)  # whoever serves it
+    price, priced = (traits.input_price, traits.output_price), known.input_price > 0
+    if traits.input_price is None and priced:
+        price = known.input_price, known.output_price
+    window = traits.window or (known.context_window if priced else 0)
     front = "" if named.name == ANTHROPIC else f"{named.name}/"
-    offers = []
-    for model in [*(ListedModel(name) for name in named.own.models if name not in of_list), *models]:
-        traits, known = traits_of(model.id), claude_facts(model.id)  # whoever serves it
-        price, priced = (traits.input_price, traits.output_price), known.input_price > 0
-        if traits.input_price is None and priced:
-            price = known.input_price, known.output_price
-        window = traits.window or (known.context_window if priced else 0)
-        date = listed.date if listed is not None and model.id in of_list else ""
-        offers.append(ModelOffer(front + model.id, named.name, model.title, traits, window, *price, date))
-    return offers
+    return ModelOffer(front + model.id, named.name, model.title, traits, window, *price, listed)
 
 
 def price_text(price: float | None) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
-from ccb.tunnel.errors import CredentialError
+from ccb.tunnel.errors import NoCredential
 from ccb.tunnel.providers.anthropic import AnthropicProvider, RenamedProvider, anthropic_client
 from ccb.tunnel.providers.api_errors import Refusal
 from ccb.tunnel.providers.cloud_provider import BEARER_VARIABLE, Bedrock, Cloud, CloudProvider, Vertex
@@ -137,6 +137,8 @@ def credential_of(
     """Return where the key of a provider comes from, None for a server that wants none. Raise CredentialError."""
     own, kind = named.own, named.kind
     accounts = stored or StoredCredentials(environ, settings=settings)
+    if given := accounts.given(host):
+        return given
     if kind.name == ANTHROPIC and not own.keyVariable and not own.keyHelper:
         return credential_source(environ, settings, host, accounts)
     names = (own.keyVariable,) if own.keyVariable else kind.key_variables
@@ -149,7 +151,7 @@ def credential_of(
         return HelperCredential(own.keyHelper, environ, keep_s=settings.credentials.helperSeconds)
     if not (own.keyVariable or kind.needs_key or accounts.chosen(named.name)):
         return None
-    missing = CredentialError(
+    missing = NoCredential(
         f"The variable {' or '.join(names)} is not set, and no key of {named.name} is stored.",
         do=f"Export the key of {named.name} in it, or: ccb auth login {named.name}",
     )

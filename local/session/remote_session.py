@@ -226,7 +226,7 @@ class RemoteSession:
         """Open a channel, which survives lost connections. The host may refuse it later. Raises ChannelError."""
         if CHANNELS not in self.hello.capabilities:
             raise ChannelError("the worker of this session is of an older version")
-        return await self._reader.channels.open(kind, body)
+        return self._reader.channels.open(kind, body)
 
     def tell_ports(self, told: Callable[[client.Json], None]) -> None:
         """Call `told` with the body of the last `listening` frame, and of each that comes."""

@@ -227,8 +227,8 @@ class SnapshotPrompt:
 
 @dataclass(frozen=True)
 class SkippedState:
-    """The state after events that are not loaded. `prompts` and `tasks` (id, text, type) are None if it does
-    not say."""
+    """The state after events that are not loaded. `prompts`, `tasks` (id, text, type), `effort`: None if it does not
+    say."""
 
     model: str
     permission_mode: str
@@ -238,6 +238,8 @@ class SkippedState:
     prompts: tuple[SnapshotPrompt, ...] | None
     sandbox: str = ""
     tasks: tuple[tuple[str, str, str], ...] | None = None
+    effort: str | None = None
+    title: str = ""
 
 
 def parse_snapshot(body: Json) -> SkippedState:
@@ -253,6 +255,8 @@ def parse_snapshot(body: Json) -> SkippedState:
         prompts=tuple(_prompts(prompts)) if isinstance(prompts, list) else None,
         sandbox=str(body.get("sandbox") or ""),
         tasks=tuple(map(_task, as_blocks(tasks))) if isinstance(tasks, list) else None,
+        effort=str(body["effort"]) if "effort" in body else None,
+        title=str(body.get("title") or ""),
     )
 
 

@@ -109,7 +109,7 @@ class Supervisor:
         tail, given = (options.later_tail, {"client": options.who}) if reader.begun else (options.tail, first)
         channels = reader.channels
         await connection.attach(role=role, have=reader.have, tail=tail, options=given, channels=channels.numbers)
-        await channels.back(connection.send_of_channel)
+        channels.back(connection.send_of_channel)
         self.hello, self.connection, self._asked_epoch = hello, connection, connection.link.epoch
         if not self.ready.done():
             self.ready.set_result(None)

@@ -1,40 +1,33 @@
-"""What is known of the session, its rules, its changes and its servers."""
+"""What is known of the session, its rules and its changes."""
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from pydantic import AliasPath, BaseModel, ConfigDict, Field
+from pydantic import AliasPath, Field
 
 from ccb.tunnel.errors import CcbError
 from ccb.tunnel.plain_text import HostText, one_line
 from ccb.tunnel.wire import client_requests as requests
-from ccb.tunnel.wire.control_protocol import Request, RequestFailed, RequestRefused
+from ccb.tunnel.wire.control_protocol import READS_SERVICES, Request, RequestFailed
 from ccb.tunnel.wire.dataclass import dataclass
-from ccb.tunnel.wire.mcp_messages import MCP_RECONNECT, MCP_STATUS
-from ccb.tunnel.wire.messages import as_blocks
-from ccb.tunnel.wire.tool_traits import BUILT_IN, Effect, RunsOn, no_such_tool, traits_of
+from ccb.tunnel.wire.tool_traits import BASH, BUILT_IN, Effect, RunsOn, no_such_tool, traits_of
 
 from ..files.copying import size_of
 from ..session.session_client import Json, SessionEvent
 from ..terminal.stdio import in_thread
 from ..transcript.blocks import BlockList, Level
 from ..transcript.markdown_export import markdown_of
-from ..transcript.session_facts import mode_name, tokens
+from ..transcript.session_facts import READING, mode_name, tokens
 from ..transcript.tool_calls import agent_label
 from ..transcript.transcript_reducer import TranscriptReducer
 from .registry import NOTHING, Choices, Live, Reply, ReplyRow, Rows, Text, command, everywhere
-from .session_api import Place, SessionApi
-
-if TYPE_CHECKING:
-    from ..mcp.mcp_service import ServerState
+from .session_api import Place, SessionApi, WorkerAnswer
 
 SESSION, KEPT = "session", "localSettings"  # where a rule holds: in this session, or always here
-_MAX_SHOWN = 50
 _MAX_AGENTS = 20
 _JOURNAL = {"volatile": "in a directory that may not outlive a restart of the host", "memory": "in memory only"}
 
@@ -46,13 +39,15 @@ async def status(api: SessionApi, _: str) -> Reply:
     size, sent = api.client.request_bytes
     uploads = [f"Requests    {size_of(size)} to the model, of which the host sent {size_of(sent)}"] if size else []
     mode = f"permission mode {mode_name(transcript.mode, transcript.sandbox)}"
+    effort = f", effort {one_line(transcript.effort)}" if transcript.effort else ""
     lines = [
         f"Session     {hello.session}",
+        *([f"Title       {transcript.title}"] if transcript.title else []),
         f"Host        {api.info.place}",
         f"Worker      pid {hello.pid}, Python {hello.python.cell} on {hello.platform.cell}",
         f"Connection  {api.client.state.value}{waiting}; journal {_JOURNAL.get(hello.storage, 'on disk')}",
         *uploads,
-        f"Model       {HostText(transcript.model).cell or 'not known before the first turn'}, {mode}",
+        f"Model       {HostText(transcript.model).cell or 'not known before the first turn'}{effort}, {mode}",
         f"Sandbox     {HostText(transcript.sandbox).cell or 'no cage: the worker is of an older version'}",
         f"Used        {_used(transcript)}",
     ]
@@ -120,9 +115,10 @@ class HeldRule:
     def is_own(self) -> bool:
         return self.source in (SESSION, KEPT)
 
-
-class _Answer(BaseModel):
-    model_config = ConfigDict(extra="ignore", frozen=True)
+    @property
+    def in_words(self) -> str:
+        """What a rule is about that does not say so itself."""
+        return READING if self.rule == f"{BASH.name}({READS_SERVICES})" else ""
 
 
 @dataclass(frozen=True)
@@ -130,7 +126,7 @@ class RuleRows(Rows):
     held: Sequence[HeldRule] = ()
 
 
-class _HeldRules(_Answer):
+class _HeldRules(WorkerAnswer):
     rules: list[HeldRule] = Field([], validation_alias=AliasPath("state", "rules"))
 
 
@@ -170,7 +166,7 @@ async def permissions(api: SessionApi, argument: str) -> Reply:
         if not rule.is_own:
             return Text(f"This rule is not yours to remove here: it comes from {rule.source}.", Level.WARNING)
         return Text(await change_rule(api, rule, adds=False))
-    rows = [ReplyRow(f"{each.behavior} {one_line(each.rule)} ({each.source})") for each in held]
+    rows = [ReplyRow(f"{each.behavior} {one_line(each.rule)} ({each.source})", each.in_words) for each in held]
     after = "/permissions allow RULE, ask RULE, deny RULE and remove N change them for this session."
     return RuleRows(rows, "No rule holds: what is not harmless is asked.", after, sought=argument, held=held)
 
@@ -178,7 +174,7 @@ async def permissions(api: SessionApi, argument: str) -> Reply:
 # What the agent has changed.
 
 
-class ChangedFile(_Answer):
+class ChangedFile(WorkerAnswer):
     """A file that going back would change. `does`: change, create or remove; `why`: why it cannot be restored. The
     worker tells the `patch` of a file that is asked for alone."""
 
@@ -192,27 +188,30 @@ class ChangedFile(_Answer):
     complete: bool = True
 
 
-class RewindPreview(_Answer):
+class RewindPreview(WorkerAnswer):
     """What going back would change, or has changed. `prompt` is the text of the prompt."""
 
-    files: list[ChangedFile] = []
+    files: Sequence[ChangedFile] = ()
     prompt: str = ""
 
 
-class PastPrompt(_Answer):
-    """A prompt to which the person may go back. `files`: how many were changed since."""
+class PastPrompt(WorkerAnswer):
+    """A prompt to which the person may go back. `text` is its beginning; `files`: how many were changed since."""
 
     id: str
     text: str = ""
+    prompt: str = ""
     time: float = 0.0
     files: int = 0
 
 
-class PastPrompts(_Answer):
-    """The prompts, the newest first. `files_kept`: whether this session keeps earlier versions of files."""
+class PastPrompts(WorkerAnswer):
+    """The prompts, the newest first. `files_kept`: whether this session keeps earlier versions of files; `summaries`:
+    whether its worker can sum up a part of the conversation."""
 
-    points: list[PastPrompt] = []
+    points: Sequence[PastPrompt] = ()
     files_kept: bool = True
+    summaries: bool = False
 
 
 @dataclass(frozen=True)
@@ -257,62 +256,7 @@ def _patch_lines(file: ChangedFile) -> list[str]:
     return lines if file.patch else ["The lines of this file are not known."]
 
 
-# The MCP servers.
-
-_WHERE = {"laptop": "on this laptop", "client": "in the client", "sdk": "in the client", "stdio": "on the host"}
-
-
-def _servers(api: SessionApi) -> Choices:
-    others = [tool.split("__")[1] for tool in api.transcript.tools if tool.startswith("mcp__")]
-    return {f"reconnect {one_line(each)}": "" for each in dict.fromkeys((*api.laptop_servers, *others))}
-
-
-@everywhere("mcp [reconnect NAME]", "list the MCP servers with their state, connect one again", choices=_servers)
-async def mcp(api: SessionApi, argument: str) -> Reply:
-    word, _, name = argument.partition(" ")
-    if word == "reconnect" and name.strip():
-        return await _reconnect(api, name.strip())
-    if argument:
-        return Text("/mcp lists the servers, /mcp reconnect NAME connects one again.", Level.WARNING)
-    servers = as_blocks((await api.request(Request(MCP_STATUS, None))).get("mcpServers"))
-    own = api.laptop.mcp.states() if api.laptop.mcp is not None else {}
-    rows = [_server_row(each, own) for each in servers[:_MAX_SHOWN]]
-    missing = own.keys() - {each.get("name") for each in servers}
-    unused = "not used by the agent, on this laptop: "
-    rows += [ReplyRow(name, f"{unused}{state.shown}") for name, state in own.items() if name in missing]
-    broken = any(each.get("status") in ("failed", "needs-auth") for each in servers)
-    none = "There is no MCP server. `ccb mcp add NAME -- COMMAND` adds one to your settings."
-    return Rows(rows, none, "/mcp reconnect NAME tries again." if broken else "")
-
-
-async def _reconnect(api: SessionApi, name: str) -> Text:
-    servers = api.laptop.mcp
-    if servers is not None and name in api.laptop_servers:
-        try:
-            await servers.restart(name)
-        except RequestRefused as refused:
-            why = servers.states()[name].why
-            return Text(f"{refused}{f': {why}' if why else ''}", Level.ERROR)
-    await api.request(Request(MCP_RECONNECT, name))
-    return Text(f"{name} is being connected again. Its tools count from the next turn.")
-
-
-def _server_row(server: Json, own: Mapping[str, ServerState]) -> ReplyRow:
-    """Return what is known of a server: the host says what the agent sees, the laptop why one of its own fails."""
-    name, status = (HostText(str(server.get(each))).line(most) for each, most in (("name", 64), ("status", 20)))
-    tools = server.get("tools")
-    offers = f", {len(tools)} tool{'' if len(tools) == 1 else 's'}" if isinstance(tools, list) else ""
-    transport = str(server.get("transport"))
-    state = own.get(str(server.get("name"))) if transport == "laptop" else None
-    where = _WHERE.get(transport, HostText(transport).line(20)) + (f": {state.shown}" if state is not None else "")
-    why = (state.why if state is not None else "") or str(server.get("error") or "")
-    wait = server.get("retryInSeconds")
-    again = f"; next try in {wait} s" if isinstance(wait, int) else ""
-    reason = f" ({HostText(why).line(300)}{again})" if why and status != "connected" else ""
-    return ReplyRow(name, f"{status}{offers}, {where}{reason}")
-
-
-# Its directories and skills, and a question about it.
+# Its directories, and a question about it.
 
 
 # Not in headless runs: the text of a prompt must not widen what the run may read.
@@ -341,23 +285,6 @@ async def _side_answer(api: SessionApi, question: str) -> AsyncIterator[Rows]:
     except (CcbError, RequestFailed) as error:
         said = f"No answer: {error}"
     yield Rows([ReplyRow("", said)], title=title)
-
-
-class _Named(_Answer):
-    name: str
-    description: str = ""
-
-
-class _Skills(_Answer):
-    skills: list[_Named] = []
-
-
-@everywhere("skills", "list the skills that the agent may use, and you by their names")
-async def skills(api: SessionApi, sought: str) -> Reply:
-    found = (await api.read(Request(requests.RELOAD_SKILLS, None), _Skills)).skills
-    rows = [ReplyRow(f"/{one_line(each.name)}", one_line(each.description)) for each in found]
-    none = "There is no skill. One is a file .claude/skills/NAME/SKILL.md of the project, or of yours on this laptop."
-    return Rows(rows, none, title="Skills" if rows else "", sought=sought)
 
 
 # Its name, its text, what is kept of its project.

@@ -12,7 +12,8 @@ from ccb.tunnel.plain_text import HostText, one_line
 from ccb.tunnel.wire import client_requests as requests
 from ccb.tunnel.wire.control_protocol import SET_MODEL, SET_PERMISSION_MODE, Request, RequestFailed
 from ccb.tunnel.wire.dataclass import dataclass
-from ccb.tunnel.wire.model_facts import ALIASES, may_be_model
+from ccb.tunnel.wire.messages import as_dict, as_text
+from ccb.tunnel.wire.model_facts import ALIASES, EFFORTS, may_be_model
 from ccb.tunnel.wire.session_options import CAGES
 
 from ..command_line.arguments import nearest
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from ..providers.known_models import ModelOffer, OfferedModels
 
 _MAX_COMPLETED = 200
+_LEVELS = (*EFFORTS, "default")
 
 
 @dataclass(frozen=True)
@@ -42,25 +44,50 @@ def _model_names(api: SessionApi) -> Choices:
     return dict.fromkeys(map(one_line, (*ALIASES, *known)), "")
 
 
-@everywhere("model [NAME]", "choose a model from a list, or name one: opus, sonnet, haiku, an id", choices=_model_names)
+@everywhere(
+    "model [NAME [LEVEL]]",
+    "choose model and effort from a list, or name a model: opus, sonnet, haiku, an id",
+    choices=_model_names,
+)
 async def model(api: SessionApi, given: str) -> Reply:
-    models, current = api.laptop.models, api.transcript.model
     if given:
-        return await _use_model(api, given)
+        return await _use_model(api, *given.split(maxsplit=1))
+    models, current = api.laptop.models, await _model_in_use(api)
     if api.place is not Place.SCREEN or models is None:
-        return Text(f"Model: {current or 'not known before the first turn'}")
-    offers = await models.kept()
+        return Text(_in_force(api))
+    offers = await models.kept(current)
     return Models([ReplyRow(each.name) for each in offers], offers=offers, choice=models)
 
 
-async def _use_model(api: SessionApi, given: str) -> Text:
+async def _model_in_use(api: SessionApi) -> str:
+    if not api.transcript.model:  # before the first turn, only the worker knows it
+        with suppress(RequestFailed):
+            applied = as_dict((await api.request(Request(requests.GET_SETTINGS, None))).get("applied"))
+            api.transcript.model = as_text(applied.get("model"))
+    return api.transcript.model
+
+
+def _in_force(api: SessionApi) -> str:
+    """Return the model in use, and the level of effort at which it works, as far as this laptop knows that."""
+    models, used, wanted = api.laptop.models, api.transcript.model, api.transcript.effort
+    shown = f"Model: {used or 'not known before the first turn'}"
+    applied = models.offer(used).effort(wanted) if models is not None and used else wanted
+    if wanted == applied:
+        return f"{shown} · effort {wanted}" if wanted else shown
+    return f"{shown} · effort {applied}: it has no {wanted}" if applied else f"{shown} · without levels of effort"
+
+
+async def _use_model(api: SessionApi, given: str, level: str = "") -> Text:
     models = api.laptop.models
     name = models.without_alias(given) if models is not None else given
-    if not may_be_model(name):
-        near = nearest(name.lower(), ALIASES)
-        meant = f" Did you mean /model {near[0]}?" if near else ""
-        takes = f"/model takes {', '.join(ALIASES)}, or the full id of a model as its provider writes it."
-        return Text([f"{name} is no model: the model stays.{meant}", takes], Level.WARNING)
+    same = bool(level) and name == api.transcript.model
+    if not same and not may_be_model(name):
+        return _no_model(name)
+    if level not in (*_LEVELS, ""):
+        return _no_level(level)
+    if same:
+        await _set_effort(api, level)
+        return Text(f"{_in_force(api)}, from the next turn on")
     said: list[str] = []
     if models is not None:
         try:
@@ -70,11 +97,33 @@ async def _use_model(api: SessionApi, given: str) -> Text:
             return Text([each for each in texts if each], Level.WARNING)
         with suppress(CcbError, RequestFailed):  # a worker of an older version does without
             await api.request(Request(requests.LEARN_MODELS, models.known(name)))
-    known = name in ALIASES or (models is not None and name in models.names)
-    judged = "" if known else ", where the provider refuses it if it does not exist"
     await api.request(Request(SET_MODEL, name))
     api.transcript.model = name
-    return Text([f"Model: {name}, from the next model call on{judged}", *said])
+    if level:
+        await _set_effort(api, level)
+    known = name in ALIASES or (models is not None and name in models.names)
+    judged = "" if known else ", where the provider refuses it if it does not exist"
+    return Text([f"{_in_force(api)}, from the next model call on{judged}", *said])
+
+
+def _no_model(name: str) -> Text:
+    near = nearest(name.lower(), ALIASES)
+    meant = f" Did you mean /model {near[0]}?" if near else ""
+    takes = f"/model takes {', '.join(ALIASES)}, or the full id of a model as its provider writes it."
+    return Text([f"{name} is no model: the model stays.{meant}", takes], Level.WARNING)
+
+
+def _no_level(level: str) -> Text:
+    text = f"{level} is no level: the effort stays. It is {', '.join(EFFORTS)} or default."
+    return Text(text, Level.WARNING)
+
+
+async def _set_effort(api: SessionApi, level: str) -> str:
+    """Let the agent use a level from the next turn on. Return at which one its model works, "" for its own."""
+    wanted = level if level in EFFORTS else None
+    answer = await api.request(Request(requests.SET_EFFORT, wanted))
+    api.transcript.effort = wanted or ""
+    return str(answer.get("applied") or "")
 
 
 # Not in headless runs: the text of a prompt must not loosen the permissions of the run.
@@ -125,24 +174,23 @@ async def sandbox(api: SessionApi, wanted: str) -> Reply:
 
 
 @command(
-    "effort LEVEL",
-    "set the effort: low, medium, high, xhigh, max, or default",
-    choices=dict.fromkeys((*requests.EFFORTS, "default"), ""),
+    "effort [LEVEL]",
+    "choose model and effort from a list, or set the effort: low, medium, high, xhigh, max, or default",
+    choices=dict.fromkeys(_LEVELS, ""),
 )
 async def effort(api: SessionApi, level: str) -> Reply:
-    if level not in (*requests.EFFORTS, "", "default"):
-        text = f"{level} is no level: the effort stays. /effort takes {', '.join(requests.EFFORTS)} or default."
-        return Text(text, Level.WARNING)
-    wanted = level if level in requests.EFFORTS else None
-    answer = await api.request(Request(requests.SET_EFFORT, wanted))
-    applied, used = str(answer.get("applied") or ""), api.transcript.model or "the model"
-    if wanted is None:
+    if not level:
+        return await model.run(api, "")
+    if level not in _LEVELS:
+        return _no_level(level)
+    applied, used = await _set_effort(api, level), api.transcript.model or "the model"
+    if level == "default":
         return Text("Effort: the model's own, from the next turn on")
     if not applied:
-        return Text(f"Effort: {wanted}, for models that have levels; {used} has none", Level.WARNING)
-    if applied != wanted:
-        return Text(f"Effort: {wanted}; {used} knows {one_line(applied)} at most")
-    return Text(f"Effort: {wanted}, from the next turn on")
+        return Text(f"Effort: {level}, for models that have levels; {used} has none", Level.WARNING)
+    if applied != level:
+        return Text(f"Effort: {level}; {used} knows {one_line(applied)} at most")
+    return Text(f"Effort: {level}, from the next turn on")
 
 
 @command("thinking [on, off, N]", "let the model think, with at most N tokens", choices={"on": "", "off": ""})

@@ -10,7 +10,7 @@ from ccb.tunnel.errors import CcbError
 from ccb.tunnel.plain_text import one_line
 from ccb.tunnel.wire.control_protocol import RequestFailed
 
-from . import about_session, agent_commands, other_sessions, port_commands, this_laptop
+from . import about_session, agent_commands, extension_commands, other_sessions, port_commands, this_laptop
 from .registry import Choices, LaptopCommand, Reply, ReplyRow, Rows, View, everywhere
 from .session_api import Place, SessionApi
 
@@ -44,7 +44,7 @@ def worker_rows(commands: list[tuple[str, str]]) -> list[ReplyRow]:
     ]
 
 
-_MODULES = (agent_commands, about_session, port_commands, other_sessions, this_laptop)
+_MODULES = (agent_commands, about_session, port_commands, extension_commands, other_sessions, this_laptop)
 COMMANDS: tuple[LaptopCommand, ...] = (
     show_help,
     *(each for module in _MODULES for each in vars(module).values() if isinstance(each, LaptopCommand)),

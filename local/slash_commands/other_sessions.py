@@ -12,7 +12,7 @@ from ccb.tunnel.wire.dataclass import dataclass
 
 from ..transcript.blocks import Level
 from ..transcript.notices import path_in
-from .about_session import PastPrompts, RewindPreview
+from .about_session import PastPrompt, PastPrompts, RewindPreview
 from .registry import NOTHING, Choices, Leave, Reply, ReplyRow, Rows, Switch, Text, View, command
 from .session_api import NextSession, Place, SessionApi
 
@@ -101,11 +101,17 @@ def _named(listed: Sequence[SessionRow], sought: str, *, by_number: bool) -> lis
 # Going back.
 
 
-@command("rewind [N]", "go back to before a prompt: files, conversation, or both")
+def summary_line(part: str, point: PastPrompt) -> str:
+    """Return the line that sums up the conversation `from` a prompt on, or what is before it (`up-to`)."""
+    return f"/compact --{part} {one_line(point.id)[:_SHORT_ID]}"
+
+
+@command("rewind [N]", "go back to before a prompt: files, conversation, or both; or sum up what is after or before it")
 async def rewind(api: SessionApi, argument: str) -> Reply:
     if not argument and api.place is Place.SCREEN:
         return View()
-    points = (await api.read(Request(requests.REWIND_POINTS, None), PastPrompts)).points
+    past = await api.read(Request(requests.REWIND_POINTS, None), PastPrompts)
+    points = past.points
     number, _, scope = argument.partition(" ")
     if not number:
         rows = []
@@ -115,9 +121,14 @@ async def rewind(api: SessionApi, argument: str) -> Reply:
         return Rows(rows, none="There is no prompt to go back to yet.", after="/rewind N says what going back changes.")
     if not number.isdigit() or not 0 < int(number) <= len(points):
         return Text(f"There is no prompt {one_line(number)[:20]}: /rewind lists them.", Level.WARNING)
-    point = points[int(number) - 1].id
+    chosen = points[int(number) - 1]
+    point = chosen.id
     if scope.strip() not in ("files", "conversation", "both"):
-        return await _what_changes(api, point, number)
+        lines = await _what_changes(api, point, number)
+        if past.summaries:
+            summed_up = f"{summary_line('from', chosen)}, what is before it: {summary_line('up-to', chosen)}"
+            lines.append(f"To sum up this prompt and what follows: {summed_up}")
+        return Text(lines)
     if scope.strip() == "files":
         await api.request(Request(requests.REWIND_FILES, requests.FileRewind(point)))
         return NOTHING
@@ -126,7 +137,7 @@ async def rewind(api: SessionApi, argument: str) -> Reply:
     return Text(["The prompt was:", *done.prompt.split("\n")]) if done.prompt else NOTHING
 
 
-async def _what_changes(api: SessionApi, point: str, number: str) -> Reply:
+async def _what_changes(api: SessionApi, point: str, number: str) -> list[str]:
     preview = await api.read(Request(requests.REWIND_FILES, requests.FileRewind(point, dry_run=True)), RewindPreview)
     lines = []
     for each in preview.files:
@@ -135,7 +146,7 @@ async def _what_changes(api: SessionApi, point: str, number: str) -> Reply:
         path = path_in(api.transcript.notices.cwd, each.path)
         lines.append(f"{one_line(each.does)} {path}, +{each.insertions} -{each.deletions}{why}")
     ways = ", ".join(f"/rewind {number} {scope}" for scope in ("files", "conversation", "both"))
-    return Text([*(lines or ["No file would change."]), f"To go back to before this prompt: {ways}"])
+    return [*(lines or ["No file would change."]), f"To go back to before this prompt: {ways}"]
 
 
 @command("stop", "end the session on the host; what runs there is killed")

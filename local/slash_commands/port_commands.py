@@ -54,14 +54,14 @@ async def ports(api: SessionApi, argument: str) -> Reply:
 async def change_port(api: SessionApi, held: PortForwards, verb: str, remote: int, local: int = 0) -> Text:
     """Do what a word of `/ports` says. Raises UsageError."""
     if verb == "forward":
-        return _at(await held.forward(remote, local))
+        return _at(await held.forward(remote, local), local)
     if verb == "pin":
         await held.pin(remote)
         return Text(f"Port {remote} stays forwarded until it is stopped.", brief=True)
     if verb == "open":
         forward = await held.forward(remote, local)
         await asyncio.to_thread(webbrowser.open, forward.url)
-        return _at(forward)
+        return _at(forward, local)
     if verb == "reverse":
         await held.reverse(remote)
         return Text(f"{LOOPBACK}:{remote} of the host leads to port {remote} of this machine: /ports stop ends that.")
@@ -74,8 +74,9 @@ async def change_port(api: SessionApi, held: PortForwards, verb: str, remote: in
     return Text(f"{_USAGE}.", Level.WARNING)
 
 
-def _at(forward: Forward) -> Text:
-    other = "" if forward.local == forward.remote else f" (port {forward.remote} of this machine is in use)"
+def _at(forward: Forward, wanted: int) -> Text:
+    """Say where a forward is, also if it was `wanted` elsewhere (0: nowhere in particular)."""
+    other = f" already; /ports stop {forward.remote} ends that" if wanted not in (0, forward.local) else ""
     return Text(f"Port {forward.remote} of the host is {forward.url} on this machine{other}.")
 
 

@@ -31,6 +31,13 @@ class Text:
 
 
 @dataclass(frozen=True)
+class Page(Text):
+    """A longer text, which the screen shows on a page of its own, below its `title`."""
+
+    title: str = ""
+
+
+@dataclass(frozen=True)
 class ReplyRow:
     """One row of a list. `choose` is the command line that stands for it, `section` the heading above it."""
 
@@ -57,6 +64,14 @@ class Rows:
     @property
     def text(self) -> Text:
         return Text([*(each.line for each in self.rows), *filter(None, [self.after])] if self.rows else self.none)
+
+
+@dataclass(frozen=True)
+class Picker(Rows):
+    """A list of which one row is chosen, which `does` something. `current` is the name of the one in force, or ""."""
+
+    current: str = ""
+    does: str = "takes it"
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import field, replace
 from enum import Enum
 from typing import TYPE_CHECKING, Annotated, Protocol, TypeVar
@@ -16,7 +17,8 @@ from ccb.tunnel.plain_text import HostText, neutralise, one_line
 from ccb.tunnel.wire.client_requests import LIST_COMMANDS
 from ccb.tunnel.wire.control_protocol import A, P, Request, RequestFailed
 from ccb.tunnel.wire.dataclass import dataclass
-from ccb.tunnel.wire.session_options import CAGES
+from ccb.tunnel.wire.model_facts import ModelNames
+from ccb.tunnel.wire.session_options import cage_of
 
 from ..command_line.arguments import Arguments, SessionChoice
 from ..session.session_client import LinkState
@@ -49,6 +51,7 @@ class LaptopSide:
     models: OfferedModels | None = None
     fetched: FetchedFiles | None = None
     ports: PortForwards | None = None
+    log_in: Callable[[str, str], Awaitable[str]] | None = None
 
 
 NO_LAPTOP = LaptopSide()
@@ -62,10 +65,14 @@ class Place(Enum):
     HEADLESS = "headless"
 
 
-class WorkerCommand(BaseModel):
-    """A slash command that the worker carries out. `builtin`: it comes neither from a file nor from a server."""
+class WorkerAnswer(BaseModel):
+    """An answer of the worker, or a part of one. A newer worker may say more."""
 
     model_config = ConfigDict(extra="ignore", frozen=True)
+
+
+class WorkerCommand(WorkerAnswer):
+    """A slash command that the worker carries out. `builtin`: it comes neither from a file nor from a server."""
 
     name: str
     argumentHint: str = ""
@@ -73,7 +80,7 @@ class WorkerCommand(BaseModel):
     builtin: bool = False
 
 
-class WorkerCommands(BaseModel):
+class WorkerCommands(WorkerAnswer):
     """The answer to `list_commands`."""
 
     commands: Annotated[list[WorkerCommand], AfterValidator(lambda listed: listed[:_MAX_COMMANDS])] = []
@@ -81,7 +88,8 @@ class WorkerCommands(BaseModel):
 
 @dataclass(eq=False)
 class SessionApi:
-    """What a command uses. `waits` is called if a request waits for a connection; the last two are for reports."""
+    """What a command uses. `waits` is called if a request waits for a connection; `terminal` and `problems` are for
+    reports. While `lent` is open, the terminal is there for questions."""
 
     client: SessionClient
     info: ReplInfo
@@ -92,6 +100,7 @@ class SessionApi:
     waits: Callable[[], None] = lambda: None
     terminal: Callable[[], str] = lambda: "none"
     problems: Callable[[], Sequence[str]] = tuple
+    lent: Callable[[], AbstractAsyncContextManager[None]] = nullcontext
 
     async def request(self, request: Request[P, A]) -> A:
         if self.client.state is not LinkState.CONNECTED:
@@ -193,11 +202,12 @@ class ReplInfo:
 
 def info_of(opened: OpenSession, first_prompt: str = "") -> ReplInfo:
     hello, options = opened.session.hello, opened.options
-    wanted = CAGES.get(options.sandbox, "") if "sandbox" in hello.capabilities else ""
+    wanted = cage_of(options.sandbox, options.permission_mode) if "sandbox" in hello.capabilities else ""
+    chosen = options.model or ("" if hello.seq else "default")  # the events of a session that exists name its model
     return ReplInfo(
         host=opened.host,
         path=hello.cwd.raw,
-        model=options.model or "",
+        model=ModelNames(options.model_aliases).resolved(chosen),
         mode=options.permission_mode,
         version=__version__,
         resume=opened.resume,
@@ -212,7 +222,17 @@ def info_of(opened: OpenSession, first_prompt: str = "") -> ReplInfo:
 def laptop_of(
     opened: OpenSession, transfers: Transfers | None = None, fetched: FetchedFiles | None = None
 ) -> LaptopSide:
-    return LaptopSide(opened.projects, opened.mcp, opened.sessions, transfers, opened.models, fetched, opened.ports)
+    lends = (
+        opened.projects,
+        opened.mcp,
+        opened.sessions,
+        transfers,
+        opened.models,
+        fetched,
+        opened.ports,
+        opened.log_in,
+    )
+    return LaptopSide(*lends)
 
 
 @dataclass(frozen=True)

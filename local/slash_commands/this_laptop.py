@@ -85,12 +85,21 @@ async def config(api: SessionApi, argument: str) -> Reply:
     return Rows(rows, title="Settings of this laptop")
 
 
-@everywhere("login [PROVIDER]", "how to store a key, or another one, while the session goes on")
-async def login(_: SessionApi, provider: str) -> Reply:
-    line = shlex.join(["ccb", "auth", "login", *provider.split()[:1]])
-    where = "in another terminal of this machine; it asks for the key, checks it and stores it."
-    since = "This session takes it once the provider refuses the key that it has now; other sessions take it at once."
-    return Text([f"Run `{line}` {where}", since, "`ccb auth status` says which key is used, and from where."])
+_MAX_PROVIDER = 24  # characters; no key is shorter
+
+
+@everywhere("login [PROVIDER]", "give this session another key of its model, or of a provider, from now on")
+async def login(api: SessionApi, provider: str) -> Reply:
+    log_in, words = api.laptop.log_in, provider.split()[:1]
+    said = ""
+    if len("".join(words)) > _MAX_PROVIDER:
+        what = "/login takes the name of a provider, and then asks for the key without showing it."
+        return Text(f"{what} If that was a key: it is on this screen, and nowhere else.", Level.WARNING)
+    if log_in is not None:
+        async with api.lent():
+            said = await log_in("".join(words), api.transcript.model)
+    line = shlex.join(["ccb", "auth", "login", *words])
+    return Text(said or f"No key was given. `{line}` in another terminal of this machine stores one, too.")
 
 
 @dataclass(frozen=True)

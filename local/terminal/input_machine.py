@@ -330,10 +330,10 @@ def _erased(text: str) -> str:
     return "".join(kept)
 
 
-def is_light(answer: str) -> bool | None:
-    """Return whether a colour such as `rgb:ffff/ffff/ffff` is a light one, or None if it is not a colour."""
+def colour_of(answer: str) -> tuple[int, int, int] | None:
+    """Return a colour such as `rgb:ffff/ffff/ffff` in 8 bits each, None if it is not a colour."""
     colour = _COLOUR.fullmatch(answer)
     if colour is None:
         return None
-    shares = [int(part, 16) / (16.0 ** len(part) - 1) for part in colour.groups()]
-    return sum(share * weight for share, weight in zip(shares, (0.299, 0.587, 0.114), strict=True)) > 0.5
+    red, green, blue = (round(int(part, 16) / (16.0 ** len(part) - 1) * 255) for part in colour.groups())
+    return red, green, blue

@@ -41,6 +41,7 @@ DEFAULT_KEYS: Mapping[str, tuple[str, ...]] = {
     "answer-session": ("2",),
     "answer-always": ("3",),
     "answer-deny": ("4", "n"),
+    "answer-reads": ("r",),
     "answer-caged": ("c",),
     "answer-rule": ("e",),
     "next-question": ("ctrl+n",),

@@ -122,7 +122,7 @@ _MAX_PICTURES = 8  # of one block
 _MAX_PICTURED = 200  # blocks with images
 _MAX_PICTURE_CHARS = 48_000_000  # most characters of base64 of all images that are kept to be drawn
 _MARKED_ERROR = re.compile(r"\s*<tool_use_error>(.*)</tool_use_error>\s*", re.DOTALL)
-_ONE_LINE_VIEWS = (View.COMMAND, View.FILE_LINES, View.PLAIN, View.OTHER_CALL)
+_ONE_LINE_VIEWS = (View.COMMAND, View.FILE_LINES, View.TODO, View.PLAIN, View.OTHER_CALL)
 
 
 def weight_of(value: object) -> int:
@@ -212,7 +212,8 @@ class ThoughtBlock(Block):
 
 @dataclass(eq=False)
 class ToolBlock(PicturedBlock):
-    """One tool call. `output` is the end of what it has printed so far; `patch` that of an edit."""
+    """One tool call. `output` is the end of what it has printed so far; `patch` that of an edit. `since` is when it
+    began, by the monotonic clock of this machine, 0 if that is not known."""
 
     tool_id: str = ""
     name: str = ""
@@ -220,6 +221,7 @@ class ToolBlock(PicturedBlock):
     state: ToolState = ToolState.WAITING
     output: str = ""
     elapsed_s: float = 0.0
+    since: float = 0.0
     result: str = ""
     patch: list[Json] = field(default_factory=list)
     agent: AgentRun | None = None

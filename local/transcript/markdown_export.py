@@ -60,7 +60,7 @@ def _call(block: ToolBlock) -> Iterator[str]:
     subject = agent_label(given) if traits.view is View.AGENT else traits.file_in(given)
     yield f"**{one_line(block.shown_name)}**{failed}{f' {one_line(subject)}' if subject else ''}"
     yield _given(block, traits.view, traits.file_in(given))
-    if block.result and traits.view is not View.CHECKLIST:
+    if block.result and not traits.view.shows_todos:
         yield fenced(block.unmarked(block.result))
 
 
@@ -73,7 +73,7 @@ def _given(block: ToolBlock, view: View, file: str) -> str:
         return _diff(block.patch)
     if view is View.NEW_CONTENT and isinstance(content, str):
         return fenced(content)
-    if view is View.CHECKLIST:
+    if view.shows_todos:
         return "\n".join(_item(each) for each in as_blocks(given.get("todos")))
     if view is View.AGENT:
         return fenced(str(given.get("prompt", "")))

@@ -116,7 +116,9 @@ class Notices:
         metadata = as_dict(line.body.get("compact_metadata"))
         sizes = [metadata.get(name) for name in ("pre_tokens", "post_tokens")]
         counts = " became ".join(f"{size:,}" for size in sizes if isinstance(size, int) and 0 <= size < _MAX_TOKENS)
-        text = f"── Compacted: the agent goes on with a summary{f' ({counts} tokens)' if counts else ''}."
+        prompt = f"“{one_line(as_text(metadata.get('prompt')))[:_MAX_TEXT]}”"
+        what = {"from": f" from {prompt} on", "up_to": f" up to {prompt}"}.get(line.part, "")
+        text = f"── Compacted{what}: the agent goes on with a summary{f' ({counts} tokens)' if counts else ''}."
         if metadata.get("trigger") == "clear":
             text = "── Cleared: the agent has forgotten the conversation."
         elif self._not_compacted:

@@ -257,6 +257,10 @@ _QUIET_S = 0.2  # without an event, after the last one that the host had when th
 _PATIENCE_S = 2.0  # without an event, if the end of the replay does not come
 
 
+def is_for_person(request: ControlRequest) -> bool:
+    return request.subtype in _NAMES
+
+
 class ReplayMonitor:
     """Tells whether events come that had happened before this client attached: questions wait until that is over."""
 
@@ -309,7 +313,7 @@ class OpenQuestions:
     def opened(self, request: ControlRequest) -> bool:
         """Take a request that came. Return whether it is a new question to the person."""
         known = request.request_id in self._open or request.request_id in self._answered
-        is_new = request.subtype in _NAMES and not known
+        is_new = is_for_person(request) and not known
         if is_new:
             self._open[request.request_id] = request
             self._changed()

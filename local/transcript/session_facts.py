@@ -22,6 +22,10 @@ MODES = {"default": "ask", "acceptEdits": "accept edits", "plan": "plan", CAGED:
 """The modes that a person can change to, by their names on the wire, each with the name that is shown."""
 
 
+READING = "reading with docker, kubectl, systemctl and others"
+"""What the rule READS_SERVICES allows, in words."""
+
+
 def is_caged(sandbox: str) -> bool:
     return sandbox.startswith("workspace cage")
 
@@ -103,47 +107,6 @@ class BackgroundTasks:
             self._over(gone, "has ended")
 
 
-_MAX_ITEMS = 200
-_MAX_CHARS = 500
-
-
-@dataclass(frozen=True)
-class TodoItem:
-    text: str
-    doing: str
-    status: str
-
-
-@dataclass(frozen=True)
-class Todos:
-    items: tuple[TodoItem, ...] = ()
-
-    @staticmethod
-    def read(value: object) -> Todos:
-        listed = value[:_MAX_ITEMS] if isinstance(value, (list, tuple)) else ()
-        items = []
-        for each in filter(lambda each: isinstance(each, dict), listed):
-            text = one_line(str(each.get("content", "")))[:_MAX_CHARS]
-            doing = one_line(str(each.get("activeForm") or ""))[:_MAX_CHARS]
-            items.append(TodoItem(text, doing or text, str(each.get("status"))))
-        return Todos(tuple(items))
-
-    @property
-    def done(self) -> int:
-        return sum(each.status == "completed" for each in self.items)
-
-    @property
-    def open(self) -> bool:
-        return self.done < len(self.items)
-
-    @property
-    def current(self) -> int:
-        """The index of the item in progress, or else of the first that is not completed; -1 if nothing is open."""
-        order = {"in_progress": 0, "pending": 1}
-        left = [(order.get(each.status, 2), at) for at, each in enumerate(self.items) if each.status != "completed"]
-        return min(left)[1] if left else -1
-
-
 _MAX_NUMBER = 10**15  # a host could send a number that no float holds
 _INPUT_FIELDS = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
 
@@ -181,6 +144,11 @@ class UsageTotals:
         size = min(context_tokens(usage), _MAX_NUMBER) if whole else _sum(usage, _INPUT_FIELDS)
         if size:
             self.context_tokens, self.context_estimated = size, bool(usage.get(ESTIMATED))
+
+    def compacted(self, tokens_left: int) -> None:
+        """Take over the estimated size of the context behind a compaction."""
+        if tokens_left:
+            self.context_tokens, self.context_estimated = min(tokens_left, _MAX_NUMBER), True
 
     @property
     def context_text(self) -> str:
@@ -253,11 +221,31 @@ class FileChanges:
         return f"{count} file{'s' if count != 1 else ''} +{self.added} −{self.removed}" if count else ""
 
 
-def turn_text(result: ResultMessage, changes: FileChanges | None, cost: str, tasks: int, at: str) -> str:
+class WaitedTime:
+    """How many seconds of a turn the agent has waited for the person, by the clock of this machine."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+        self._open: Newest[str, None] = Newest(_MAX_TASKS)
+        self._since = 0.0
+
+    def asked(self, request_id: str) -> None:
+        self._since = self._since if self._open else time.monotonic()
+        self._open[request_id] = None
+
+    def settled(self, request_id: str) -> None:
+        if request_id in self._open:
+            del self._open[request_id]
+            self.seconds += 0.0 if self._open else time.monotonic() - self._since
+
+
+def turn_text(
+    result: ResultMessage, waited_s: float, changes: FileChanges | None, cost: str, tasks: int, at: str
+) -> str:
     """Return the line about a turn that has ended; "" if the model had no part in it."""
     if not as_number(result.body.get("num_turns")):
         return ""
-    seconds = round(min(as_number(result.body.get("duration_ms")) / 1000, _MAX_NUMBER))
+    seconds = round(max(0.0, as_number(result.body.get("duration_ms")) / 1000 - waited_s))
     minutes, hours = seconds // 60, seconds // 3600
     took = (
         f"{hours} h {minutes % 60} min" if hours else f"{minutes} min {seconds % 60} s" if minutes else f"{seconds} s"

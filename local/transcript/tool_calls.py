@@ -6,6 +6,7 @@ import re
 import time
 from collections import deque
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -14,12 +15,12 @@ from ccb.tunnel.wire import messages
 from ccb.tunnel.wire.client_requests import SHELL_CALL
 from ccb.tunnel.wire.control_protocol import CAN_USE_TOOL
 from ccb.tunnel.wire.frames import Json
-from ccb.tunnel.wire.journal_records import AgentResultRecord, Projection, Record, ToolStartRecord, on
+from ccb.tunnel.wire.journal_records import AgentResultRecord, Projection, Record, TodoRecord, ToolStartRecord, on
+from ccb.tunnel.wire.todo_list import MAX_STATUS, PENDING, TodoList, public_todo
 from ccb.tunnel.wire.tool_traits import BASH, DEFAULT_AGENT, TODO_WRITE, Effect, View, traits_of
 
 from ..session.newest import MAX_ID, Newest
 from . import blocks
-from .session_facts import Todos
 
 _MAX_AGENTS = 256
 
@@ -204,8 +205,9 @@ def in_words(text: str) -> str:
 
 
 _MAX_KEPT = 64
-_MAX_LISTS = 50  # of todos, to which the person may go back
+_MAX_LISTS = 200  # of todos, to which the person may go back
 _MAX_CHARS = 100_000
+_MAX_TODO_CHARS = 500
 
 
 class EarlyData:
@@ -230,6 +232,9 @@ def _meant(called: str, tool_input: Json) -> tuple[str, Json]:
     return called, tool_input
 
 
+_TICK_S = 5.0  # the status line counts each second; a changed block draws all blocks in sight anew
+
+
 class ToolCalls:
     """Tool calls without a result, by their id. Results that come before their call is loaded wait in `orphans`."""
 
@@ -240,8 +245,8 @@ class ToolCalls:
         self._open: WeakValueDictionary[str, blocks.ToolBlock] = WeakValueDictionary()
         self._line_over = False
         self._pictures = blocks.KeptPictures(container)
-        self.todos = Todos()
-        self._todo_lists: deque[tuple[int, Todos]] = deque(maxlen=_MAX_LISTS)
+        self.todos = TodoList()
+        self._todo_lists: deque[tuple[int, TodoList]] = deque(maxlen=_MAX_LISTS)
         self._snapshot_todos: blocks.ToolBlock | None = None  # from a snapshot; the next list of todos replaces it
 
     def note_todos(self, seq: int) -> None:
@@ -252,7 +257,7 @@ class ToolCalls:
     def go_back(self, seq: int) -> None:
         while self._todo_lists and self._todo_lists[-1][0] >= seq:
             self._todo_lists.pop()
-        self.todos = self._todo_lists[-1][1] if self._todo_lists else Todos()
+        self.todos = self._todo_lists[-1][1] if self._todo_lists else TodoList()
 
     @property
     def any_open(self) -> bool:
@@ -271,29 +276,43 @@ class ToolCalls:
         """Show a finished call. It replaces the `announced` one, to which the worker may have given another id."""
         tool_id, called = messages.as_text(content.get("id")), messages.as_text(content.get("name"))
         name, tool_input = _meant(called, messages.as_dict(content.get("input")))
+        traits = traits_of(called)
+        writes_todos = traits.view.shows_todos and not traits.todo_items
+        if writes_todos:
+            self.todos = TodoList.written(tool_input.get("todos"))
+        elif traits.todo_items:
+            tool_input = {**tool_input, "todos": [public_todo(each) for each in self._meant_todos(tool_input)]}
         tool = announced or blocks.ToolBlock()
         if announced is not None:
             self.retract(announced)
         tool.tool_id, tool.name, tool.tool_input = tool_id, name, tool_input
         show = self._container.add if announced is None else self._container.update_block
         show(tool)
-        if traits_of(called).view is View.CHECKLIST:
-            self.todos = Todos.read(tool_input.get("todos"))
-            if self._snapshot_todos is not None:
-                self._container.take_away(self._snapshot_todos)
-                self._snapshot_todos = None
-        if traits_of(called).view is View.AGENT and tool.agent is None:
+        if writes_todos and self._snapshot_todos is not None:
+            self._container.take_away(self._snapshot_todos)
+            self._snapshot_todos = None
+        if traits.view is View.AGENT and tool.agent is None:
             self.agents.called(tool)
         self._open[tool_id] = tool
         if (orphan := self.orphans.results.pop(tool_id, None)) is not None:
             self.result(*orphan)
         return tool
 
-    def start(self, tool_id: str) -> None:
+    def start(self, tool_id: str, *, now: bool) -> None:
+        """Show that a call runs. `now`: it has begun just now, and not before this client came."""
         tool = self._open.get(tool_id)
         if tool is not None and tool.state is blocks.ToolState.WAITING:
             tool.state = blocks.ToolState.RUNNING
+            tool.since = time.monotonic() if now else 0.0
             self._container.update_block(tool)
+
+    def tick(self, now: float) -> None:
+        """Count the seconds of what runs: a command that prints nothing is not heard of for long."""
+        for tool in list(self._open.values()):
+            runs = tool.state is blocks.ToolState.RUNNING and tool.since and tool.agent is None
+            if runs and now - tool.since >= tool.elapsed_s + _TICK_S:
+                tool.elapsed_s = float(int(now - tool.since))
+                self._container.update_block(tool)
 
     def progress(self, message: messages.ToolProgressMessage, command_line: str) -> None:
         """Show what a running tool has printed so far. The person's `command_line` is shown while it runs."""
@@ -306,6 +325,7 @@ class ToolCalls:
         if tool is not None and tool.state not in (blocks.ToolState.DONE, blocks.ToolState.FAILED):
             tool.state = blocks.ToolState.RUNNING
             tool.elapsed_s = messages.as_number(message.body.get("elapsed_time_seconds"))
+            tool.since = time.monotonic() - tool.elapsed_s
             if not message.body.get("heartbeat"):  # a sign of life says nothing about the output
                 tool.output = messages.as_text(message.body.get("output"))[-blocks.MAX_BLOCK_CHARS :]
             self._container.update_block(tool)
@@ -353,9 +373,22 @@ class ToolCalls:
         if forget:
             self._open.clear()
 
+    def todo_changed(self, item: TodoRecord) -> None:
+        """Take an item of the list as the worker has changed it, without what is shown nowhere."""
+        subject, active = item.subject[:_MAX_TODO_CHARS], item.active_form[:_MAX_TODO_CHARS]
+        self.todos = self.todos.changed(TodoRecord(item.id[:MAX_ID], subject, item.status[:MAX_STATUS], active))
+
+    def _meant_todos(self, tool_input: Json) -> Sequence[TodoRecord]:
+        """Return the items that a call of a Task tool is about, as they are when it succeeds."""
+        task_id, subject, status = (messages.as_text(tool_input.get(name)) for name in ("taskId", "subject", "status"))
+        if not task_id and not subject:
+            return self.todos.items
+        item = self.todos.named(task_id) or TodoRecord(task_id, f"task {task_id}", PENDING)
+        return [replace(item, subject=subject or item.subject, status=status or item.status)]
+
     def show_todos(self, todos: Sequence[Any]) -> None:
-        self.todos = Todos.read(todos)
         tool_input = {"todos": list(todos)}
+        self.todos = TodoList.written(tool_input["todos"])
         done = blocks.ToolState.DONE
         self._snapshot_todos = blocks.ToolBlock(name=TODO_WRITE.name, tool_input=tool_input, state=done)
         self._container.add(self._snapshot_todos)

@@ -11,8 +11,10 @@ from ccb.tunnel.wire import journal_records as records
 from ccb.tunnel.wire import messages
 from ccb.tunnel.wire.client_requests import SHELL_COMMAND
 from ccb.tunnel.wire.frames import Json
+from ccb.tunnel.wire.model_facts import EFFORTS
 from ccb.tunnel.wire.prompt_content import is_attached_file
-from ccb.tunnel.wire.session_options import CAGES
+from ccb.tunnel.wire.session_options import cage_of
+from ccb.tunnel.wire.todo_list import TodoList
 from ccb.tunnel.wire.tool_traits import READ
 
 from ..session.session_client import SessionEvent, SkippedState, input_ids
@@ -30,10 +32,12 @@ from .blocks import (
 from .live_answer import AgentMessages
 from .notices import Notices, path_in
 from .prompt_tracker import NO_FACTS, PromptTracker
-from .session_facts import BackgroundTasks, FileChanges, Todos, UsageTotals, turn_text
+from .questions import is_for_person
+from .session_facts import BackgroundTasks, FileChanges, UsageTotals, WaitedTime, turn_text
 from .tool_calls import EarlyData, ToolCalls, in_words
 
 _MAX_CAGE = 300  # characters
+_MAX_TITLE = 200
 _LEAST_COST = 0.005  # dollars of a turn that are shown
 _NAMED = re.compile(
     r"<system-reminder>\nThe user names the (file|directory|resource) ([^\n]+?)(?::\n|\. It follows\.)(.*)", re.DOTALL
@@ -53,6 +57,7 @@ class TranscriptReducer:
         model: str = "",
         mode: str = "default",
         sandbox: str = "",
+        effort: str = "",
         own_name: str = "",
         orphans: EarlyData | None = None,
         agent_id: str = records.MAIN_AGENT,
@@ -68,14 +73,17 @@ class TranscriptReducer:
         self.model = model
         self.mode = mode
         self.sandbox = sandbox
+        self.effort = effort  # "": the model's own
         self.branch = ""
         self.tools: tuple[str, ...] = ()
+        self.title = ""  # what somebody, or the small model, has called the session
         self.totals = UsageTotals()
         self.turns = 0
         self.running = False
         self.catching_up = False  # the worker still reads its journal, and takes a prompt afterwards
         self._in_turn = False
         self._changes: FileChanges | None = None  # in this turn, if all of it was seen
+        self._waited = WaitedTime()
 
     @property
     def agent_calls(self) -> list[ToolBlock]:
@@ -88,7 +96,7 @@ class TranscriptReducer:
         return self.running and idle and not self.prompts.command_line
 
     @property
-    def todos(self) -> Todos:
+    def todos(self) -> TodoList:
         return self._tools.todos
 
     def notice(self, said: str | list[str], level: Level = Level.INFO) -> NoticeBlock:
@@ -108,6 +116,9 @@ class TranscriptReducer:
     def prompt_refused(self, uuid: str) -> None:
         self.prompts.refused(uuid)
         self.running = self._in_turn
+
+    def tick(self, now: float) -> None:
+        self._tools.tick(now)
 
     def link_lost(self) -> None:
         if self.prompts.link_lost():
@@ -131,6 +142,8 @@ class TranscriptReducer:
         self.model = state.model or self.model
         self.mode = state.permission_mode or self.mode
         self.sandbox = state.sandbox or self.sandbox
+        self.effort = self.effort if state.effort is None else _level(state.effort)
+        self.title = one_line(state.title)[:_MAX_TITLE] or self.title
         if state.result is not None:
             self.totals.set_from_result(state.result)
         self.running = self._in_turn = running
@@ -175,6 +188,8 @@ class TranscriptReducer:
         content = record.content
         if isinstance(content, records.MessageRecord) and self._changes is not None:
             self._changes.note(content.body.get("tool_use_result"))
+        if isinstance(content, records.MessageRecord | records.InputRecord):
+            self._note_waiting(content.public)
         if record.agent_id != self.agent_id:
             self._tools.agents.apply(record)
             if isinstance(content, records.MessageRecord) and isinstance(content.public, messages.TaskMessage):
@@ -184,6 +199,13 @@ class TranscriptReducer:
             self._agent_news(content)
             self._noticed(content)
             self._tools.note_todos(record.seq)
+
+    def _note_waiting(self, message: messages.PublicMessage) -> None:
+        match message:
+            case messages.ControlRequest() if is_for_person(message):
+                self._waited.asked(message.request_id)
+            case messages.ControlResponse() | messages.ControlCancel():
+                self._waited.settled(message.request_id)
 
     def apply_progress(self, message: messages.PublicMessage) -> None:
         self.notices.only_past = False
@@ -242,11 +264,13 @@ class TranscriptReducer:
                 self._message(content.public)
             case records.TurnStartRecord():
                 self.running = self._in_turn = True
-                self._changes = FileChanges()
+                self._changes, self._waited = FileChanges(), WaitedTime()
                 self._tools.line_begins()
                 self.turns += 1
             case records.ToolStartRecord():
-                self._tools.start(content.tool_use_id)
+                self._tools.start(content.tool_use_id, now=not self.notices.only_past)
+            case records.TodoRecord():
+                self._tools.todo_changed(content)
             case records.WithdrawnRecord():
                 self._messages.withdraw(content.message_id)
             case records.AgentResultRecord():
@@ -255,11 +279,17 @@ class TranscriptReducer:
                 self.totals.set_context(content.usage, whole=True)
             case records.ModelRecord():
                 self.model = content.model or self.model
+            case records.ReasoningRecord():
+                self.effort = _level(content.effort)
             case records.OptionsRecord():
-                self.model = content.model or self.model
-                self.mode = content.permission_mode or self.mode
-                if self.sandbox:  # a worker without a sandbox names the cage of none of its commands
-                    self.sandbox = CAGES.get(content.sandbox, self.sandbox)
+                self._options(content)
+
+    def _options(self, content: records.OptionsRecord) -> None:
+        self.model = content.model or self.model
+        self.effort = _level(content.effort) or self.effort
+        self.mode = content.permission_mode or self.mode
+        if self.sandbox:  # a worker without a sandbox names the cage of none of its commands
+            self.sandbox = cage_of(content.sandbox, self.mode) or self.sandbox
 
     def _noticed(self, content: object) -> None:
         match content:
@@ -292,13 +322,10 @@ class TranscriptReducer:
             case messages.ResultMessage():
                 self._turn_over(ToolState.FAILED)
                 self._result(message)
-            case messages.SystemMessage(subtype="init"):
-                self._init(message)
             case messages.SystemMessage():
-                self.mode = message.permission_mode or self.mode
-                self.sandbox = messages.as_text(message.body.get("sandbox")) or self.sandbox
-                self.notices.system(message)
+                self._system(message)
             case messages.CompactMessage(is_micro=False):
+                self.totals.compacted(message.post_tokens)
                 self.notices.compacted(message)
             case messages.TaskMessage() if message.subtype != "task_updated":
                 self._tools.told(message)
@@ -307,6 +334,17 @@ class TranscriptReducer:
             case _:  # questions and answers are the event router's
                 pass
 
+    def _system(self, message: messages.SystemMessage) -> None:
+        match message.subtype:
+            case "init":
+                self._init(message)
+            case "session_title_changed":
+                self.title = one_line(messages.as_text(message.body.get("title")))[:_MAX_TITLE]
+            case _:
+                self.mode = message.permission_mode or self.mode
+                self.sandbox = messages.as_text(message.body.get("sandbox")) or self.sandbox
+                self.notices.system(message)
+
     def _result(self, message: messages.ResultMessage) -> None:
         before, past = self.totals.cost_usd, self.notices.only_past
         self.totals.add(message)
@@ -314,7 +352,7 @@ class TranscriptReducer:
         dollars = 0.0 if past else self.totals.cost_usd - before  # of the past, only the sum is known
         cost = f"{'~' if self.totals.estimated else ''}${dollars:.2f}" if dollars >= _LEAST_COST else ""
         at, tasks = ("", 0) if past else (time.strftime("%H:%M"), len(self.tasks.running))
-        if told := turn_text(message, self._changes, cost, tasks, at):
+        if told := turn_text(message, self._waited.seconds, self._changes, cost, tasks, at):
             self.notice(told, Level.DIM)
 
     def _init(self, message: messages.SystemMessage) -> None:
@@ -354,6 +392,10 @@ class TranscriptReducer:
         self._tools.close(tools)
         self._in_turn = False
         self.running = self.prompts.queued
+
+
+def _level(told: str) -> str:
+    return told if told in EFFORTS else ""
 
 
 def _facts_of(sent: messages.UserMessage) -> PromptFacts:

@@ -10,7 +10,7 @@ import os
 import termios
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
+from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager, contextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
@@ -148,7 +148,7 @@ class Repl(App[int]):
         return self.attached
 
     def on_terminal_driver_background_report(self, event: TerminalDriver.BackgroundReport) -> None:
-        self.appearance.background_is(light=event.light)
+        self.appearance.background_is(event.colour)
 
     @property
     def cursor_position(self) -> Offset:
@@ -340,6 +340,9 @@ class Repl(App[int]):
         elif not waited:
             self._hint(self.attached.connection.retry())
 
+    def lend(self) -> AbstractAsyncContextManager[None]:
+        return self.login_handover.lent()
+
     def action_ladder(self) -> None:
         """Ctrl+C: clear the input, else interrupt, else quit if pressed twice. Leave if there is no session yet."""
         if self.attached is None:
@@ -416,6 +419,16 @@ class LoginHandover:
         return self.active
 
     @asynccontextmanager
+    async def lent(self) -> AsyncIterator[None]:
+        """Lend the terminal to the questions of what the person has just asked for."""
+        self.agree()
+        self._suspend("ccb: what you type here stays on this machine")
+        try:
+            yield
+        finally:
+            self._resume()
+
+    @asynccontextmanager
     async def suspend(self) -> AsyncIterator[None]:
         """Suspend the interface. It draws nothing until it resumes, which it does unless the person has left."""
         while self._app.composer.last_key > self._agreed_at and not self.active:
@@ -423,21 +436,24 @@ class LoginHandover:
             self._waits = True
             self._app.login_asks()
             await self._agreed.wait()
-        if not self.active:
+        is_lent = self.active
+        if not is_lent:
             host, again = self._app.opening.host, self._app.attached is not None
-            headline = f"ccb: logging in to {host} again" if again else f"ccb: connecting to {host}"
-            self._suspended.enter_context(_suspended(self._app, headline))
-            self.active = True
+            self._suspend(f"ccb: logging in to {host} again" if again else f"ccb: connecting to {host}")
         try:
             yield
         finally:
-            if not self._first_login:
+            if not is_lent and not self._first_login:
                 self._resume()
 
     def come_back(self) -> None:
         """The first login is over: resume. From now on the interface resumes after each question."""
         self._first_login = False
         self._resume()
+
+    def _suspend(self, headline: str) -> None:
+        self._suspended.enter_context(_suspended(self._app, headline))
+        self.active = True
 
     def _resume(self) -> None:
         try:

@@ -23,7 +23,7 @@ from .cards.plan_card import AgreementCard, PlanCard, TrustCard
 from .cards.question_card import Asked, CardAnswer, QuestionCard
 from .composer.composer import Composer
 from .rendering.approval_text import place_of_call
-from .rendering.permission_updates import can_be_kept, covers, session_updates
+from .rendering.permission_updates import READS, can_be_kept, covers, reads_services, session_updates
 from .widgets.connection_banner import ConnectionView
 from .widgets.painting import call_once_after
 from .widgets.transcript import Transcript
@@ -81,8 +81,10 @@ class Approvals(Vertical):
         card, updates = self.card, answer.response.get("updatedPermissions")
         if not can_be_kept(updates or []) or card is None or not card.grants_suggestion:  # such as the cage
             return []
-        request = card.asked.request
-        covered = self._covered(request) if request.request_id == answer.request_id else []
+        request, covered = card.asked.request, []
+        if request.request_id == answer.request_id:
+            read = [each for each in self.questions if each is not request and reads_services(each)]
+            covered = read if updates == [READS] else self._covered(request)
         return [CardAnswer(each.request_id, {"behavior": "allow", "updatedInput": each.input}) for each in covered]
 
     def _covered(self, request: ControlRequest) -> list[ControlRequest]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from enum import Enum
 from typing import Any
@@ -30,6 +31,8 @@ class Notify(Enum):
     OFF = "off"
 
 
+_UNUSUAL = re.compile(r"[^\w .,:#()/+-]+")  # in a name that the host gives: some terminals hand titles to programs
+_MAX_NAME = 60  # characters
 _SAVE, _RESTORE = "\x1b[22;2t", "\x1b]2;\x07\x1b[23;2t"  # xterm's stack of titles
 
 
@@ -44,17 +47,17 @@ class Attention:
         self._named = False
         self._place = ""
         self._driver: Driver | None = None
-        self._state = ""
+        self._state = self._title = ""
 
     def session_is(self, place: str, driver: Driver | None, *, headless: bool) -> None:
-        self._place, self._state = one_line(place), ""
+        self._place, self._state, self._title = one_line(place), "", ""
         self._driver = None if headless else driver
         self._name()
 
-    def state_is(self, state: str) -> None:
-        """Say in the window's title what the session does, "" for nothing."""
-        if state != self._state and self._place:
-            self._state = state
+    def state_is(self, state: str, title: str) -> None:
+        """Say in the window's title what the session does and what it is about, each "" for nothing."""
+        if (state, title) != (self._state, self._title) and self._place:
+            self._state, self._title = state, title
             self._name()
 
     def restore(self) -> None:
@@ -63,8 +66,9 @@ class Attention:
 
     def _name(self) -> None:
         if self._driver is not None:
-            state = f"{self._state} · " if self._state else ""
-            self._driver.write(f"{'' if self._named else _SAVE}\x1b]2;{state}ccb {self._place}\x07")
+            name = " ".join(_UNUSUAL.sub(" ", self._title).split())[:_MAX_NAME].strip()
+            words = " · ".join(filter(None, (self._state, name, f"ccb {self._place}")))
+            self._driver.write(f"{'' if self._named else _SAVE}\x1b]2;{words}\x07")
             self._named = True
 
     def ring(self, kind: str, *, silent: bool) -> None:

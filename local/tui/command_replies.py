@@ -25,7 +25,20 @@ from ..slash_commands.agent_commands import Models, TaskRows, WaitingPrompts
 from ..slash_commands.command_table import COMMANDS, find_command, worker_rows
 from ..slash_commands.other_sessions import Sessions
 from ..slash_commands.port_commands import PortRows
-from ..slash_commands.registry import Copying, Leave, Live, OpenNext, Reply, ReplyRow, Rows, Switch, Text, View
+from ..slash_commands.registry import (
+    Copying,
+    Leave,
+    Live,
+    OpenNext,
+    Page,
+    Picker,
+    Reply,
+    ReplyRow,
+    Rows,
+    Switch,
+    Text,
+    View,
+)
 from ..slash_commands.session_api import NextSession, SessionApi
 from ..slash_commands.this_laptop import Hosts, RecentHost
 from ..slash_commands.typed_line import TypedCommand, parse_command, refusal
@@ -36,7 +49,7 @@ from .composer.completions import CommandCache
 from .keys import KEYS, key_sections
 from .panels.list_panel import ChoicePanel, HelpPanel, HelpSection, HostPanel, ModelPanel, RulePanel
 from .panels.page_holder import PageHolder
-from .panels.pages import DiffPage
+from .panels.pages import DiffPage, TextPage
 from .panels.port_panel import PortPanel
 from .panels.queue_panel import QueuePanel
 from .panels.rewind_panel import RewindPanel
@@ -166,6 +179,8 @@ class CommandReplies(Vertical):
 
     async def _draw(self, reply: Reply) -> None:
         match reply:
+            case Page():
+                self._reading.open(TextPage(reply.title, reply.lines))
             case Text(brief=True):
                 self._actions.hint(" ".join(reply.lines))
             case Text():
@@ -189,9 +204,12 @@ class CommandReplies(Vertical):
         info = self._api.info
         match reply:
             case Models(choice=choice) if choice is not None:
-                panel = ModelPanel(reply.offers, self._api.transcript.model, self._model_chosen)
+                transcript = self._api.transcript
+                panel = ModelPanel(reply.offers, transcript.model, transcript.effort, self._model_chosen)
                 self._reading.open(panel)
                 self._refresh_models(panel, choice)
+            case Picker(rows=[_, *_]):
+                self._reading.open(ChoicePanel(reply, self._row_chosen))
             case RuleRows():
                 mode = self._api.transcript.mode
                 self._reading.open(RulePanel(info.place, mode, reply.held, self._change_rule, reply.sought))
@@ -212,7 +230,7 @@ class CommandReplies(Vertical):
                     self._host_chosen(named)
                 else:
                     self._reading.open(HostPanel(reply.hosts, self._host_chosen))
-            case Rows(title="") | ChangedFiles():
+            case Rows(title="") | ChangedFiles() | Picker():
                 self._show(reply.text)
             case _:
                 self._reading.open_panel(reply.title, _sections(reply.rows), reply.sought)
@@ -233,15 +251,16 @@ class CommandReplies(Vertical):
 
     @work(exclusive=True, group="lists of models")
     async def _refresh_models(self, panel: ModelPanel, choice: OfferedModels) -> None:
-        offers, notes = await choice.current()
+        offers, notes = await choice.refreshed(self._api.transcript.model)
         if self._reading.shown is panel:
             panel.show(offers, notes)
 
     @work
-    async def _model_chosen(self, name: str) -> None:
+    async def _model_chosen(self, name: str, level: str) -> None:
+        """Take a model and a level of effort, "" for the one in force."""
         self._reading.close()
-        if name != self._api.transcript.model:
-            await self.run("model", name)
+        if level or name != self._api.transcript.model:
+            await self.run("model", f"{name} {level}".rstrip())
 
     @work
     async def _row_chosen(self, line: str) -> None:
@@ -367,7 +386,7 @@ class CommandReplies(Vertical):
         if not name:
             shown = self._shell.theme.removeprefix("ccb-").removeprefix("own-")
             rows = [ReplyRow(each, choose=f"/theme {each}") for each in appearance.names]
-            self._reading.open(ChoicePanel("Theme", rows, shown, self._row_chosen))
+            self._reading.open(ChoicePanel(Picker(rows, title="Theme", current=shown), self._row_chosen))
             return
         try:
             found = appearance.choose(name)

@@ -15,7 +15,7 @@ from .approvals import Approvals
 from .composer.composer import Composer
 from .status_command import StatusCommand
 from .widgets.connection_banner import ConnectionView
-from .widgets.status_line import Busy, LinkFacts, StatusFacts, StatusLine, TodoPanel, state_in_words
+from .widgets.status_line import Busy, LinkFacts, PlaceFacts, StatusFacts, StatusLine, TodoPanel, state_in_words
 from .widgets.transcript import Transcript
 
 _QUICK_S = 0.1
@@ -95,7 +95,8 @@ class TurnClock:
 
 @dataclass(eq=False)
 class StatusPresenter:
-    """Collects the facts of the status line. `tell_state` hears what the session does, for the window's title."""
+    """Collects the facts of the status line. `tell_state` hears, for the window's title, what the session does
+    and what it is called."""
 
     info: ReplInfo
     reducer: TranscriptReducer
@@ -103,7 +104,7 @@ class StatusPresenter:
     approvals: Approvals
     transcript: Transcript
     composer: Composer
-    tell_state: Callable[[str], None]
+    tell_state: Callable[[str, str], None]
     own: StatusCommand
     _interrupted_turn: int | None = None
     _hint: str = ""
@@ -126,6 +127,7 @@ class StatusPresenter:
         if now > self._hint_until:
             self._hint = ""
         self.own.tick(now)
+        self.reducer.tick(now)
         self.show()
         self.todos.show(self.reducer.todos, self.transcript.palette())
 
@@ -133,8 +135,7 @@ class StatusPresenter:
         reducer, connection, prompts = self.reducer, self.connection, self.reducer.prompts
         asking, interrupted = len(self.approvals.questions) > 0, self._interrupted_turn == reducer.turns
         facts = StatusFacts(
-            host=self.info.host,
-            path=self.info.path,
+            place=PlaceFacts(self.info.host, self.info.path, reducer.branch),
             model=reducer.model,
             mode=reducer.mode,
             link=LinkFacts(connection.shown, connection.unanswered_s, connection.round_trip_s),
@@ -147,8 +148,7 @@ class StatusPresenter:
             tasks=len(reducer.tasks.running),
             waiting=(prompts.queued_count - prompts.steering_count, prompts.steering_count),
             keys=self.composer.vim.label,
-            branch=reducer.branch,
             own=self.own.line,
         )
         self.line.show(facts, self.transcript.palette(), self.composer.keymap)
-        self.tell_state(state_in_words(facts))
+        self.tell_state(state_in_words(facts), reducer.title)

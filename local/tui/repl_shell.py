@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
@@ -88,3 +89,6 @@ class ReplShell(Protocol):
 
     def retry(self) -> None:
         """Connect now, or answer what a login asks."""
+
+    def lend(self) -> AbstractAsyncContextManager[None]:
+        """Lend the terminal to the questions of a command."""

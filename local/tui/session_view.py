@@ -97,7 +97,12 @@ class SessionView(Vertical):
         self.transcript = Transcript(cwd, keymap, shell.keys_first, shelf)
         self.connection = connection = ConnectionView(client, keymap)
         self.reducer = TranscriptReducer(
-            self.transcript, model=info.model, mode=info.mode, sandbox=info.sandbox, own_name=info.client_name
+            self.transcript,
+            model=info.model,
+            mode=info.mode,
+            sandbox=info.sandbox,
+            effort=info.effort,
+            own_name=info.client_name,
         )
         self.reducer.notices.cwd = cwd
         self.approvals = Approvals(client, connection, self.transcript, composer, info.place)
@@ -125,6 +130,7 @@ class SessionView(Vertical):
             waits=self.actions.waits_for_connection,
             terminal=lambda: f"{self.api.environ.get('TERM', '?')}, {self.app.size.width} columns, theme {shell.theme}",
             problems=self._problems,
+            lent=shell.lend,
         )
         self._choices = ArgumentChoices(self.api)
         host, asks = one_line(info.host), self._choices.ask

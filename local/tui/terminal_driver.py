@@ -19,11 +19,12 @@ from typing import Any, TextIO
 
 from textual import events
 from textual.app import App
+from textual.color import Color
 from textual.drivers.linux_driver import LinuxDriver
 from textual.message import Message
 
 from ..command_line.exit_codes import ExitCode
-from ..terminal.input_machine import BACKGROUND_ASKED, ESCAPE_S, InputMachine, TerminalAnswer, is_light
+from ..terminal.input_machine import BACKGROUND_ASKED, ESCAPE_S, InputMachine, TerminalAnswer, colour_of
 from .key_decoding import KeyDecoder
 from .widgets.painting import KeyPriority
 
@@ -64,11 +65,11 @@ class TerminalDriver(LinuxDriver):
     """The driver of a real terminal. A window that closes ends the app, even if no signal says so."""
 
     class BackgroundReport(Message):
-        """The terminal has said whether its background is light."""
+        """The terminal has said what its background is."""
 
-        def __init__(self, *, light: bool) -> None:
+        def __init__(self, colour: Color) -> None:
             super().__init__()
-            self.light = light
+            self.colour = colour
 
     def __init__(
         self, app: App[Any], *, debug: bool = False, mouse: bool = True, size: tuple[int, int] | None = None
@@ -107,8 +108,8 @@ class TerminalDriver(LinuxDriver):
                     continue
                 for token in tokens:
                     if isinstance(token, TerminalAnswer):
-                        if (light := is_light(token.text)) is not None:
-                            self.process_message(self.BackgroundReport(light=light))
+                        if (colour := colour_of(token.text)) is not None:
+                            self.process_message(self.BackgroundReport(Color(*colour)))
                         continue
                     for event in decoder.messages(token):
                         if isinstance(event, events.Key | events.Paste):

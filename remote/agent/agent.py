@@ -12,6 +12,7 @@ from itertools import chain
 from ccb.tunnel.wire.control_protocol import CAN_USE_TOOL, new_uuid
 from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.frames import Json
+from ccb.tunnel.wire.journal_records import MAIN_AGENT
 from ccb.tunnel.wire.model_facts import ESTIMATED, sent_name
 from ccb.tunnel.wire.ndjson import dump, to_bytes
 
@@ -23,7 +24,7 @@ from ..tools.tool_contract import Tool
 from .agent_config import AgentConfig, AgentDeps
 from .agent_histories import AgentLog, Ledger
 from .conversation import Conversation
-from .model_calls import new_prefix, side_answer
+from .model_calls import judged, new_prefix, side_answer
 from .turn import Turn
 from .turn_state import AgentState, Prompt
 
@@ -46,7 +47,9 @@ class Agent:
         self._state = AgentState(conversation, ledger, deps.models, model, tools, listed)
         self._turn: Turn | None = None
         deps.reminders.follow(deps.nested.due)
-        deps.reminders.follow(lambda occasion: todo_reminder(self._config.context.todos, occasion))
+        shared = conversation.agent_id != MAIN_AGENT and any(tool.traits.todo_items for tool in tools.values())
+        if not shared:  # else the main agent is reminded
+            deps.reminders.follow(lambda occasion: todo_reminder(self._config.context.todos, occasion))
         deps.reminders.follow(DeferredNames(lambda: list(self._config.deferred_tools())))
 
     @property
@@ -67,6 +70,11 @@ class Agent:
         return self._deps.link_up_since() is not None
 
     @property
+    def budget_spent(self) -> bool:
+        budget = self._config.budget
+        return budget is not None and budget.spent(self.ledger.total_cost_usd) is not None
+
+    @property
     def interrupted(self) -> bool:
         return self._turn is not None and self._turn.interrupted
 
@@ -84,6 +92,10 @@ class Agent:
         counted = await count_tokens(self._deps, self._state)
         coming = () if self._state.conversation.messages else await config.prompts.first_user_blocks()
         return context_report(self._state, prefix, config.window, counted, coming)
+
+    async def small_answer(self, system: str, text: str) -> str:
+        """Ask the small model. Raise ModelError."""
+        return await judged(self._config, self._deps, self._state, system, text, model_request.SMALL)
 
     async def side_answer(self, question: str) -> str | None:
         return await side_answer(self._deps, self._state, question)

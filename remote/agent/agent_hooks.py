@@ -6,6 +6,8 @@ from collections.abc import Iterable, Sequence
 
 from ccb.tunnel.wire.control_protocol import ToolPermission
 from ccb.tunnel.wire.frames import Json
+from ccb.tunnel.wire.journal_records import TodoRecord
+from ccb.tunnel.wire.todo_list import COMPLETED
 
 from ..context.instructions import InstructionFile
 from ..hooks import hook_table as events
@@ -82,17 +84,20 @@ def instructions_loaded(hooks: HookRunner, agent_id: str, files: Iterable[Instru
         hooks.run_later(events.INSTRUCTIONS_LOADED, payload, reason, agent_id=agent_id)
 
 
-async def before_todos(context: TurnContext, old: Sequence[Json], new: Sequence[Json]) -> str:
+async def before_todos(
+    context: TurnContext, old: Sequence[TodoRecord], new: Sequence[TodoRecord], known_by: str
+) -> str:
     """Run the hooks of todos that are added or completed. Return why one refuses it, "" if none does."""
-    before = {str(each["content"]): each["status"] for each in old}
-    for place, each in enumerate(new, 1):
-        subject = str(each["content"])
-        added, completed = subject not in before, "completed" == each["status"] != before.get(subject)
+    before = {getattr(each, known_by): each.status for each in old}
+    for each in new:
+        known = getattr(each, known_by)
+        added, completed = known not in before, COMPLETED == each.status != before.get(known)
+        about = {"task_subject": each.subject, "task_description": each.description or each.active_form}
         for event in (events.TASK_CREATED,) * added + (events.TASK_COMPLETED,) * completed:
-            payload = {"task_id": str(place), "task_subject": subject, "task_description": str(each["activeForm"])}
+            payload = {"task_id": each.id, **about}
             outcome = await context.deps.hooks.run(event, payload, agent_id=context.log.agent_id)
             if outcome.refuses:
-                return f"{event} hook refused {subject!r}: {outcome.why}"
+                return f"{event} hook refused {each.subject!r}: {outcome.why}"
     return ""
 
 

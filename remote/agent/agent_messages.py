@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime, timezone
 
-from ccb.tunnel.wire.control_protocol import ToolApproval, new_uuid
+from ccb.tunnel.wire.control_protocol import AskedBecause, ToolApproval, new_uuid
 from ccb.tunnel.wire.frames import Json
+from ccb.tunnel.wire.journal_records import CompactStartRecord
 from ccb.tunnel.wire.session_options import CLAUDE_CODE_VERSION
 from ccb.tunnel.wire.tool_traits import RunsOn, ToolTraits
 
@@ -71,9 +72,10 @@ def mode_message(permissions: PermissionEngine) -> Json:
     return status_message(permissionMode=permissions.mode, sandbox=permissions.cage_in_force)
 
 
-def compact_boundary(trigger: str, pre_tokens: int, post_tokens: int, prefix_tokens: int) -> Json:
+def compact_boundary(asked: CompactStartRecord, pre_tokens: int, post_tokens: int, prefix_tokens: int) -> Json:
     sizes = {"pre_tokens": pre_tokens, "post_tokens": post_tokens, "prefix_tokens": prefix_tokens}
-    return _system("compact_boundary", compact_metadata={"trigger": trigger, **sizes})
+    part = {"part": asked.part, "at": asked.at, "prompt": asked.text} if asked.part else {}
+    return _system("compact_boundary", compact_metadata={"trigger": asked.trigger, **sizes, **part})
 
 
 def microcompact_boundary(pre_tokens: int, saved: int, tool_use_ids: Sequence[str]) -> Json:
@@ -85,8 +87,10 @@ def compact_summary(text: str) -> Json:
     return user_text(text, isSynthetic=True, isCompactSummary=True)
 
 
-def session_title(title: str) -> Json:
-    return _system("session_title_changed", title=" ".join(title.split())[:200])
+def session_title(title: str, *, generated: bool = False) -> Json:
+    """`generated`: nobody has chosen it, so any other name outranks it."""
+    made = {"generated": True} if generated else {}
+    return _system("session_title_changed", title=" ".join(title.split())[:200], **made)
 
 
 def conversation_reset(session_id: str) -> Json:
@@ -189,13 +193,12 @@ def tool_approval(
         input=tool_input,
         tool_use_id=tool_use_id,
         permission_suggestions=list(decision.suggestions),
-        decision_reason=decision.reason,
-        decision_reason_type=decision.reason_type,
+        why=AskedBecause(decision.reason, decision.reason_type, decision.blocked_path or None),
         description=description[:200] or None,
-        blocked_path=decision.blocked_path or None,
         sandbox=None if traits.asks else cage_text(decision.cage),
         file_change=file_change,
         can_be_caged=decision.can_be_caged or None,
+        reads_services=decision.reads_services or None,
         requires_user_interaction=True if traits.asks else None,
         mcp_server={"name": parts[1], "source": _SOURCES[traits.runs_on]} if of_server else None,
     )

@@ -4,6 +4,7 @@ restart. Assistant lines of one message id are one message until `model_end`: so
 from __future__ import annotations
 
 import logging
+import sys
 from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import field
@@ -19,6 +20,7 @@ from ccb.tunnel.wire.tool_traits import traits_of
 
 from ..model.model_request import THINKING, ContextSize, HistoryMessage
 
+FROM, UP_TO = "from", "up_to"  # the parts of a conversation that a summary may replace, seen from a prompt
 MAX_FAILURES = 3  # in a row, of unasked compactions
 _MAX_WORKED_FILES = 10
 _MAX_TEXT = 4_000  # characters of one prompt
@@ -31,9 +33,11 @@ class CompactionFailed(Exception):
 
 
 class Compactions(Projection):
-    """`unfinished` was begun by a dead worker; `failures` counts those in a row that nobody has asked for."""
+    """`unfinished` was begun by a dead worker; `failures` counts those in a row that nobody has asked for. `part`: what
+    the newest summary replaces, and the number of the record of its prompt."""
 
     def __init__(self) -> None:
+        self.part = ("", 0)
         self.unfinished: records.CompactStartRecord | None = None
         self.failures = 0
         self._counted = False
@@ -57,7 +61,7 @@ class Compactions(Projection):
     @on(CompactMessage)
     def _boundary(self, line: CompactMessage, _: Record) -> None:
         if not line.is_micro:
-            self.unfinished = None
+            self.unfinished, self.part = None, (line.part, line.at)
             if line.post_tokens * 4 <= line.pre_tokens * 3:
                 self.failures = 0
 
@@ -67,29 +71,38 @@ class Compactions(Projection):
 
 
 class KeptPrompts:
-    """The first prompts of the person and the latest ones, literally: a summary may lose a word that counts."""
+    """The first prompts of the person and the latest ones, literally: a summary may lose a word that counts. `begins`
+    are the first blocks of the prompts that no summary has replaced, by the numbers of their records."""
 
     def __init__(self) -> None:
-        self._first: list[str] = []
-        self._latest: deque[str] = deque()
+        self.begins: dict[int, Json] = {}
+        self._first: list[tuple[int, str]] = []
+        self._latest: deque[tuple[int, str]] = deque()
         self._left_out = 0
 
-    def add(self, text: str) -> None:
+    def add(self, text: str, at: int = 0) -> None:
+        """Add the text of a prompt, whose record has the number `at`."""
         text = text.strip()
         if not text or text.startswith("<"):  # nobody, or the worker itself
             return
         text = text if len(text) <= _MAX_TEXT else text[:_MAX_TEXT] + " […]"
-        if not self._latest and sum(map(len, self._first)) + len(text) <= _MAX_FIRST:
-            self._first.append(text)
+        if not self._latest and _size(self._first) + len(text) <= _MAX_FIRST:
+            self._first.append((at, text))
             return
-        self._latest.append(text)
-        while sum(map(len, self._latest)) > _MAX_LATEST:
+        self._latest.append((at, text))
+        while _size(self._latest) > _MAX_LATEST:
             self._latest.popleft()
             self._left_out += 1
 
-    def texts(self) -> list[str]:
+    def texts(self, wanted: range = range(sys.maxsize)) -> list[str]:
+        """Return the texts of prompts with the `wanted` numbers of records."""
         gap = [f"({self._left_out} prompts between are left out)"] if self._left_out else []
-        return [*self._first, *gap, *self._latest]
+        first, latest = ([text for at, text in kept if at in wanted] for kept in (self._first, self._latest))
+        return [*first, *gap, *latest]
+
+
+def _size(kept: Iterable[tuple[int, str]]) -> int:
+    return sum(len(text) for _, text in kept)
 
 
 _log = logging.getLogger(__name__)
@@ -188,6 +201,16 @@ class Conversation(Projection):
     def know_input(self, input_id: str, blocks: list[Json]) -> None:
         self._inputs[input_id] = blocks
 
+    def split(self, at: int) -> tuple[list[HistoryMessage], list[HistoryMessage]] | None:
+        """Return the messages before the prompt of record `at`, and the others; None if it is not among them."""
+        first = self.prompts.begins.get(at, {})
+        for place, message in enumerate(self.messages):
+            halves = message.cut_before(first)
+            if halves is not None:
+                before = [*self.messages[:place], *([halves[0]] if halves[0].blocks else [])]
+                return before, [halves[1], *self.messages[place + 1 :]]
+        return None
+
     def seal(self) -> None:
         """Make the history ready to be sent: the API refuses an assistant message that ends in thinking."""
         for message in self.messages:
@@ -269,14 +292,27 @@ class Conversation(Projection):
 
     @on(UserMessage)
     def _user_line(self, line: UserMessage, _: Record) -> None:
-        if line.is_summary:
-            self.messages, self._answer = [], None
-            for known in (self._open, self.used_ids, self.started, self.copied, self._makers):
-                known.clear()
-            if not any(block.get("text") for block in line.blocks):  # the person wants nothing of it kept
-                self.prompts, self.files = KeptPrompts(), []
+        follow = self._left_after_summary() if line.is_summary else []
+        if line.is_summary and not any(block.get("text") for block in line.blocks):  # the person wants nothing kept
+            self.prompts, self.files = KeptPrompts(), []
         if not line.is_replay:
             self._user(line.blocks)
+        if follow:
+            self.messages += follow
+            self._drop_empty()
+
+    def _left_after_summary(self) -> list[HistoryMessage]:
+        """Leave out what a summary replaces. Return the messages that follow it. No tool use is open now."""
+        (part, at), self._answer = self.compactions.part, None
+        halves = self.split(at) if part else None
+        if halves is not None:
+            before, after = halves
+            self.messages, follow = (before, []) if part == FROM else ([], after)
+            return follow
+        self.messages = []
+        for known in (self._open, self.used_ids, self.started, self.copied, self._makers, self.prompts.begins):
+            known.clear()
+        return []
 
     @on(CompactMessage)
     def _compact(self, line: CompactMessage, _: Record) -> None:
@@ -310,16 +346,18 @@ class Conversation(Projection):
         self.size.sent(block)
 
     @on(records.PromptRecord)
-    def _prompt(self, record: records.PromptRecord, _: Record) -> None:
+    def _prompt(self, record: records.PromptRecord, envelope: Record) -> None:
         blocks = list(record.context)
         for item in record.items:
             known = self._inputs.pop(item.input_id, None) if item.input_id else item.content
             if known is None:
                 _log.warning("a prompt names input %s, which the journal does not hold", item.input_id)
             blocks += known or []
-            self.prompts.add("\n".join(str(block["text"]) for block in known or () if block.get("type") == "text"))
-        sendable = [block for block in blocks if _is_sendable(block)]
-        self._user(sendable or [{"type": "text", "text": "(empty message)"}])
+            texts = (str(block["text"]) for block in known or () if block.get("type") == "text")
+            self.prompts.add("\n".join(texts), envelope.seq)
+        sendable = [block for block in blocks if _is_sendable(block)] or [{"type": "text", "text": "(empty message)"}]
+        self.prompts.begins[envelope.seq] = sendable[0]
+        self._user(sendable)
 
     @on(records.WithdrawnRecord)
     def _withdraw(self, record: records.WithdrawnRecord, _: Record) -> None:

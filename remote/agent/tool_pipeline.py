@@ -39,7 +39,7 @@ from ..system.regular_files import ABSENT, NotAFile, digest_of
 from ..tools.file_access import MAX_BYTES
 from ..tools.input_schema import issues
 from ..tools.output import limited
-from ..tools.todo import TodoWrite
+from ..tools.todo import TodoTool
 from ..tools.tool_contract import FileVersion, Preview, Tool, ToolContext, ToolRefused, UpcomingChange, WebAccess
 from . import agent_hooks, agent_messages
 from . import tool_call as calls
@@ -157,9 +157,10 @@ async def checked(context: TurnContext, call: ParsedCall) -> ParsedCall:
 async def pre_tool_use(context: TurnContext, call: ParsedCall) -> ParsedCall:
     call = replace(call, input=call.tool.question(call.input, calls.call_context(context)))
     outcome = await agent_hooks.run_for_call(context, PRE_TOOL_USE, call)
-    if isinstance(call.tool, TodoWrite) and not outcome.blocked:
-        old = calls.call_context(context).todos.items
-        why_not = await agent_hooks.before_todos(context, old, call.input["todos"])
+    if isinstance(call.tool, TodoTool) and not outcome.blocked:
+        todos = calls.call_context(context).todos
+        items = call.tool.items(call.input, todos)
+        why_not = await agent_hooks.before_todos(context, todos.list.items, items, call.tool.known_by)
         if why_not:
             raise CallRefused(calls.denied(context, call, why_not, DecidedBy.HOOK))
     if outcome is NOTHING:
@@ -219,6 +220,7 @@ async def run_tool(context: TurnContext, call: ParsedCall) -> CallOutcome:
         remind=context.deps.reminders.add,
         stopped=lambda printed: context.printed.update({call.id: printed}),
         before_change=lambda change: _keep_version(context, call.id, change),
+        todo_changed=context.deps.log.emit,
         web_access=WebAccess(lambda question: _ask_beside(context, question), fetch_on_laptop),
     )
     before = [await _version(context, path) for path in call.changes]
@@ -326,30 +328,43 @@ async def _answered(
         raise CallRefused(replace(calls.denied(context, call, text, by), ends_turn=answer.interrupt))
     context.agent.denied_in_a_row = 0
     if any(update.get("type") == SET_SANDBOX for update in answer.updates):
-        if answer.updated_input is not None:
-            call = await calls.validate(context, replace(call, input=answer.updated_input))
-        is_changed = calls.ModeSwitch(context.config.permissions, context.log).apply(answer.updates)
-        if is_changed:
-            context.deps.broker.reconsider()
-        by_person = call.allowed_by is not DecidedBy.HOOK and context.deps.broker.can_ask(CAN_USE_TOOL)
-        again = decide(context.config, call, can_ask=True)
-        if again.behavior is Behavior.ASK and not (is_changed or by_person):  # else it would be answered so for ever
-            raise CallRefused(
-                calls.denied(context, call, f"No cage makes this needless: {again.reason}", call.allowed_by)
-            )
-        return await permission(context, call)  # in the cage that it has now
+        return await _decided_again(context, call, answer)
     call = replace(call, cage=decision.cage)
     try:
         if answer.updated_input is None or answer.updated_input == call.input:
             return replace(call, pinned=decision.pinned, approved=seen)
         return await calls.validate(context, replace(call, input=answer.updated_input))
     finally:  # a changed mode is for what comes after the call
-        if calls.ModeSwitch(context.config.permissions, context.log).apply(answer.updates):
-            context.deps.broker.reconsider()
-        for update in answer.updates:
-            for each in update.get("directories") or () if update.get("type") == "addDirectories" else ():
-                payload = {"directory": str(each), "source": "permission_update"}
-                context.deps.hooks.run_later(DIRECTORY_ADDED, payload, "permission_update")
+        _apply(context, answer.updates)
+        _tell_of_directories(context, answer.updates)
+
+
+async def _decided_again(context: TurnContext, call: ParsedCall, answer: ToolPermission) -> ParsedCall:
+    """Decide again on a call after an answer that has changed the cage, so that it runs in the one that it has now."""
+    if answer.updated_input is not None:
+        call = await calls.validate(context, replace(call, input=answer.updated_input))
+    is_changed = _apply(context, answer.updates)
+    by_person = call.allowed_by is not DecidedBy.HOOK and context.deps.broker.can_ask(CAN_USE_TOOL)
+    again = decide(context.config, call, can_ask=True)
+    if again.behavior is Behavior.ASK and not (is_changed or by_person):  # else it would be answered so for ever
+        why = f"No cage makes this needless: {again.reason}"
+        raise CallRefused(calls.denied(context, call, why, call.allowed_by))
+    return await permission(context, call)
+
+
+def _apply(context: TurnContext, updates: Sequence[Json]) -> bool:
+    """Apply permission updates. Return whether the mode or the cage has changed, which other questions may be about."""
+    changed = calls.ModeSwitch(context.config.permissions, context.log).apply(updates)
+    if changed:
+        context.deps.broker.reconsider()
+    return changed
+
+
+def _tell_of_directories(context: TurnContext, updates: Sequence[Json]) -> None:
+    for update in updates:
+        for each in update.get("directories") or () if update.get("type") == "addDirectories" else ():
+            payload = {"directory": str(each), "source": "permission_update"}
+            context.deps.hooks.run_later(DIRECTORY_ADDED, payload, "permission_update")
 
 
 def decide(config: AgentConfig, call: ParsedCall, *, can_ask: bool) -> Decision:

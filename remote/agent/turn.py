@@ -8,7 +8,14 @@ from dataclasses import replace
 from typing import Callable
 
 from ccb.tunnel.wire.frames import Json
-from ccb.tunnel.wire.journal_records import AgentResultRecord, CompactEndRecord, MessageRecord, PromptItem, PromptRecord
+from ccb.tunnel.wire.journal_records import (
+    AgentResultRecord,
+    CompactEndRecord,
+    CompactStartRecord,
+    MessageRecord,
+    PromptItem,
+    PromptRecord,
+)
 
 from ..context.reminders import Occasion
 from ..model.retry import ModelError
@@ -280,15 +287,20 @@ class Turn:
         """Tell the person."""
         self._log.message(agent_messages.informational(text, level))
 
-    async def compact(self, hint: str) -> str:
+    async def compact(self, asked: CompactStartRecord) -> str:
         """Compact before the first model call. Return what the person is told. Raise ModelError."""
         if not self._agent.conversation.messages:
             return "There is nothing to compact yet."
         await self._make_prefix()
         try:
-            pre, post = await self._compactor.compact("manual", hint)
+            pre, post = await self._compactor.compact(asked)
         except CompactionFailed as failure:
             return f"The conversation was not compacted: {failure}."
+        except ModelError as failure:
+            if not failure.prompt_too_long:
+                raise
+            why = f"for {self._agent.model} it is too long even to be summed up ({failure.message})"
+            return f"The conversation was not compacted: {why}. Go back with /rewind, or begin anew with /clear."
         return f"Compacted: about {pre:,} tokens became {post:,}."
 
     async def clear(self) -> None:

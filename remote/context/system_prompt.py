@@ -17,7 +17,8 @@ from ccb.tunnel.wire.session_options import INSTRUCTIONS, SessionOptions, Settin
 from ccb.tunnel.wire.spelling import spelled
 
 from ..permissions.modes import Cages
-from ..settings.worker_settings import WorkerSettings, read_text
+from ..settings.front_matter import read_markdown
+from ..settings.worker_settings import PROJECT, USER, WorkerSettings, read_text
 from ..system.deadline import in_thread
 from ..system.host import Host
 from ..system.owners import repository_top
@@ -108,8 +109,8 @@ it: prefer absolute paths to moving about. Quote paths with spaces. Give long co
 and watchers in the background; look at them with TaskOutput and end them with TaskStop.
 - Very long output is stored in a file and you get its beginning, its end and the path. Read that file in parts or \
 search it instead of running the command again.
-- For work of three steps or more keep a list with TodoWrite: one item in progress at a time, ticked off when it is \
-really done.
+- For work of three steps or more keep a list of them with the tools for it: one item in progress at a time, ticked \
+off when it is really done.
 
 # Care
 - The machine may be shared or in production. Local, reversible steps you may take freely. Before anything that is \
@@ -215,6 +216,7 @@ _NAME = re.compile(r"[\w][\w .-]{0,99}")
 _FRONT = re.compile(r"\A---\n.*?^---\n", re.DOTALL | re.MULTILINE)
 _MAX_LANGUAGE = 100  # characters
 _MAX_STYLES = 200
+_MAX_DESCRIPTION = 300  # characters
 
 
 def style_name(settings: WorkerSettings) -> str:
@@ -230,6 +232,24 @@ def style_names(settings: WorkerSettings, home: str) -> list[str]:
             names = sorted(os.listdir(os.path.dirname(path)))
             found += [name[:-3] for name in names if name.endswith(".md") and _NAME.fullmatch(name[:-3])]
     return list(dict.fromkeys(found))[:_MAX_STYLES]
+
+
+def described_styles(settings: WorkerSettings, home: str) -> list[Json]:
+    """Return each style with what is said of it, whose it is and its file."""
+    return [{"name": name, **_about_style(name, settings, home)} for name in style_names(settings, home)]
+
+
+def _about_style(name: str, settings: WorkerSettings, home: str) -> Json:
+    for path, within in _places(name, settings, home):
+        try:
+            text = read_text(path, within)
+            if text is not None:
+                fields = read_markdown(text).fields or {}
+                described = str(fields.get("description") or "")[:_MAX_DESCRIPTION]
+                return {"description": described, "source": PROJECT if within else USER, "path": path}
+        except (ValueError, OSError) as error:
+            return {"description": f"cannot be used: {error}", "path": path}
+    return {"description": _BUILT_IN.get(name, "Short and direct, as ccb answers by itself.")}
 
 
 def style_text(settings: WorkerSettings, home: str) -> str:

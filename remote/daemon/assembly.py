@@ -11,7 +11,9 @@ from ccb import __version__
 from ccb.tunnel.wire.control_protocol import AnsweredBy
 from ccb.tunnel.wire.frames import Json
 from ccb.tunnel.wire.journal_records import MAIN_AGENT, OptionsRecord
+from ccb.tunnel.wire.model_facts import ModelNames
 from ccb.tunnel.wire.session_options import SessionOptions
+from ccb.tunnel.wire.tool_traits import traits_of
 
 from ..agent.agent import Agent
 from ..agent.agent_config import AgentConfig, AgentDeps
@@ -22,6 +24,7 @@ from ..context.instructions import NestedInstructions
 from ..context.reminders import Reminders
 from ..context.system_prompt import instruction_sources, session_prompt
 from ..hooks.hook_runner import HookContext, HookRunner
+from ..model.model_request import resolve_model
 from ..model.retry import RetrySettings
 from ..permissions.engine import LaunchRules, PermissionEngine
 from ..permissions.modes import Sandbox
@@ -71,6 +74,7 @@ def begin_session(
     log.journal.flush_soon()
     session = Session(parts, *lent)
     session.notices.begin()
+    session.tell_missing(context.add_dirs)
     return _answering(session)
 
 
@@ -112,7 +116,8 @@ def _main_agent(
 ) -> tuple[Agent, ClientSetup, SubAgents]:
     """Return the main agent with its history, its MCP servers and its sub-agents. Raise ValueError for options."""
     launches, log = parts.launches, parts.log
-    options, reminders, tools = launches.options, Reminders(), default_tools()
+    options, reminders = launches.options, Reminders()
+    tools = default_tools(tasks=_uses_tasks(options, history.conversation.model))
     context.add_dirs[:] = added_directories(context.cwd, options)
     context.web.use(options.web, options.web_allow_private)
     rules = LaunchRules.of(options, context.cages, context.add_dirs)
@@ -166,6 +171,18 @@ def _main_agent(
     sub_agents = SubAgents(agent, deps, clients.servers)
     agent.configure(replace(config, context=replace(context, sub_agents=sub_agents)))
     return agent, clients, sub_agents
+
+
+def _uses_tasks(options: SessionOptions, model: str | None) -> bool:
+    """Return whether the model keeps its todo list with the Task tools: if the client says so, else if it names them,
+    else if the model is a Claude, which knows them."""
+    if options.task_tools is not None:
+        return options.task_tools
+    named = map(traits_of, (*(options.tools or ()), *options.allowed_tools))
+    ways = {traits.todo_items for traits in named if traits.view.shows_todos}
+    if ways:
+        return True in ways
+    return "claude" in resolve_model(model or options.model, ModelNames(options.model_aliases))
 
 
 def close_open_tools(log: SessionLog, histories: AgentHistories) -> None:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import Awaitable, Mapping
 from typing import Callable
 
-from ccb.tunnel.wire.channels import Channel, ChannelError, ChannelFrame, Channels
+from ccb.tunnel.wire.channels import MAX_CHANNELS, Channel, ChannelError, ChannelFrame, Channels
 from ccb.tunnel.wire.frames import ChannelEnd, ChannelOpen, Json
 
 from ..session_store.client_outbox import ClientOutbox
@@ -26,14 +27,18 @@ class ClientChannels:
     def __init__(self, kinds: Mapping[str, ServeChannel]) -> None:
         self._kinds = kinds
         self._channels = Channels()
+        self._opened: deque[int] = deque(maxlen=2 * MAX_CHANNELS)  # of which the client may not have heard
         self._tasks: set[asyncio.Task[None]] = set()
         self._outbox: ClientOutbox | None = None
         self._away: asyncio.TimerHandle | None = None
 
-    async def attached(self, outbox: ClientOutbox, numbers: list[int]) -> None:
-        """Continue over a new connection those channels that the client still has."""
+    def attached(self, outbox: ClientOutbox, numbers: list[int]) -> None:
+        """Continue over a new connection those channels that the client still has. It has given its last one up."""
         if self._away is not None:
             self._away.cancel()
+            self._away = None
+        if self._outbox is not None:
+            self._outbox.close()
         self._outbox = outbox
         self._channels.lost()
         self._channels.keep_only(numbers)
@@ -43,11 +48,11 @@ class ClientChannels:
             if outbox.closing:
                 raise ChannelError("the connection is lost")
 
-        await self._channels.back(send)
+        self._channels.back(send)
 
     @property
     def idle(self) -> bool:
-        return self._outbox is None and not self._tasks
+        return self._outbox is None and self._away is None and not self._tasks
 
     def left(self, outbox: ClientOutbox) -> None:
         """Note that a connection is lost. If the client does not come back, its channels end."""
@@ -55,28 +60,40 @@ class ClientChannels:
             self._outbox = None
             self._channels.lost()
             loop = asyncio.get_running_loop()
-            self._away = loop.call_later(AWAY_S, self._channels.end, "the client did not come back")
+            self._away = loop.call_later(AWAY_S, self._give_up)
 
-    def open(self, frame: ChannelOpen, outbox: ClientOutbox) -> None:
+    def _give_up(self) -> None:
+        self._away = None
+        self._channels.end("the client did not come back")
+
+    def take(self, frame: ChannelFrame | ChannelOpen, outbox: ClientOutbox) -> None:
+        """Take a frame. One that comes late, over an earlier connection, is ignored: it is sent again."""
+        if outbox is not self._outbox:
+            return
+        if isinstance(frame, ChannelOpen):
+            self._open(frame, outbox)
+        else:
+            self._channels.take(frame)
+
+    def _open(self, frame: ChannelOpen, outbox: ClientOutbox) -> None:
         if self._channels.get(frame.channel) is not None:
             return  # it goes on, see `attached`
         try:
-            if frame.begun:
+            if frame.begun or frame.channel in self._opened:
                 raise ChannelError("it has ended meanwhile")
             channel = self._channels.add(frame.channel)
         except ChannelError as error:
             outbox.control(ChannelEnd(frame.channel, str(error)))
             return
+        self._opened.append(frame.channel)
         task = asyncio.get_running_loop().create_task(self._serve(channel, frame.kind, frame.body))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    def take(self, frame: ChannelFrame) -> None:
-        self._channels.take(frame)
-
     async def close(self) -> None:
         if self._away is not None:
             self._away.cancel()
+        self._channels.lost()  # a client that reads nothing holds up no end
         self._channels.end("the worker ends")
         tasks = list(self._tasks)
         for task in tasks:

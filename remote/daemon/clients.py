@@ -115,11 +115,9 @@ class AttachedClient:
                 self.outbox.close()
             else:
                 self._pages.put_nowait(frame)
-        elif isinstance(frame, frames.ChannelOpen) and self.channels is not None:
-            self.channels.open(frame, self.outbox)
-        elif isinstance(frame, (frames.ChannelData, frames.ChannelCredit, frames.ChannelEnd)):
+        elif isinstance(frame, (frames.ChannelOpen, frames.ChannelData, frames.ChannelCredit, frames.ChannelEnd)):
             if self.channels is not None:
-                self.channels.take(frame)
+                self.channels.take(frame, self.outbox)
         elif (
             isinstance(frame, (frames.CallHead, frames.CallData, frames.CallEnd, frames.Credit))
             and self.model_link is not None
@@ -206,8 +204,8 @@ class AttachedClients:
         self.outboxes: set[ClientOutbox] = set()
         self._journal, self._context, self._lease, self._lifetime = journal, context, lease, lifetime
         self._calls, self._begin, self._changed, self._stop = calls, begin, changed, stop
-        self._channel_kinds, self._ports = channel_kinds, ports
-        self._channels: dict[str, ClientChannels] = {}  # by the name of their client
+        self._channel_kinds, self.ports = channel_kinds, ports
+        self._channels: dict[object, ClientChannels] = {}  # by the name of their client
         self.names: NameFinder | None = None
         self._clients: dict[AttachedClient, asyncio.Task[None]] = {}
         self._finisher: AttachedClient | None = None  # the driver that asked the session to end after its turns
@@ -228,7 +226,7 @@ class AttachedClients:
                 await self._know_cages()
             self._attach(client, frame)
             if client.channels is not None:
-                await client.channels.attached(client.outbox, frame.channels)
+                client.channels.attached(client.outbox, frame.channels)
         elif isinstance(frame, frames.Detach):
             self._detach(client, done=frame.done)
         elif isinstance(frame, frames.FindNames):
@@ -262,11 +260,11 @@ class AttachedClients:
         if session is not None and session.options.partial_messages:
             for key, body in session.log.partial.bodies():
                 client.outbox.progress(self._journal.seq, key, body)
-        name = str(frame.options.get("client", "")) or f"connection {id(client)}"
+        name = str(frame.options.get("client", "")) or client  # one without a name does not come back
         self._channels = {key: each for key, each in self._channels.items() if not each.idle}
         client.channels = self._channels.setdefault(name, ClientChannels(self._channel_kinds))
-        if self._ports.body["ports"]:
-            client.outbox.control(frames.Listening(self._lease.epoch, self._ports.body))
+        # Also if there are none: a worker that was killed may have had some.
+        client.outbox.control(frames.Listening(self._lease.epoch, self.ports.body))
         self._link_calls(client, frame)
         self._changed()
 
@@ -337,6 +335,11 @@ class AttachedClients:
         for outbox in self.outboxes:
             if outbox.role == "viewer":
                 outbox.control(frames.Fenced(self._lease.epoch, by))
+
+    def tell_ports(self) -> None:
+        for outbox in self.outboxes:
+            if outbox.role:
+                outbox.control(frames.Listening(outbox.epoch, self.ports.body))
 
     def _find_names(self, client: AttachedClient, frame: frames.FindNames) -> None:
         if self.session is None or self.ending:

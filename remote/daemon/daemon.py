@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Callable
 
-from ccb.tunnel.wire.frames import Json, Listening
+from ccb.tunnel.wire.frames import Json
 from ccb.tunnel.wire.journal_records import WorkerRecord, WorktreeRecord
 from ccb.tunnel.wire.session_options import SessionOptions
 
@@ -107,8 +107,7 @@ class Daemon:
         # For a session in memory the token is its id: after its worker is killed, only the id can tell its processes.
         token = "" if where.state else str(facts["session"])
         self.context = make_context(str(facts["cwd"]), where.file("outputs"), token)
-        self._reverse_ports = ReversePorts()
-        self.ports = PortWatch(self._runs_something, self._tell_ports, self._outputs)
+        reverse = ReversePorts()
         self.clients = AttachedClients(
             self.journal,
             self.context,
@@ -118,8 +117,8 @@ class Daemon:
             self._begin,
             self.changed,
             self.stop,
-            {"port": serve_port, "reverse": self._reverse_ports.listen, "reversed": self._reverse_ports.carry},
-            self.ports,
+            {"port": serve_port, "reverse": reverse.listen, "reversed": reverse.carry},
+            PortWatch(self._runs_something, self._outputs),
         )
         cwd = os.path.realpath(self.context.cwd)
         fields = {
@@ -167,19 +166,14 @@ class Daemon:
         self._begun.set()
         return session
 
-    def _runs_something(self) -> bool:
-        return bool(self.context.tasks.running or self.context.shells.foreground)
-
     def _outputs(self) -> Iterator[tuple[str, str]]:
         """What runs in the background, with the beginning of its output, which names the URL of a server."""
         for task in self.context.tasks.running:
             if task.output is not None:
                 yield task.description, task.output.first(_FOR_URLS)
 
-    def _tell_ports(self) -> None:
-        for outbox in self.clients.outboxes:
-            if outbox.role:
-                outbox.control(Listening(outbox.epoch, self.ports.body))
+    def _runs_something(self) -> bool:
+        return bool(self.context.tasks.running or self.context.shells.foreground)
 
     @property
     def _state(self) -> str:
@@ -247,7 +241,10 @@ class Daemon:
             loop.create_task(self._stopping.wait()),
             loop.create_task(self.journal.broken.wait()),
         ]
-        upkeep = [loop.create_task(keep_reachable(self._where, self._accept)), loop.create_task(self.ports.run())]
+        upkeep = [
+            loop.create_task(keep_reachable(self._where, self._accept)),
+            loop.create_task(self.clients.ports.run(self.clients.tell_ports)),
+        ]
         try:
             await asyncio.wait(reasons_to_end, return_when=asyncio.FIRST_COMPLETED)
             self._session_over = self._session_over or (turns.done() and turns.exception() is None)

@@ -9,13 +9,12 @@ import os
 from collections.abc import Iterable
 from typing import Callable
 
-from ccb.tunnel.wire.channels import Channel, ChannelError, carry
+from ccb.tunnel.wire.channels import BLOCK, Channel, ChannelError, carry
 from ccb.tunnel.wire.frames import Json
 
 from ..system.deadline import in_thread, within
 from ..system.listeners import Listener, can_be_read, listeners_below, listeners_named
 
-_BLOCK = 256 * 1024
 _LOOPBACK = ("127.0.0.1", "::1")
 _CONNECT_S = 10.0
 MAX_REVERSED = 32  # connections to one port of the laptop
@@ -23,16 +22,11 @@ _LOOK_S = 1.0
 
 
 class PortWatch:
-    """Looks for ports while something `runs` that may open some, and calls `changed` when they are others. Where the
-    system does not tell who listens, the `outputs` of commands do."""
+    """Looks for ports while something `runs` that may open some. Where the system does not tell who listens, the
+    `outputs` of commands do."""
 
-    def __init__(
-        self,
-        runs: Callable[[], bool],
-        changed: Callable[[], None],
-        outputs: Callable[[], Iterable[tuple[str, str]]] = tuple,
-    ) -> None:
-        self._runs, self._changed, self._outputs = runs, changed, outputs
+    def __init__(self, runs: Callable[[], bool], outputs: Callable[[], Iterable[tuple[str, str]]] = tuple) -> None:
+        self._runs, self._outputs = runs, outputs
         self._found: list[Listener] = []
 
     @property
@@ -40,7 +34,8 @@ class PortWatch:
         """The body of a `listening` frame."""
         return {"ports": [{"port": each.port, "name": each.name, "pid": each.pid} for each in self._found]}
 
-    async def run(self) -> None:
+    async def run(self, changed: Callable[[], None]) -> None:
+        """Look for ever, and call `changed` when they are others."""
         while True:
             await asyncio.sleep(_LOOK_S)
             found: list[Listener] = []
@@ -50,7 +45,7 @@ class PortWatch:
                 found = listeners_named(self._outputs())
             if found != self._found:
                 self._found = found
-                self._changed()
+                changed()
 
 
 async def serve_port(channel: Channel, body: Json) -> None:
@@ -87,7 +82,7 @@ class ReversePorts:
             with contextlib.suppress(ChannelError):
                 await channel.write(b"%d\n" % number)
 
-        server = await asyncio.start_server(accept, _LOOPBACK[0], _port_of(body), limit=_BLOCK)
+        server = await asyncio.start_server(accept, _LOOPBACK[0], _port_of(body), limit=BLOCK)
         try:
             await channel.write(b"\n")
             while await channel.read():
@@ -113,7 +108,7 @@ async def _connected(port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWri
     failure: OSError | None = None
     for address in _LOOPBACK:
         try:
-            return await within(_CONNECT_S, asyncio.open_connection(address, port, limit=_BLOCK))
+            return await within(_CONNECT_S, asyncio.open_connection(address, port, limit=BLOCK))
         except (OSError, asyncio.TimeoutError) as error:
             failure = failure or OSError("nothing answers on port %d: %s" % (port, error))
     assert failure is not None

@@ -11,10 +11,9 @@ from itertools import takewhile
 from typing import Any, Callable, Protocol
 
 from ccb.tunnel.wire import model_facts
-from ccb.tunnel.wire.client_requests import EFFORTS
 from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.frames import Json
-from ccb.tunnel.wire.model_facts import CCB_NAMES, ModelFacts, ModelNames
+from ccb.tunnel.wire.model_facts import CCB_NAMES, NO_CLAUDE, ModelFacts, ModelNames, claude_version, effort_of
 from ccb.tunnel.wire.ndjson import dump, load, to_bytes
 from ccb.tunnel.wire.session_options import SessionOptions
 
@@ -43,9 +42,6 @@ def max_tokens(known: ModelFacts, *, escalated: bool) -> int:
     return min(ESCALATED_MAX_TOKENS if escalated else model_facts.DEFAULT_MAX_TOKENS, known.max_output)
 
 
-_VERSION = re.compile(r"claude-(?:(?:opus|sonnet|haiku)-)?(\d+)(?:[-.](\d)(?!\d))?")
-_OTHER = (0, 0)  # the version of a model that is not a Claude
-_LEVELS = ("none", "minimal", *EFFORTS)
 _MIN_BUDGET = 1_024  # the API refuses less
 _ABOVE_BUDGET = 1_024  # tokens for the answer itself
 _EFFORT_BETA = "effort-2025-11-24"
@@ -62,7 +58,7 @@ def reasoning_fields(
     options: SessionOptions, model: str, known: ModelFacts, limit: int, *, may_think: bool
 ) -> tuple[Json, int, Sequence[str]]:
     """Return fields of the body for an answer of at most `limit` tokens, the output limit, and the betas."""
-    betas, version = list(options.betas), _version(model)
+    betas, version = list(options.betas), claude_version(model)
     effort = effort_of(model, known, options.effort)
     config: Json = {"effort": effort} if effort else {}
     if effort and version < (4, 6):
@@ -82,33 +78,15 @@ def reasoning_fields(
 def _thinking(
     options: SessionOptions, model: str, known: ModelFacts, limit: int, *, may_think: bool
 ) -> tuple[Json, int]:
-    version, tokens = _version(model), options.max_thinking_tokens
+    version, tokens = claude_version(model), options.max_thinking_tokens
     if tokens is not None and version >= (4, 6):
         return {"type": "adaptive" if tokens else "disabled"}, limit
-    if tokens == 0 and version == _OTHER and can_think(model, known):
+    if tokens == 0 and version == NO_CLAUDE and can_think(model, known):
         return {"type": "disabled"}, limit
-    if tokens and can_think(model, known) and (may_think or version == _OTHER):
+    if tokens and can_think(model, known) and (may_think or version == NO_CLAUDE):
         limit = min(allowed(options, known.max_output), max(limit, tokens + _ABOVE_BUDGET))
         return {"type": "enabled", "budget_tokens": max(_MIN_BUDGET, min(tokens, limit - _ABOVE_BUDGET))}, limit
     return {}, limit
-
-
-def effort_of(model: str, known: ModelFacts, wanted: str | None) -> str:
-    """Return the wanted level of effort, or the highest below it that the model knows; "" for none."""
-    levels = _levels(model, known)
-    if not wanted or not levels:
-        return ""
-    below = [each for each in levels if _LEVELS.index(each) <= _LEVELS.index(wanted)]
-    return below[-1] if below else levels[0]
-
-
-def _levels(model: str, known: ModelFacts) -> list[str]:
-    version = _version(model)
-    if version == _OTHER:
-        return [each for each in _LEVELS if each in (known.efforts or ())]
-    if version >= (4, 6):
-        return [each for each in EFFORTS if each != "xhigh" or version >= (4, 7)]
-    return ["low", "medium", "high"] if "opus-4-5" in model or "opus-4.5" in model else []
 
 
 def thinks(known: ModelFacts, asked: Mapping[str, Any]) -> bool:
@@ -117,13 +95,7 @@ def thinks(known: ModelFacts, asked: Mapping[str, Any]) -> bool:
 
 
 def can_think(model: str, known: ModelFacts) -> bool:
-    return _version(model) >= (3, 7) or known.efforts is not None
-
-
-def _version(model: str) -> tuple[int, int]:
-    """Return the version in the id of a Claude model, _OTHER for any other model."""
-    found = _VERSION.search(model)
-    return (int(found[1]), int(found[2] or 0)) if found else _OTHER
+    return claude_version(model) >= (3, 7) or known.efforts is not None
 
 
 PATH = "/v1/messages"
@@ -169,6 +141,16 @@ class HistoryMessage:
         if len(kept) != len(self._blocks):
             self._blocks, self._encoded = kept, None
             self._hidden &= {id(block) for block in kept}
+
+    def cut_before(self, block: Json) -> tuple[HistoryMessage, HistoryMessage] | None:
+        """Return what is before this very block, and the block with what follows it. None if it is not here."""
+        place = next((place for place, each in enumerate(self._blocks) if each is block), None)
+        if place is None:
+            return None
+        halves = HistoryMessage(self.role), HistoryMessage(self.role)
+        halves[0]._blocks, halves[1]._blocks = self._blocks[:place], self._blocks[place:]
+        halves[0]._hidden = halves[1]._hidden = self._hidden
+        return halves
 
     def clear_results(self, tool_use_ids: Collection[str]) -> None:
         for place, block in enumerate(self._blocks):

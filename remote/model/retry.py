@@ -101,7 +101,9 @@ class ModelError(Exception):
         if self.status == 429 and self.retry_after:
             again = time.strftime("%a %H:%M UTC", time.gmtime(time.time() + self.retry_after))
             return f"{text} · send it again in {self.retry_after // 60 + 1:.0f} min, after {again}"
-        if self.status in (401, 403):
+        if self.status == 401:
+            return f"{text} · give another key with /login in the REPL, or with `ccb auth login` on your laptop"
+        if self.status == 403:
             return f"{text} · check the credential on your laptop with `ccb auth status`"
         if self.status == 404:
             missing = f"the model {model} may not exist or not be open to you"

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import field, replace
 
+from ccb.tunnel.wire.control_protocol import READS_SERVICES
 from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.frames import Json
 from ccb.tunnel.wire.tool_traits import BASH, EDIT, GREP, READ, ToolTraits
@@ -26,6 +27,7 @@ from .rules import Behavior, CommandPattern, Decision, Rule, RuleSet
 from .shell import risky_options
 from .shell.harmless_options import HARMLESS
 from .shell.read_only import is_null, is_read_only_command, reads_only, reads_only_together, runs_git
+from .shell.service_reads import reads_service
 from .shell.shell_parser import is_plain, parse
 from .shell.shell_words import Command, NotUnderstood, Word, canonical, is_harmless_assignment, splits_into_files
 from .shell.wrappers import effective, runs_its_input, started_by
@@ -129,8 +131,12 @@ def _command(tool_input: Json) -> str:
 
 
 def _allows_exactly(rules: RuleSet, command: str) -> bool:
-    found = (CommandPattern(rule.content or "") for rule in rules.contents(Behavior.ALLOW, BASH.name))
-    return any(pattern.is_exact and pattern.text == command.strip() for pattern in found)
+    return any(each.is_exact and each.text == command.strip() for each in _allowed_patterns(rules))
+
+
+def _allowed_patterns(rules: RuleSet) -> list[CommandPattern]:
+    contents = (rule.content or "" for rule in rules.contents(Behavior.ALLOW, BASH.name))
+    return [CommandPattern(content) for content in contents if content != READS_SERVICES]
 
 
 def _sensitive_target(command: str, state: RuleState) -> str:
@@ -152,6 +158,7 @@ class _Problem:
     rule: Rule | None = None
     path: str = ""
     is_write_inside: bool = False
+    reads_services: bool = False
 
 
 @dataclass(eq=False)
@@ -164,6 +171,7 @@ class AcceptedChanges:
     later: bool = False
     paths: dict[str, int] = field(default_factory=dict)  # with their sizes
     moved: dict[str, set[str]] = field(default_factory=dict)  # what is moved or copied, with its paths
+    makes_directories: bool = False
 
     @staticmethod
     def of(state: RuleState, later: bool) -> AcceptedChanges:
@@ -187,6 +195,8 @@ class AcceptedChanges:
 
     def unforeseen(self) -> str:
         """Return a path that one command makes inside a directory that another one moves or copies, or ""."""
+        if not (self.makes_directories or any(map(os.path.isdir, self.moved))):
+            return ""  # what is moved or copied are files
         made = [path for path in self.paths if not os.path.lexists(path)]
         pairs = itertools.product(self.moved.items(), made)
         return next((each for (top, known), each in pairs if each not in known and is_under(each, top)), "")
@@ -206,17 +216,25 @@ def decide_line(
         return _ask(f"The command could not be checked: {reason}.", whole)
     if not commands:
         return _ask("The command is empty.")
-    is_trusted = trust is not Trust.LITERAL_LINES or is_plain(text)
-    policy = _LinePolicy(commands, state, edits, trust, is_trusted, changes)
+    policy = _LinePolicy(text, commands, state, edits, trust, changes)
     problems = [problem for command in commands for problem in policy.problems(command)]
-    if not problems and changes and (unforeseen := changes.unforeseen()):
+    if problems:
+        return _question(problems, commands, whole, state.places)
+    if changes and (unforeseen := changes.unforeseen()):
         return _ask(f"A command moves or copies {unforeseen}, which another one makes.", whole)
-    if not problems:
-        return Decision(Behavior.ALLOW, "Every command in it is allowed.", "rule")
+    return Decision(Behavior.ALLOW, "Every command in it is allowed.", "rule")
+
+
+def _question(
+    problems: Sequence[_Problem], commands: Sequence[Command], whole: Rule | None, places: PathScope
+) -> Decision:
     path = next((problem.path for problem in problems if problem.path), "")
-    kind = "subcommandResults" if len(commands) > 1 else "workingDir" if path else "other"
+    kind = "subcommandResults" if len(commands) > 1 else "other"
+    if kind == "other" and path and not places.holds(path):
+        kind = "workingDir"
     updates = _suggestions(problems, whole if len(commands) == 1 else None)
-    return Decision(Behavior.ASK, problems[0].reason, kind, path, updates)
+    reads = all(problem.reads_services for problem in problems)
+    return Decision(Behavior.ASK, problems[0].reason, kind, path, updates, reads_services=reads)
 
 
 class _LinePolicy:
@@ -224,20 +242,21 @@ class _LinePolicy:
 
     def __init__(
         self,
+        text: str,
         commands: Sequence[Command],
         state: RuleState,
         edits: bool,
         trust: Trust,
-        is_trusted: bool,
         changes: AcceptedChanges | None,
     ) -> None:
         rules, self._places, self._start = state.rules, state.places, state.start
         self._commands = commands
         self._accepts_edits = edits
         self._trust = trust
-        self._is_trusted = is_trusted
+        self._is_trusted = trust is not Trust.LITERAL_LINES or is_plain(text)
         self._changes = changes
-        self._allow = [CommandPattern(rule.content or "") for rule in rules.contents(Behavior.ALLOW, BASH.name)]
+        self._allow = _allowed_patterns(rules)
+        self._reads_services = Rule(BASH.name, READS_SERVICES) in rules.contents(Behavior.ALLOW, BASH.name)
         self._edit = [PathPattern(rule.content or EVERYWHERE) for rule in rules.about(Behavior.ALLOW, EDIT.name)]
         self._read = [PathPattern(rule.content or EVERYWHERE) for rule in rules.about(Behavior.ALLOW, READ.name)]
         self._bases = shell_directories(commands, self._places, [self._start])
@@ -260,7 +279,10 @@ class _LinePolicy:
             return self._git_problem(command) or self._read_problem(command, inner)
         if inner and self._may_change_files(inner):
             return self._change_problem(inner)
-        return self._uncovered_problem(command, inner, uncovered)
+        problem = self._uncovered_problem(command, inner, uncovered)
+        if inner is None or not reads_service(inner):
+            return problem
+        return None if self._reads_services else replace(problem, reads_services=True)
 
     def _uncovered_problem(self, command: Command, inner: Command | None, uncovered: str) -> _Problem:
         reason = _no_rule(command)
@@ -396,6 +418,7 @@ class _LinePolicy:
         except NotUnderstood as reason:
             return _Problem(f"{_no_rule(command)} It is not clear what it changes: {reason}.", _command_rule(command))
         if self._changes:
+            self._changes.makes_directories |= command.name == "mkdir"
             for top in changed.tops:
                 self._changes.moved.setdefault(top, {top}).update(changed.paths)
         read = words[:-1] if command.name == "cp" else []

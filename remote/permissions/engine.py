@@ -82,6 +82,7 @@ class PermissionEngine:
         self._memory = ""
         self._home = home or os.path.expanduser("~")
         self._cwd = cwd
+        self._add_dirs: list[str] = []
         self._set_dirs: list[str] = []  # of the settings
         self._rules = RuleSet()
         self.relaunch(launch)
@@ -126,13 +127,13 @@ class PermissionEngine:
         self._mode = mode
 
     def relaunch(self, launch: LaunchRules) -> None:
-        """Replace what came from the former command line. Raise ValueError, as ModeError."""
+        """Replace what came from the former command line, and add the directories. Raise ValueError, as ModeError."""
         may_bypass = self._allow_bypass or launch.allow_bypass
         check_mode(launch.mode, may_bypass, self._is_root)
         allow, deny = parse_rules(launch.allowed), parse_rules(launch.disallowed)
         self._allow_bypass, self._sandbox = may_bypass, launch.sandbox
         self._switch(launch.mode)
-        self._work_in(launch.add_dirs)
+        self._work_in(list(dict.fromkeys([*self._add_dirs, *launch.add_dirs])))
         self._rules.replace(permission_rules.COMMAND_LINE, Behavior.ALLOW, allow)
         self._rules.replace(permission_rules.COMMAND_LINE, Behavior.DENY, deny)
 
@@ -277,7 +278,8 @@ class PermissionEngine:
                 return decision
             if self._mode == DONT_ASK:
                 return _denied_without_question(decision)
-            can_be_caged = self._can_be_caged(matcher, tool, tool_input, state)
+            # no cage holds what operators read
+            can_be_caged = not decision.reads_services and self._can_be_caged(matcher, tool, tool_input, state)
             return replace(decision, cage=matcher.cage_if_granted(tool_input, state), can_be_caged=can_be_caged)
         except Exception as error:  # any failure of a check leads to a question
             log.exception("permission check of %s failed", tool.traits.name)

@@ -27,7 +27,6 @@ _OPTIONS = {
     "rmdir": r"-v|--verbose",
     "touch": r"-[ac]+|--no-create",
 }
-_REMOVING = ("mv", "rm", "rmdir", "sed")  # what an operand names is not there afterwards, or another file
 _IN_PLACE = re.compile(r"-[nErsu]*i|--in-place")
 
 
@@ -86,61 +85,143 @@ def changed_by(
             raise NotUnderstood("the files must be written out")
     found = Changed()
     for base in bases:
-        named = [(word, resolve(word, places, [base])[0]) for word in words]
-        found.tops += [real for _, real in named[:-1]] if command.name in ("cp", "mv") else []
-        found.paths += _changed_from(base, command, named, places, alone)
+        files = [_File(word, base, places, resolve(word, places, [base])[0]) for word in words]
+        found.tops += [each.real for each in files[:-1]] if command.name in ("cp", "mv") else []
+        found.paths += _CHANGES[command.name](command, files, alone)
     return found
 
 
-def _changed_from(
-    base: str, command: Command, named: list[tuple[Word, str]], places: PathScope, alone: bool
-) -> Iterator[str]:
-    name, target = command.name, ""
-    links = name == "ln" and any(re.match(r"-\w*s|--symbolic", word.text) for word in command.words)
-    if name == "ln" and len(named) == 1:
-        named = [*named, (literal("."), base)]
-    if name in ("cp", "mv", "ln"):
-        word, target = named.pop() if len(named) > 1 else (literal(""), "")
-        if not target:
-            raise NotUnderstood("it does not say where to")
-        yield target
-        if name == "ln" or not os.path.isdir(target):  # a link there is replaced
-            yield _without_last_link(word, base, places)
-    for word, real in named:
-        is_link = os.path.islink(_without_last_link(word, base, places))
-        if name in _REMOVING and (is_link or any(is_under(root, real) for root in places.roots)):
-            raise NotUnderstood(f"{word.text} is a link or a whole working directory")
-        below = [] if name in ("ln", "rmdir", "sed", *CREATING) else _names_below(real)
-        if links:  # a relative one starts where the link is
-            real = places.real(word.text, target if os.path.isdir(target) else os.path.dirname(target))
+@dataclass(frozen=True)
+class _File:
+    """What a word names for a command that runs in `base`; `real` is what it leads to."""
+
+    word: Word
+    base: str
+    places: PathScope
+    real: str
+
+    @property
+    def own(self) -> str:
+        """The real path of what has this name, not of what it leads to."""
+        above, name = os.path.split(self.word.text.rstrip("/"))
+        if name in ("", ".", "..") or (self.word.is_tilde and not above):
+            return self.places.real(self.word.text, self.base)
+        if above.startswith("~") and not self.word.is_tilde:
+            above = f"./{above}"
+        above = above or ("/" if self.word.text.startswith("/") else ".")
+        return os.path.join(self.places.real(above, self.base), name)
+
+    @property
+    def is_link(self) -> bool:
+        return os.path.islink(self.own)
+
+    def check_removable(self) -> None:
+        if self.is_link or any(is_under(root, self.real) for root in self.places.roots):
+            raise NotUnderstood(f"{self.word.text} is a link or a whole working directory")
+
+    def below(self) -> list[str]:
+        """Return the relative paths of all that is in a directory."""
+        found: list[str] = []
+        for directory, directories, files in os.walk(self.real):
+            found += (os.path.relpath(os.path.join(directory, name), self.real) for name in (*directories, *files))
+            if len(found) > _MAX_ENTRIES:
+                raise NotUnderstood(f"{self.real} holds more than {_MAX_ENTRIES} files")
+        return found
+
+
+def _created(command: Command, files: Sequence[_File], alone: bool) -> Iterator[str]:
+    yield from (each.real for each in files)
+
+
+def _replaced(command: Command, files: Sequence[_File], alone: bool) -> Iterator[str]:
+    for each in files:
+        each.check_removable()
+        yield each.real
+
+
+def _removed(command: Command, files: Sequence[_File], alone: bool) -> Iterator[str]:
+    for each in files:
+        each.check_removable()
+        yield from _with(each.real, each.below())
+
+
+def _copied(command: Command, files: Sequence[_File], alone: bool) -> Iterator[str]:
+    sources, target = _split(files)
+    yield from _replaced_by_copy(target)
+    for each in sources:
+        below = each.below()
+        _check_links(each.is_link or _holds_link(each, below), alone)
+        yield from _made(each, target, below)
+
+
+def _moved(command: Command, files: Sequence[_File], alone: bool) -> Iterator[str]:
+    sources, target = _split(files)
+    yield from _replaced_by_copy(target)
+    for each in sources:
+        each.check_removable()
+        below = each.below()
+        yield from _with(each.real, below)
+        _check_links(_holds_link(each, below), alone)
+        yield from _made(each, target, below)
+
+
+def _linked(command: Command, files: Sequence[_File], alone: bool) -> Iterator[str]:
+    if len(files) == 1:
+        files = [*files, _File(literal("."), files[0].base, files[0].places, files[0].base)]
+    sources, target = _split(files)
+    yield from (target.real, target.own)
+    symbolic = any(re.match(r"-\w*s|--symbolic", word.text) for word in command.words)
+    for each in sources:
+        real, is_link = each.real, each.is_link
+        if symbolic:  # a relative one starts where the link is
+            start = target.real if os.path.isdir(target.real) else os.path.dirname(target.real)
+            real = each.places.real(each.word.text, start)
             is_link = not os.path.isfile(real)
-            yield real
-        elif name != "cp":
-            yield from (os.path.join(real, each) if each else real for each in ("", *below))
-        if target:
-            if not alone and (is_link or any(os.path.islink(os.path.join(real, each)) for each in below)):
-                raise NotUnderstood("other commands of the line may use the link that it makes")
-            last = os.path.basename(word.text.rstrip("/"))
-            if last in ("", ".", ".."):
-                raise NotUnderstood("the name of what it makes is not written out")
-            for top in (target, os.path.join(target, last)):
-                yield from (os.path.join(top, each) if each else top for each in ("", *below))
+        yield real
+        _check_links(is_link, alone)
+        yield from _made(each, target, [])
 
 
-def _without_last_link(word: Word, base: str, places: PathScope) -> str:
-    """Return the real path of what has this name, not of what it leads to."""
-    above, name = os.path.split(word.text.rstrip("/"))
-    if name in ("", ".", "..") or (word.is_tilde and not above):
-        return places.real(word.text, base)
-    if above.startswith("~") and not word.is_tilde:
-        above = f"./{above}"
-    return os.path.join(places.real(above or ("/" if word.text.startswith("/") else "."), base), name)
+_CHANGES = {
+    **dict.fromkeys(CREATING, _created),
+    **dict.fromkeys(("rmdir", "sed"), _replaced),
+    "rm": _removed,
+    "cp": _copied,
+    "mv": _moved,
+    "ln": _linked,
+}
+"""What each command changes: the real paths. Each may raise NotUnderstood."""
 
 
-def _names_below(top: str) -> list[str]:
-    found: list[str] = []
-    for directory, directories, files in os.walk(top):
-        found += (os.path.relpath(os.path.join(directory, name), top) for name in (*directories, *files))
-        if len(found) > _MAX_ENTRIES:
-            raise NotUnderstood(f"{top} holds more than {_MAX_ENTRIES} files")
-    return found
+def _split(files: Sequence[_File]) -> tuple[Sequence[_File], _File]:
+    """Return what is copied, moved or linked, and where to."""
+    if len(files) < 2:
+        raise NotUnderstood("it does not say where to")
+    return files[:-1], files[-1]
+
+
+def _replaced_by_copy(target: _File) -> tuple[str, ...]:
+    # a link to a file is replaced itself
+    return (target.real,) if os.path.isdir(target.real) else (target.real, target.own)
+
+
+def _made(source: _File, target: _File, below: Sequence[str]) -> Iterator[str]:
+    """Yield all that is made if the target is no directory, and if it is one."""
+    last = os.path.basename(source.word.text.rstrip("/"))
+    if last in ("", ".", ".."):
+        raise NotUnderstood("the name of what it makes is not written out")
+    yield from _with(target.real, below)
+    yield from _with(os.path.join(target.real, last), below)
+
+
+def _with(top: str, below: Sequence[str]) -> list[str]:
+    return [top, *(os.path.join(top, each) for each in below)]
+
+
+def _holds_link(directory: _File, below: Sequence[str]) -> bool:
+    return any(os.path.islink(os.path.join(directory.real, each)) for each in below)
+
+
+def _check_links(makes_link: bool, alone: bool) -> None:
+    if makes_link and not alone:
+        raise NotUnderstood("other commands of the line may use the link that it makes")

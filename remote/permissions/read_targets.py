@@ -292,8 +292,8 @@ def matches(word: Word, places: PathScope, bases: Sequence[str]) -> list[str]:
     for base in bases:
         full = os.path.join(glob.escape(base), text)
         as_bytes = map(os.fsdecode, glob.iglob(os.fsencode(full)))  # as a shell in the locale C counts characters
-        for matched in (glob.iglob(full), as_bytes):
-            found += [places.real(match, base) for match in itertools.islice(matched, _MAX_MATCHES)]
+        named = [itertools.islice(matched, _MAX_MATCHES) for matched in (glob.iglob(full), as_bytes)]
+        found += [places.real(match, base) for match in dict.fromkeys(itertools.chain(*named))]
     return list(dict.fromkeys(found))
 
 

@@ -31,7 +31,7 @@ class Decision:
     adds the first of `suggestions`, in the public shape. `cage` holds the call if it is allowed or granted. `pinned` is
     the real path that was decided on, if something may change where a path leads before the call uses it. `changes` are
     the real paths that an accepted command may change. `can_be_caged`: the workspace cage would make this question
-    needless."""
+    needless. `reads_services`: the rule READS_SERVICES would."""
 
     behavior: Behavior
     reason: str
@@ -42,6 +42,7 @@ class Decision:
     pinned: str = ""
     changes: tuple[str, ...] = ()
     can_be_caged: bool = False
+    reads_services: bool = False
 
 
 def headless_denial(decision: Decision, tool: str) -> str:

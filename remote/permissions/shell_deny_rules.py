@@ -79,13 +79,24 @@ class _Search:
             writes = redirect.writes and not is_null(redirect.target)
             if writes and self.no_writes:
                 return self.no_writes
-            rule = self._about_path(redirect.target, self.writes if writes else self.reads, bases)
+            rule = self._about_words([redirect.target], self.writes if writes else self.reads, bases)
             if rule:
                 return rule
         if is_pathless(command):
             return None
         concerned = self.reads if reads_only(command) else [*self.reads, *self.writes]
-        return next(filter(None, (self._about_path(word, concerned, bases) for word in command.words[1:])), None)
+        return self._about_words(command.words[1:], concerned, bases)
+
+    def _about_words(self, words: Sequence[Word], rules: Sequence[Rule], bases: Sequence[str]) -> Rule | None:
+        words = list(dict.fromkeys(words)) if rules else []
+        rule = next(filter(None, (self._about_path(word, rules, bases) for word in words)), None)
+        wild = [word for word in words if word.is_glob and not word.dynamic]
+        found = {path.casefold() for word in wild for path in read_targets.matches(word, self.places, bases)}
+        for each in rules if found and not rule else ():
+            expressions = PathPattern(each.content or "").expressions(self.places)
+            if any(map(re.compile("|".join(expressions), re.DOTALL).fullmatch, found)):
+                return each
+        return rule
 
     def _about_path(self, word: Word, rules: Sequence[Rule], bases: Sequence[str]) -> Rule | None:
         texts = {word.text, word.text.partition("=")[2], *re.split("[=:@,]", word.text)}  # HEAD:path, -d@path
@@ -95,9 +106,6 @@ class _Search:
         for rule in rules:
             pattern = PathPattern(rule.content or "")
             if any(pattern.forbids(without_own_view(text, at), self.places, at) for text in texts for at in bases):
-                return rule
-            found = read_targets.matches(word, self.places, bases) if word.is_glob and not word.dynamic else []
-            if any(pattern.forbids(path, self.places) for path in found):
                 return rule
         return None
 

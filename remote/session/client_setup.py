@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import field, replace
@@ -209,7 +210,7 @@ async def output_styles(agent: Agent) -> list[str]:
 
 _MAX_LAUNCHES = 32
 _IF_GIVEN = ("system_prompt", "append_system_prompt", "sandbox")  # else they stay as they are
-_IF_SET = ("model", "allow_bypass", "effort", "small_model", "compact_model", "add_dirs")
+_IF_SET = ("model", "allow_bypass", "effort", "small_model", "compact_model")
 _ADDED = ("model_facts", "thinking_models", "model_aliases")
 _OF_THE_SESSION = {"permission_mode", "allow_net", "max_thinking_tokens", "model", "effort", "add_dirs", *_IF_GIVEN}
 
@@ -232,6 +233,7 @@ class ClientLaunches:
         kept: Json = {name: getattr(old, name) for name in _IF_GIVEN if name not in given}
         kept.update({name: getattr(sent, name) or getattr(old, name) for name in _IF_SET})
         kept.update({name: {**getattr(old, name), **getattr(sent, name)} for name in _ADDED})
+        kept["add_dirs"] = list(dict.fromkeys([*old.add_dirs, *sent.add_dirs]))
         if "permission_mode" not in given:
             kept["permission_mode"] = mode
         if sent.max_thinking_tokens is None:
@@ -267,3 +269,7 @@ def check_sandbox(sandbox: Sandbox, directories: Sequence[str]) -> None:
 
 def added_directories(cwd: str, options: SessionOptions) -> list[str]:
     return [os.path.normpath(os.path.join(cwd, os.path.expanduser(each))) for each in options.add_dirs]
+
+
+def no_directory(path: str) -> str:
+    return f"there is no directory {path} on the host. Create it: mkdir -p {shlex.quote(path)}"

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from ccb.tunnel.wire import journal_records as records
 from ccb.tunnel.wire.client_requests import CHANGE_RULES
-from ccb.tunnel.wire.control_protocol import CAN_USE_TOOL, RequestRefused, answer_in
+from ccb.tunnel.wire.control_protocol import CAN_USE_TOOL, SET_SANDBOX, RequestRefused, answer_in
 from ccb.tunnel.wire.frames import Json
 from ccb.tunnel.wire.journal_records import Projection, Record, on
 from ccb.tunnel.wire.messages import ControlRequest, ControlResponse, ResultMessage, SystemMessage
@@ -56,8 +56,9 @@ class Recovered(Projection):
 
     @on(records.OptionsRecord)
     def _options(self, content: records.OptionsRecord, _: Record) -> None:
-        rules = [each for each in self.updates if str(each.get("type")).endswith("Rules")]
-        self.updates = [each for each in rules if each.get("destination") != COMMAND_LINE]
+        """The options have the cage; a command line replaces the rules of the one before, and adds its directories."""
+        kept = [each for each in self.updates if each.get("type") != SET_SANDBOX]
+        self.updates = [each for each in kept if each.get("destination") != COMMAND_LINE]
         if content.options is not None:
             options = SessionOptions.from_json(content.options)
             self._mode(options.permission_mode)
@@ -147,7 +148,7 @@ def take_up(recovered: Recovered, session: Session) -> None:
     log, agent = session.log, session.agent
     reported = _report_damage(log, recovered)
     agent.config.permissions.apply(recovered.updates)
-    agent.config.context.todos.restore(log.snapshot.todos)
+    agent.config.context.todos.use(log.snapshot.todos)
     agent.config.permissions.mode_before_plan = recovered.mode_before_plan
     if recovered.result_due:
         session.turns.fail([_CUT_OFF])

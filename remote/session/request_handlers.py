@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Awaitable, Callable
+import re
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 
 from ccb.tunnel.wire import client_requests as requests
 from ccb.tunnel.wire import control_protocol as protocol
 from ccb.tunnel.wire.frames import Json
-from ccb.tunnel.wire.journal_records import MessageRecord
+from ccb.tunnel.wire.journal_records import CompactStartRecord, MessageRecord
 from ccb.tunnel.wire.mcp_messages import CLIENT_MCP_MESSAGE, MCP_RECONNECT, MCP_STATUS
-from ccb.tunnel.wire.model_facts import ALIASES, ModelTable
+from ccb.tunnel.wire.model_facts import ALIASES, EFFORTS, ModelTable, effort_of
 from ccb.tunnel.wire.session_options import CLAUDE_CODE_VERSION, LAPTOP_COMMANDS, SETUP_COMMAND, SessionOptions
 
 from ..agent.agent_messages import CAPABILITIES, mode_message
+from ..agent.conversation import FROM, UP_TO
 from ..context.instructions import find_instructions
 from ..context.system_prompt import instruction_sources, style_name
 from ..hooks.hook_table import POST_MODEL_SWITCH, PRE_MODEL_SWITCH
 from ..mcp.mcp_servers import McpServers
-from ..model.model_request import SMALL, can_think, effort_of
+from ..model.model_request import SMALL, can_think
 from ..permissions.modes import SandboxError
+from ..session_store.file_history import Point
 from ..session_store.journal import NotKept
 from ..slash_commands.command_registry import CommandCall, CommandRefused, Expanded, SlashCommand
 from ..system.deadline import in_thread
@@ -29,11 +32,13 @@ from ..system.regular_files import ABSENT, FileChanged, NotAFile, digest_of
 from ..system.text_encoding import text_of
 from ..tools.agent_definitions import AgentDefinition
 from ..tools.tasks import Task
-from .client_setup import Initialize, added_directories, output_styles
+from .client_setup import Initialize, added_directories, no_directory, output_styles
 from .request_broker import RequestOutcome
 from .session import Session, check_model, find_task
 
 _MAX_MODELS = 50
+_MAX_TEXT = 200  # characters of a prompt that is named in a summary
+_PART = re.compile(r"--(?P<part>from|up-to)[ =](?P<id>\S+)(?:\s+(?P<hint>.*))?", re.DOTALL)
 _MODELS = {"Opus": "Largest", "Sonnet": "For most work", "Haiku": "Fastest"}
 INITIALIZE: protocol.RequestKind[Initialize, Json] = protocol.client_kind("initialize", Initialize.read)
 GET_CONTEXT_USAGE: protocol.RequestKind[None, Json] = protocol.client_kind("get_context_usage", lambda fields: None)
@@ -118,7 +123,7 @@ async def _description(session: Session, setup: Initialize) -> Json:
 
 
 def _model(known: ModelTable, value: str, model: str, name: str, description: str) -> Json:
-    levels = [each for each in requests.EFFORTS if effort_of(model, known.facts(model), each) == each]
+    levels = [each for each in EFFORTS if effort_of(model, known.facts(model), each) == each]
     body: Json = {"value": value, "resolvedModel": model, "displayName": name, "description": description}
     return {**body, "supportsEffort": bool(levels), "supportedEffortLevels": levels}
 
@@ -227,7 +232,7 @@ async def _add_directory(session: Session, given: str) -> Json:
     context = session.agent.config.context
     (path,) = added_directories(context.cwd, SessionOptions(add_dirs=[given]))
     if not given.strip() or not await in_thread(os.path.isdir, path):
-        raise protocol.RequestRefused(f"there is no directory {path} on the host")
+        raise protocol.RequestRefused(no_directory(path))
     if path not in (context.cwd, *context.add_dirs):
         session.add_directory(path)
     return {"path": path}
@@ -347,8 +352,8 @@ def register_context_commands(session: Session) -> None:
 
         return SlashCommand(name, does, run, hint)
 
-    def compact(call: CommandCall) -> Awaitable[str]:
-        return agent.running_turn.compact(call.arguments)
+    async def compact(call: CommandCall) -> str:
+        return await agent.running_turn.compact(_asked_summary(session.log.points.points, call.arguments))
 
     def add(name: str, does: str, run: Callable[[CommandCall], Awaitable[str]], hint: str = "") -> None:
         agent.commands.register(SlashCommand(name, does, run, hint, local=True))
@@ -364,6 +369,19 @@ def register_context_commands(session: Session) -> None:
         prompt("security-review", "Look for holes in the changes of this branch", _SECURITY, "[branch, commit, range]"),
     )
     agent.commands.provide(lambda: reviews)  # a command of the project with such a name goes first
+
+
+def _asked_summary(points: Sequence[Point], arguments: str) -> CompactStartRecord:
+    """Read the arguments of /compact. Raise CommandRefused."""
+    found = _PART.fullmatch(arguments)
+    if found is None:
+        return CompactStartRecord("manual", arguments)
+    named = {point.seq: point for point in points if point.id.startswith(found["id"])}
+    if len(named) != 1:
+        raise CommandRefused(f"No prompt, or more than one, has an id that begins with {found['id'][:80]}.")
+    (point,) = named.values()
+    part = FROM if found["part"] == "from" else UP_TO
+    return CompactStartRecord("manual", found["hint"] or "", part, point.seq, point.text[:_MAX_TEXT])
 
 
 async def _memory(session: Session) -> str:

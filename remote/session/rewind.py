@@ -102,7 +102,7 @@ async def _points(session: Session) -> Json:
     for point in reversed(points.points):
         told = {"id": point.id, "text": point.text[:_MAX_TEXT], "prompt": point.text, "time": point.time}
         listed.append({**told, "files": len(points.changed_since(point.seq))})
-    return {"points": listed, "files_kept": bool(session.agent.config.context.history.directory)}
+    return {"points": listed, "files_kept": bool(session.agent.config.context.history.directory), "summaries": True}
 
 
 def _point(session: Session, message: str) -> Point:
@@ -155,8 +155,7 @@ async def _carry_out(session: Session, message: str, to: int, files: Sequence[Pl
             log.emit(journal_records.MessageRecord(closed.body))
         agent.rewind(conversation)
         context.files.forget()
-        context.todos.replace([])
-        context.todos.restore(log.snapshot.todos)
+        context.todos.use(log.snapshot.todos)
     return {**_described(files), "failed": await _restore(session, wanted) if wanted else []}
 
 

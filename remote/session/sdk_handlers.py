@@ -16,21 +16,24 @@ from ccb.tunnel.wire.frames import Json
 from ccb.tunnel.wire.spelling import spelled
 from ccb.tunnel.wire.tool_traits import READ
 
+from ..context.system_prompt import described_styles, style_name
 from ..hooks.hook_table import ABOUT_TOOLS, EVENTS, WITHOUT_MATCHER, Hook, read_hooks
 from ..mcp.mcp_client import McpError
 from ..model.retry import ModelError
 from ..permissions.rules import Behavior
-from ..system.deadline import within
+from ..system.deadline import in_thread, within
 from ..system.regular_files import NotAFile
+from ..tools.agent_definitions import AgentDefinition
 from ..tools.file_access import absolute
 from ..tools.search_process import NameFinder
-from .client_setup import Initialize, output_styles
+from .client_setup import Initialize
 from .session import Session, check_model, find_task
 
 _MAX_QUESTION = 100_000  # characters
 _NAMES_S = 10.0
 _MAX_FILE = 512 * 1024
 _MAX_OUTPUT = 64 * 1024
+_MAX_PROMPT = 100_000  # characters
 _WORD = re.compile("([A-Z])")
 _SOURCES = {"client": "sessionHook", "managed": "policySettings"}
 _REFUSED = {
@@ -52,6 +55,7 @@ def register_sdk_requests(session: Session) -> None:
         "reload_plugins": _reload_plugins,
         "reload_skills": _reload_skills,
         "reload_output_styles": _output_styles,
+        "list_agents": _agents,
         "mcp_read_resource": _resource,
         "mcp_set_servers": _set_servers,
         "read_file": _read_file,
@@ -142,7 +146,45 @@ async def _reload_skills(session: Session, _: Json) -> Json:
 
 
 async def _output_styles(session: Session, _: Json) -> Json:
-    return {"available_output_styles": await output_styles(session.agent)}
+    """Beside the names of the protocol, tell what the list of ccb shows, and which layer sets the one in force."""
+    config = session.agent.config
+    styles = await in_thread(described_styles, config.settings, config.context.cages.home)
+    found = config.settings.value("outputStyle")
+    return {
+        "available_output_styles": [each["name"] for each in styles],
+        "styles": styles,
+        "output_style": style_name(config.settings),
+        "set_by": found.layer.source if found is not None else "",
+    }
+
+
+async def _agents(session: Session, given: Json) -> Json:
+    await session.extensions.define_agents()
+    name = given.get("name")
+    found = [each for each in session.sub_agents.definitions if name in (None, "", each.name)]
+    return {"agents": [_defined(each, whole=bool(name)) for each in found]}
+
+
+def _defined(agent: AgentDefinition, *, whole: bool) -> Json:
+    """Return a definition in the fields of its file, and whose it is. The prompt only if it is to be `whole`."""
+    fields: Json = {
+        "model": agent.model,
+        "tools": None if agent.tools is None else list(agent.tools),
+        "disallowedTools": agent.disallowed_tools,
+        "readOnly": agent.read_only,
+        "permissionMode": agent.permission_mode,
+        "effort": agent.effort,
+        "maxTurns": agent.max_turns,
+        "background": agent.background,
+        "isolation": agent.isolation,
+        "memory": agent.memory,
+        "skills": agent.skills,
+        "mcpServers": tuple(name for name, _ in agent.servers),
+        "path": agent.path,
+        "prompt": agent.prompt[:_MAX_PROMPT] if whole else "",
+    }
+    kept = {name: value for name, value in fields.items() if value not in (None, "", (), False)}
+    return {"name": agent.name, "description": agent.description, "source": agent.source, **kept}
 
 
 async def _resource(session: Session, given: Json) -> Json:
@@ -172,6 +214,7 @@ def _hooks(session: Session, _: Json) -> Json:
     return {
         "events": [{**each, "hookCount": counts[str(each["name"])]} for each in catalog if counts[str(each["name"])]],
         "hooks": [_listed(each) for each in hooks],
+        "problems": session.hooks.problems,
         "eventCatalog": catalog,
         "policy": {
             "disabledByPolicy": False,
@@ -191,6 +234,7 @@ def _listed(hook: Hook) -> Json:
         "condition": hook.condition if hook.event in ABOUT_TOOLS else "",
         "runsOnce": hook.once,
         "runsInBackground": hook.beside,
+        "content": "" if text == hook.does else hook.does,  # for ccb: as it stands in the file
     }
     return {
         "event": hook.event,

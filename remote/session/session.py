@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
@@ -13,7 +13,7 @@ from ccb.tunnel.wire.control_protocol import AnsweredBy, RequestRefused, answer_
 from ccb.tunnel.wire.frames import Json
 from ccb.tunnel.wire.journal_records import BEFORE, PRIORITY
 from ccb.tunnel.wire.messages import ControlRequest, ControlResponse, UserMessage, parse_message
-from ccb.tunnel.wire.model_facts import ALIASES
+from ccb.tunnel.wire.model_facts import ALIASES, ModelTable
 from ccb.tunnel.wire.session_options import SessionOptions
 
 from ..agent.agent import Agent
@@ -33,6 +33,7 @@ from . import client_setup as setup
 from .extensions import SessionExtensions
 from .request_broker import OpenRequests, RequestBroker
 from .session_settings import SessionSettings
+from .session_title import SessionTitle
 from .turns import InputQueue, TaskNotices, Turns, TurnState
 
 _MAX_NAME = 100  # characters of a tool's name in a message
@@ -58,13 +59,13 @@ class Session:
         self.agent = agent
         self.hooks = agent.hooks
         self.launches = parts.launches
-        self.models = parts.launches.models
         context = agent.config.context
         self.settings = SessionSettings(context.cwd, home_directory(), parts.broker, self._use_settings)
         self.settings.use(parts.launches.options)
         self.tasks = context.tasks
         self.notices = TaskNotices(parts.log, parts.inputs, self.tasks)
         self.clients, self.sub_agents = clients, sub_agents
+        self._title = SessionTitle(parts.log, agent)
         self.extensions = SessionExtensions(agent, self.settings, clients, sub_agents, self.id, self._warn)
         with suppress(ValueError):  # they were refused when they came
             self._use_callbacks(parts.launches.options)
@@ -97,6 +98,10 @@ class Session:
         self.log.changed()
 
     @property
+    def models(self) -> ModelTable:
+        return self.launches.models
+
+    @property
     def options(self) -> SessionOptions:
         return self.launches.options
 
@@ -109,7 +114,9 @@ class Session:
     def snapshot(self, seq: int) -> Json:
         asks = self.broker.journalled.asked_until(seq)
         body = self.log.snapshot.body(seq, model=self.agent.model, mode=self.agent.config.permissions.mode, asks=asks)
-        return {**body, "sandbox": self.agent.config.permissions.cage_in_force}
+        cage, known = self.agent.config.permissions.cage_in_force, self.log.summary
+        shown = {"sandbox": cage, "title": known.title or known.summary, "effort": self.options.effort or ""}
+        return {**body, **shown}
 
     def take_input(self, input_id: str, body: Json) -> int:
         """Apply an input once. Return the event after which it is in the journal. Raise NotKept."""
@@ -160,6 +167,7 @@ class Session:
         return True
 
     async def end(self, reason: str) -> None:
+        await self._title.close()
         await self.hooks.end(reason)
         await self.broker.close()
         await self.clients.servers.close()
@@ -180,6 +188,7 @@ class Session:
         if "sandbox" in given:
             setup.check_sandbox(launch.sandbox, [context.cwd, *add_dirs])
         config.permissions.relaunch(launch)
+        self.tell_missing([each for each in add_dirs if each not in context.add_dirs])
         context.add_dirs[:] = add_dirs
         context.web.use(options.web, options.web_allow_private)
         self._record(options, given)
@@ -216,6 +225,11 @@ class Session:
         if not _OF_PROMPT.isdisjoint(given):
             config = replace(config, prompts=session_prompt(options, context.cwd, context.host, context.cages))
         self.agent.configure(config)
+
+    def tell_missing(self, add_dirs: Sequence[str]) -> None:
+        for each in add_dirs:
+            if not os.path.isdir(each):
+                self._warn(setup.no_directory(each))
 
     def add_directory(self, path: str) -> None:
         """Let tools use a directory, also after a restart. Raise NotKept."""
@@ -269,6 +283,8 @@ class Session:
         if problem:
             self._warn(problem)
         await self.extensions.settle()
+        if self.options.titles:
+            self._title.ask_once()
 
     def _warn(self, text: str) -> None:
         self.log.say(informational(text, "warning"))

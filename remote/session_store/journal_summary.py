@@ -29,8 +29,9 @@ def one_line(text: str) -> str:
 
 class JournalSummary(Projection):
     """`created` is when the session or the copy began, `first` the time of the first readable record, `cwd` the last
-    directory, `prompt` its `title` or the start of the first prompt that is no command and was not taken back. A prompt
-    that was sent twice counts once."""
+    directory, `title` the name that somebody has given, `summary` what a model has made of the first prompt that is no
+    command and was not taken back; `prompt` is the first there is of title, summary and the start of that prompt. A
+    prompt that was sent twice counts once."""
 
     def __init__(self) -> None:
         self.created = 0.0
@@ -39,6 +40,7 @@ class JournalSummary(Projection):
         self.prompt = ""
         self.prompts = 0
         self.title = ""
+        self.summary = ""
         self._uuids: OrderedDict[str, None] = OrderedDict()
         self._starts: dict[str, tuple[int, str]] = {}  # of the first prompts, with the numbers of their records
 
@@ -55,7 +57,12 @@ class JournalSummary(Projection):
     def _system(self, line: SystemMessage, _: Record) -> None:
         self.cwd = self.cwd or line.cwd
         if line.subtype == "session_title_changed":
-            self.prompt = self.title = one_line(str(line.body.get("title")))
+            title = one_line(str(line.body.get("title")))
+            if line.body.get("generated") is True:
+                self.summary = title
+            else:
+                self.title = title
+            self._named()
 
     @on(records.WorkerRecord)
     def _worker(self, worker: records.WorkerRecord, _: Record) -> None:
@@ -91,10 +98,11 @@ class JournalSummary(Projection):
     def _rewound(self, content: records.RewindRecord, _: Record) -> None:
         if content.to:
             self._starts = {name: each for name, each in self._starts.items() if each[0] < content.to}
+            self.summary = self.summary if self._starts else ""
             self._named()
 
     def _named(self) -> None:
-        self.prompt = self.title or next((start for _, start in self._starts.values()), "")
+        self.prompt = self.title or self.summary or next((start for _, start in self._starts.values()), "")
 
 
 class LastWorker(Projection):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Collection
-from typing import Any, Callable
+from typing import Callable
 
 from ccb.tunnel.wire import journal_records as records
 from ccb.tunnel.wire import messages
@@ -14,7 +14,8 @@ from ccb.tunnel.wire.journal_records import MAIN_AGENT, Projection, Record, on, 
 from ccb.tunnel.wire.messages import as_dict
 from ccb.tunnel.wire.model_facts import context_tokens
 from ccb.tunnel.wire.prompt_content import is_attached_file
-from ccb.tunnel.wire.tool_traits import View, traits_of
+from ccb.tunnel.wire.todo_list import TodoList, public_todo
+from ccb.tunnel.wire.tool_traits import traits_of
 
 from .client_outbox import ClientOutbox
 from .file_history import RewindPoints
@@ -188,7 +189,7 @@ class UnfinishedWork(Projection):
 
 
 _MAX_PROMPTS = 64
-_MAX_LISTS = 50  # of todos, to which a person may go back
+_MAX_LISTS = 200  # of todos, to which a person may go back
 _MAX_TEXT = 2_000  # characters of a prompt
 _NEVER = 1 << 62
 
@@ -216,18 +217,20 @@ class SnapshotProjection(Projection):
     def __init__(self) -> None:
         self._prompts: deque[_TrackedPrompt] = deque(maxlen=_MAX_PROMPTS)
         self._result: Json | None = None
-        self._todos: deque[tuple[int, list[Any]]] = deque(maxlen=_MAX_LISTS)  # with the numbers of their events
+        self._todos: deque[tuple[int, TodoList]] = deque(maxlen=_MAX_LISTS)  # with the numbers of their events
         self._tasks: dict[str, tuple[int, Json]] = {}  # those that run, each with the number of its event
 
     @property
-    def todos(self) -> list[Any] | None:
-        return self._todos[-1][1] if self._todos else None
+    def todos(self) -> TodoList:
+        return self._todos[-1][1] if self._todos else TodoList()
 
     def body(self, seq: int, *, model: str, mode: str, asks: list[Json]) -> Json:
         """The body of a `snapshot` frame for everything up to event `seq`. `asks` are the open public requests."""
         prompts = [{**each.shown, "taken": each.taken <= seq} for each in self._prompts if each.seq <= seq < each.ended]
         tasks = [body for started, body in self._tasks.values() if started <= seq]
-        known = {"result": self._result, "todos": self.todos, "asks": asks, "prompts": prompts, "tasks": tasks}
+        todos = next((each for at, each in reversed(self._todos) if at <= seq), TodoList())
+        listed = [{"id": each.id, **public_todo(each)} for each in todos.items] or None
+        known = {"result": self._result, "todos": listed, "asks": asks, "prompts": prompts, "tasks": tasks}
         return {"model": model, "permission_mode": mode, **known}
 
     @on(records.InputRecord)
@@ -285,8 +288,10 @@ class SnapshotProjection(Projection):
     @on(messages.AssistantMessage, main_only=True)
     def _assistant(self, line: messages.AssistantMessage, record: Record) -> None:
         for block in line.blocks:
-            tool_input = block.get("input")
-            if traits_of(str(block.get("name"))).view is View.CHECKLIST and isinstance(tool_input, dict):
-                todos = tool_input.get("todos")
-                if isinstance(todos, list):
-                    self._todos.append((record.seq, todos))
+            todos, traits = as_dict(block.get("input")).get("todos"), traits_of(str(block.get("name")))
+            if traits.view.shows_todos and not traits.todo_items and isinstance(todos, list):
+                self._todos.append((record.seq, TodoList.written(todos)))
+
+    @on(records.TodoRecord)
+    def _todo(self, content: records.TodoRecord, record: Record) -> None:
+        self._todos.append((record.seq, self.todos.changed(content)))

@@ -57,7 +57,7 @@ class Catalogue:
                 if definition.hooks or definition.servers:
                     self.problems.append(f"{path}: it has changed, so its hooks and MCP servers do not count")
                 definition = replace(definition, hooks=(), servers=())
-            yield definition.name, definition
+            yield definition.name, replace(definition, path=path)
 
     def _texts(self, top: str, within: str = "") -> Iterator[tuple[str, str]]:
         for path in markdown_below(top):

@@ -37,8 +37,8 @@ from ..system.deadline import in_thread
 from ..tools.agent_definitions import BUILT_IN_AGENTS, INHERIT, AgentDefinition, TaskTool
 from ..tools.background_shells import BackgroundShells
 from ..tools.tasks import Task, TaskEnd, TaskKind, TaskStatus
-from ..tools.tool_contract import ToolContext, ToolResult
-from ..tools.tool_state import FileState, TodoList
+from ..tools.tool_contract import Tool, ToolContext, ToolResult
+from ..tools.tool_state import AgentTodos, FileState
 from ..tools.toolset import Toolset
 from .agent_catalogue import own_servers
 from .child_run import Child, TaskFacts
@@ -345,7 +345,8 @@ class SubAgents:
         tree = child.tree
         cwd = child.context.cwd if tree is None else directory_in(tree, child.context.cwd)
         shells = BackgroundShells(cwd, child.context.tasks)
-        own = replace(child.context, cwd=cwd, files=FileState(), shells=shells, todos=TodoList(), sub_agents=None)
+        todos = child.context.todos if self._shares_todos(definition) else AgentTodos()
+        own = replace(child.context, cwd=cwd, files=FileState(), shells=shells, todos=todos, sub_agents=None)
         history.ledger.parent = self._main.ledger
         try:
             trusted = self._main.config.settings.trusted
@@ -361,6 +362,11 @@ class SubAgents:
             if tree is not None and child.status is not TaskStatus.RUNNING:
                 tree = await self._left(child, tree)
         return result if tree is None else child.kept(result, tree)
+
+    def _shares_todos(self, definition: AgentDefinition) -> bool:
+        """Return whether an agent changes items of the session's list; with TodoWrite it keeps one of its own."""
+        tools = self._main.config.visible_tools().values()
+        return any(tool.traits.todo_items and definition.offers(tool.name) for tool in tools)
 
     async def _equipped(
         self, child: Child, definition: AgentDefinition, config: AgentConfig, history: AgentHistory
@@ -428,6 +434,14 @@ class SubAgents:
             texts.append(await in_thread(memory_text, memory))
         return replace(definition, prompt="\n\n".join(texts)) if len(texts) > 1 else definition
 
+    def _offered(self, definition: AgentDefinition) -> list[Tool]:
+        visible = [tool for tool in self._main.config.visible_tools().values() if not tool.traits.main_only]
+        offered = [tool for tool in visible if definition.offers(tool.name)]
+        if not self._shares_todos(definition):
+            return offered
+        # none of its calls may replace the whole list
+        return [tool for tool in offered if tool.traits.todo_items or not tool.traits.view.shows_todos]
+
     def _config(
         self, definition: AgentDefinition, model: str, context: ToolContext, tree: WorktreeRecord | None
     ) -> AgentConfig:
@@ -439,8 +453,6 @@ class SubAgents:
             read_only=definition.read_only,
             mode_changed=lambda: self._log.say(mode_message(self._main.config.permissions)),
         )
-        visible = [tool for tool in main.visible_tools().values() if not tool.traits.main_only]
-        offered = [tool for tool in visible if definition.offers(tool.name)]
         own_place = (context.cwd, tree.branch) if tree is not None else ()
         chosen, own = model or definition.model, self._main.model
         if chosen == SMALL:
@@ -456,7 +468,7 @@ class SubAgents:
         )
         return AgentConfig(
             prompts=ChildPrompt(definition.prompt, main.prompts, *own_place),
-            tools=Toolset(offered, main.deferred_tools()),
+            tools=Toolset(self._offered(definition), main.deferred_tools()),
             permissions=permissions,
             context=context,
             options=options,

@@ -31,15 +31,13 @@ class Listener:
 
 def listeners_below(top: int) -> list[Listener]:
     """Return the listeners among the descendants of a process, by port; none where there is no /proc. No other process
-    is looked at."""
-    ports = dict(_listening_sockets())
-    found: dict[int, Listener] = {}
-    for pid in descendants(top) if ports else ():
+    is looked at, and the host's table of sockets, which may be long, only if they have any."""
+    owners: dict[str, int] = {}
+    for pid in descendants(top):
         for inode in _sockets_of(pid):
-            port = ports.get(inode)
-            if port is not None and port not in found:
-                found[port] = Listener(port, name_of(pid), pid)
-    return [found[port] for port in sorted(found)[:MAX_LISTENERS]]
+            owners.setdefault(inode, pid)
+    found = {port: owners[inode] for inode, port in _listening_sockets() if inode in owners} if owners else {}
+    return [Listener(port, name_of(found[port]), found[port]) for port in sorted(found)[:MAX_LISTENERS]]
 
 
 def can_be_read() -> bool:

@@ -6,10 +6,9 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from ccb.tunnel.wire.client_requests import EFFORTS
 from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.mcp_messages import rule_tool, server_name, unmarked
-from ccb.tunnel.wire.model_facts import CCB_NAMES, ModelNames
+from ccb.tunnel.wire.model_facts import CCB_NAMES, EFFORTS, ModelNames
 from ccb.tunnel.wire.tool_traits import DEFAULT_AGENT, EDIT, READ, TASK, WRITE, own_name
 
 from ..hooks.hook_table import Hook, read_hooks
@@ -30,7 +29,7 @@ class AgentDefinition:
     """One kind of sub-agent. `tools` None: all that the main agent has. `model`, `permission_mode` and `effort` are
     those of the main agent if they are "". `read_only`: none of its calls may change anything. `skills` are known from
     the start. `servers` are MCP servers with their descriptions, None for one that the session has. `required` names
-    MCP servers without which it cannot start."""
+    MCP servers without which it cannot start. `path` is its file, on the laptop for an agent of the person."""
 
     name: str
     description: str
@@ -51,6 +50,7 @@ class AgentDefinition:
     memory: str = ""
     initial_prompt: str = ""
     required: tuple[str, ...] = ()
+    path: str = ""
 
     def unmet(self, connected: Iterable[str]) -> str:
         """Return why the agent cannot start, "" if it can: a required MCP server is not among those `connected` and not

@@ -15,6 +15,7 @@ from ..session_store.session_files import PlanFile
 from .output import MAX_OUTPUT_CHARS
 
 if TYPE_CHECKING:
+    from ccb.tunnel.wire.journal_records import TodoRecord
     from ccb.tunnel.wire.web_fetch import FetchedText
 
     from ..model.model_call import ModelQuestion, ReplyListener
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from .background_shells import BackgroundShells
     from .output import OutputFiles
     from .tasks import TaskRegistry
-    from .tool_state import FileState, TodoList
+    from .tool_state import AgentTodos, FileState
 
 Json = dict[str, Any]
 Content = Union[str, list[Json]]
@@ -168,6 +169,8 @@ class CallContext:
     before_change: Callable[[UpcomingChange], Awaitable[str]] = _not_kept
     """Keep the present version of a file in the file history. A tool awaits this before it changes a file. Returns why
     it could not be kept, "" if it was."""
+    todo_changed: Callable[[TodoRecord], object] = lambda item: None
+    """Record an item of the todo list that the call has made or changed."""
     modes: Modes | None = None
     """Changes the permission mode; None where no call runs."""
     web_access: WebAccess | None = None
@@ -187,7 +190,7 @@ class ToolContext:
     files: FileState
     shells: BackgroundShells
     spill: OutputFiles
-    todos: TodoList
+    todos: AgentTodos
     cages: Cages
     history: FileHistory
     tasks: TaskRegistry

@@ -1,16 +1,14 @@
-"""What the tools of an agent remember: which version of each file the model has seen."""
+"""What the tools of an agent remember: which version of each file the model has seen, and its todo list."""
 
 from __future__ import annotations
 
-import copy
 from collections import OrderedDict
 from dataclasses import replace
 
 from ccb.tunnel.wire.dataclass import dataclass
-from ccb.tunnel.wire.frames import Json
+from ccb.tunnel.wire.todo_list import TodoList
 
 from ..system.regular_files import FileInfo
-from .input_schema import issues, object_of
 
 MAX_FILES = 2000
 MAX_CONTENT = 4 << 20  # bytes of the contents that are remembered, of the files used most recently
@@ -94,45 +92,30 @@ class FileState:
                 self._files[other] = replace(seen, content=None)
 
 
-_MAX_TODOS = 200
 _ROUNDS = 12  # of tool calls until the agent is reminded
-_FIELDS = ("content", "status", "activeForm")
-_TEXT = {"type": "string", "minLength": 1, "maxLength": 2000}
-_STATUS = {"type": "string", "enum": ["pending", "in_progress", "completed"]}
-_TODO = object_of({"content": _TEXT, "status": _STATUS, "activeForm": _TEXT}, *_FIELDS, closed=False)
-_TODOS = {"type": "array", "maxItems": _MAX_TODOS, "description": "The updated list", "items": _TODO}
-TODO_SCHEMA = object_of({"todos": _TODOS}, "todos")
 
 
-class TodoList:
-    """The todo list of an agent. It becomes empty when all items are completed."""
+class AgentTodos:
+    """The todo list that an agent works on, and the rounds of tool calls since it was changed."""
 
     def __init__(self) -> None:
-        self._items: list[Json] = []
+        self.list = TodoList()
+        self._last_id = 0
         self._rounds = 0
 
     @property
-    def items(self) -> list[Json]:
-        return copy.deepcopy(self._items)
+    def new_id(self) -> str:
+        """An id that no item has had in this worker."""
+        return str(self._last_id + 1)
 
-    def replace(self, items: list[Json]) -> None:
-        done = all(item["status"] == "completed" for item in items)
-        self._items = [] if done else copy.deepcopy(items)
-        self._rounds = 0
-
-    def restore(self, written: object) -> None:
-        """Take over the list that the agent wrote in an earlier worker, as its call gave it."""
-        if isinstance(written, list) and not issues({"todos": written}, TODO_SCHEMA):
-            self.replace([plain_todo(item) for item in written])
+    def use(self, todos: TodoList) -> None:
+        self.list, self._rounds = todos, 0
+        self._last_id = max([self._last_id, *(int(each.id) for each in todos.items if each.id.isdecimal())])
 
     def round_passed(self) -> bool:
-        """Count a round of tool calls. Return whether the agent has not written its list for long."""
+        """Count a round of tool calls. Return whether the agent has not changed its list for long."""
         self._rounds += 1
-        if not self._items or self._rounds < _ROUNDS:
+        if not self.list.open or self._rounds < _ROUNDS:
             return False
         self._rounds = 0
         return True
-
-
-def plain_todo(item: Json) -> Json:
-    return {name: item[name] for name in _FIELDS}

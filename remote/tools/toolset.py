@@ -88,8 +88,9 @@ class Toolset:
             raise ValueError(f"built-in tools cannot be replaced or removed: {', '.join(taken)}")
 
 
-def default_tools() -> Toolset:
-    """Return a registry of the built-in tools, in the order of `tool_traits.BUILT_IN`."""
+def default_tools(*, tasks: bool = True) -> Toolset:
+    """Return a registry of the built-in tools, in the order of `tool_traits.BUILT_IN`. Without `tasks` the model keeps
+    its todo list with TodoWrite."""
     from .agent_definitions import TaskTool
     from .asking import AskUserQuestion, EnterPlanMode, ExitPlanMode
     from .background_tools import BashOutput, KillShell, TaskOutput, TaskStop
@@ -98,13 +99,14 @@ def default_tools() -> Toolset:
     from .notebook import NotebookEdit
     from .read import Read
     from .search_tools import LS, Glob, Grep
-    from .todo import TodoWrite
+    from .todo import TaskCreate, TaskGet, TaskList, TaskUpdate, TodoWrite
     from .web import WebFetch, WebSearch
 
     shells = (Bash(), BashOutput(), KillShell())
     files = (Glob(), Grep(), LS(), Read(), Edit(), MultiEdit(), Write())
-    work = (TodoWrite(), TaskTool(), AskUserQuestion(), EnterPlanMode(), ExitPlanMode(), TaskOutput(), TaskStop())
-    return Toolset((*shells, *files, *work, NotebookEdit(), WebFetch(), WebSearch()))
+    todos = (TodoWrite(), *((TaskCreate(), TaskUpdate(), TaskGet(), TaskList()) if tasks else ()))
+    work = (TaskTool(), AskUserQuestion(), EnterPlanMode(), ExitPlanMode(), TaskOutput(), TaskStop())
+    return Toolset((*shells, *files, *todos, *work, NotebookEdit(), WebFetch(), WebSearch()))
 
 
 def make_context(cwd: str, outputs: str, token: str = "", caged: CageServer | None = None) -> ToolContext:
@@ -121,7 +123,7 @@ def make_context(cwd: str, outputs: str, token: str = "", caged: CageServer | No
     from .output import OutputFiles
     from .tasks import TaskRegistry
     from .tool_contract import ToolContext, WebSettings
-    from .tool_state import FileState, TodoList
+    from .tool_state import AgentTodos, FileState
 
     environ = dict(os.environ)
     tasks = TaskRegistry()
@@ -134,7 +136,7 @@ def make_context(cwd: str, outputs: str, token: str = "", caged: CageServer | No
         files=FileState(),
         shells=BackgroundShells(cwd, tasks, host.session),
         spill=OutputFiles(outputs),
-        todos=TodoList(),
+        todos=AgentTodos(),
         cages=Cages(host.cages, environ, home_directory()),
         history=FileHistory(os.path.join(os.path.dirname(outputs), "history") if outputs else ""),
         tasks=tasks,

@@ -26,56 +26,61 @@ def _newcomer(laptop: Laptop, tmp_path: Path) -> dict[str, str]:
     return {**env, "PYTHON_KEYRING_BACKEND": backend, "TEST_KEYRING_FILE": str(tmp_path / "keyring.json")}
 
 
-async def test_without_credential_the_person_is_asked_once_and_it_begins(tmp_path: Path, fake_model: FakeModel) -> None:
+async def test_the_person_is_asked_once_and_the_session_asks_for_the_key(tmp_path: Path, fake_model: FakeModel) -> None:
     with tidy_laptop(tmp_path, fake_model.url) as laptop:
         env = _newcomer(laptop, tmp_path)
         argv = [sys.executable, "-m", "ccb", str(tmp_path), "--plain"]
         async with terminal(argv, env, str(laptop.home)) as first:
-            await first.shows("1, 2 or Enter: ")
-            first.type("yes\n")
-            await first.shows("Type one of the numbers, or Enter.")
-            first.type("1\n")
-            await first.shows("API key for ")
-            await first.until(lambda: not first.echoes)
+            await first.types("yes\n", "Type one of the numbers, or Enter.")
+            await first.types("3\n", "Press Enter to begin: ")
+            await first.types("\n", "No model credential for 127.0.0.1")
+            await first.until(lambda: "API key for " in first.text and not first.echoes)
             first.type("sk-wrong\n")
-            await first.shows("1 tries again: ")
-            first.type("1\n")
             await first.until(lambda: first.text.count("API key for ") == 2 and not first.echoes)
-            first.type(f"{API_KEY}\n")
-            await first.shows("Stored the key")
-            await first.shows("1 to 5 or Enter: ")
-            first.type("3\n")
-            await first.shows("Press Enter to begin: ")
-            first.type("\n")
-            await first.shows(READY)
-            first.type("\x04")
-            assert await first.ended() == 0
+            assert "refused the key (HTTP 401)" in first.text
+            await first.types(f"{API_KEY}\n", "Keep it for later sessions?")
+            await first.types("\n", READY)
+            assert "Stored the key for " in first.text
+            assert await first.ended_by("\x04") == 0
         (stored,) = json.loads((tmp_path / "keyring.json").read_text()).values()
         assert json.loads(stored)["accounts"]["default"]["secret"] == API_KEY
-        assert (
-            API_KEY.encode() not in first.written and b"sk-wrong" not in first.written and b"\x1b" not in first.written
-        )
+        assert not any(each in first.written for each in (API_KEY.encode(), b"sk-wrong", b"\x1b"))
         assert (laptop.home / ".local/state/ccb/theme").read_text() == "high-contrast\n"
+        async with terminal(argv, env, str(laptop.home)) as second:
+            await second.shows(READY)
+            assert "Enter" not in second.text and await second.ended_by("\x04") == 0
         (tmp_path / "keyring.json").unlink()
-        async with terminal(argv, env, str(laptop.home)) as second:  # without a key, and not asked any more
-            assert await second.ended() == 77
-            assert "1, 2 or Enter" not in second.text and "ccb auth login" in second.text
+        async with terminal(argv, env, str(laptop.home)) as third:
+            await third.shows("API key for ")
+            assert await third.ended_by("\n") == 77
+            assert "1 to 5 or Enter" not in third.text and "ccb auth login" in third.text
 
 
-async def test_ctrl_c_skips_all_of_it_and_is_not_asked_again(tmp_path: Path, fake_model: FakeModel) -> None:
+async def test_closing_it_asks_again_and_a_new_passphrase_is_not_asked_for_twice(
+    tmp_path: Path, fake_model: FakeModel
+) -> None:
     with tidy_laptop(tmp_path, fake_model.url) as laptop:
-        env = _newcomer(laptop, tmp_path)
-        script = "import sys; from ccb.local import first_run as f; from ccb.local.command_line.parser import *\n"
-        script += "f.set_up(parse_arguments(['ssh', 'devbox', '--plain'], remote='')); print('over')"
-        async with terminal([sys.executable, "-c", script], env, str(laptop.home)) as first:
-            await first.shows("1, 2 or Enter: ")
-            first.type("\x03")
-            assert await first.ended() == 0
-            await first.shows("over")
-        async with terminal([sys.executable, "-c", script], env, str(laptop.home)) as second:
-            assert await second.ended() == 0
-            await second.shows("over")
-            assert "Enter" not in second.text
+        env = {**_newcomer(laptop, tmp_path), "PYTHON_KEYRING_BACKEND": "keyring.backends.fail.Keyring"}
+        argv = [sys.executable, "-m", "ccb", str(tmp_path), "--plain"]
+        for key in ("\x03", "\x04"):
+            async with terminal(argv, env, str(laptop.home)) as closed:
+                await closed.shows("1 to 5 or Enter: ")
+                assert await closed.ended_by(key) == 130
+        async with terminal(argv, env, str(laptop.home)) as first:
+            await first.types("\n", "Press Enter to begin: ")
+            await first.types("\n", "API key for ")
+            await first.until(lambda: not first.echoes)
+            await first.types(f"{API_KEY}\n", "Keep it for later sessions?")
+            for count, typed in enumerate(("yes", "open sesame", "open sesame")):
+                await first.until(lambda count=count: first.text.count("Passphrase") == count)  # type: ignore[misc]
+                first.type(f"{typed}\n")
+            await first.shows(READY)
+            assert first.text.count("Passphrase") == 2
+            assert await first.ended_by("\x04") == 0
+        async with terminal(argv, env, str(laptop.home)) as second:
+            await second.types("", "Passphrase")
+            await second.until(lambda: not second.echoes)
+            await second.types("open sesame\n", READY)
 
 
 @pytest.mark.parametrize("extra", [{"CI": "true"}, {"ANTHROPIC_API_KEY": "k"}, {"ANTHROPIC_AUTH_TOKEN": "t"}, {}])
@@ -87,20 +92,6 @@ def test_nobody_is_asked_in_a_script_or_with_a_credential(
     set_up(parse_arguments(["ssh", "devbox"], remote=""), {"HOME": str(tmp_path), **extra})
     assert capfd.readouterr() == ("", "")
     assert list(tmp_path.iterdir()) == []
-
-
-def test_nobody_is_asked_for_a_key_of_anthropic_who_uses_another_provider(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
-    for stream in (sys.stdin, sys.stdout, sys.stderr):
-        monkeypatch.setattr(stream, "isatty", lambda: True, raising=False)
-    environ = {"HOME": str(tmp_path)}
-    set_up(parse_arguments(["ssh", "devbox", "--model", "ollama/qwen3"], remote=""), environ)
-    (tmp_path / ".local/state/ccb/set-up").unlink()
-    (tmp_path / ".config/ccb").mkdir(parents=True)
-    (tmp_path / ".config/ccb/settings.json").write_text('{"model": "fast", "modelAliases": {"fast": "openai/gpt-5"}}')
-    set_up(parse_arguments(["ssh", "devbox"], remote=""), environ)
-    assert capfd.readouterr() == ("", "")
 
 
 def test_the_sample_of_a_theme_has_its_colours_where_the_terminal_shows_them() -> None:

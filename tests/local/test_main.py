@@ -170,6 +170,7 @@ def test_the_help_of_a_command_is_its_own(command: str) -> None:
 
 
 def test_a_topic_is_a_page_of_the_guide(tmp_path: Path) -> None:
+    assert ccb_run(tmp_path, "help").stdout == ccb_run(tmp_path, "--help").stdout
     done = ccb_run(tmp_path, "help", "sandbox")
     assert (done.returncode, done.stdout) == (0, (ROOT / "docs" / "guide" / "sandbox.md").read_text())
     both = ccb_run(tmp_path, "help", "mcp").stdout

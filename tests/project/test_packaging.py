@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+import ccb
+
 ROOT = Path(__file__).resolve().parents[2]
 ROOMS = ("local", "remote", "tunnel", "deploy")
 
@@ -56,6 +58,7 @@ def test_the_wheel_holds_the_rooms_under_ccb_and_the_worker_bundle(built: tuple[
         "ccb/__init__.py",
         "ccb/__main__.py",
         "ccb/py.typed",
+        f"ccb-{ccb.__version__}.data/data/share/man/man1/ccb.1",
         *(f"ccb/deploy/{part}.{each}" for part in ("worker", "commands") for each in ("bundle", "xz", "zlib")),
     }
     assert names == expected
@@ -95,3 +98,44 @@ def test_the_installed_wheel_runs_from_another_directory(built: tuple[Path, Path
         env=source_env, capture_output=True, text=True, check=True, cwd=tmp_path,
     )  # fmt: skip
     assert installed == here.stdout, "the wheel carries another worker than the source builds"
+
+
+@pytest.fixture(scope="module")
+def installers(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The directory of pipx and uv."""
+    venv = tmp_path_factory.mktemp("installers")
+    subprocess.run([sys.executable, "-m", "venv", str(venv)], check=True)
+    got = subprocess.run([venv / "bin/pip", "install", "-q", "pipx", "uv"], capture_output=True, text=True, check=False)
+    if got.returncode:
+        pytest.skip(f"the package index does not give pipx and uv: {got.stderr[-200:]}")
+    return venv / "bin"
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.thorough
+@pytest.mark.parametrize(
+    ("install", "said"),
+    [
+        (("pipx", "install", "WHEEL"), "pipx install --force ccb"),
+        (("pipx", "install", "--pip-args=--find-links FOLDER", "ccb"), "pipx upgrade ccb"),
+        (("uv", "tool", "install", "WHEEL"), "uv tool install --force ccb"),
+        (("uv", "tool", "install", "--find-links", "FOLDER", "ccb"), "uv tool upgrade ccb"),
+    ],
+    ids=["pipx, the wheel", "pipx, an index", "uv, the wheel", "uv, an index"],
+)
+def test_pipx_and_uv_install_the_wheel(
+    built: tuple[Path, Path], installers: Path, tmp_path: Path, install: tuple[str, ...], said: str
+) -> None:
+    names = ("PIPX_HOME", "PIPX_BIN_DIR", "PIPX_MAN_DIR", "UV_TOOL_DIR", "UV_TOOL_BIN_DIR", "UV_CACHE_DIR")
+    own = {"HOME": str(tmp_path), "UV_PYTHON": sys.executable, "PIPX_DEFAULT_PYTHON": sys.executable}
+    env = {**os.environ, **own, **{name: str(tmp_path / name) for name in names}}
+    words = [each.replace("WHEEL", str(built[1])).replace("FOLDER", str(built[1].parent)) for each in install]
+    done = subprocess.run([installers / words[0], *words[1:]], env=env, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    program = tmp_path / ("PIPX_BIN_DIR" if words[0] == "pipx" else "UV_TOOL_BIN_DIR") / "ccb"
+    upgrade = subprocess.run([program, "upgrade"], env=env, capture_output=True, text=True, check=True)
+    assert upgrade.stdout.splitlines()[-1] == f"Upgrade with: {said}"
+    script = subprocess.run([program, "completion", "bash"], env=env, capture_output=True, text=True, check=True).stdout
+    assert str(program.resolve().parent / "python") in script
+    if words[0] == "pipx":  # it links manual pages, which uv does not
+        assert ".TH CCB 1" in (tmp_path / "PIPX_MAN_DIR/man1/ccb.1").read_text()

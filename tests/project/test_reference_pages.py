@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 
 import pytest
-from tests.support.reference_pages import RUN, pages
+from tests.support.reference_pages import ROOT, RUN, pages
 
 from ccb.local.command_line.arguments import OPTIONS
 from ccb.local.command_line.subcommands import COMMANDS, SUBCOMMANDS, options_of
@@ -27,3 +28,9 @@ def test_every_command_is_described_and_every_option_belongs_to_one() -> None:
 def test_every_sentence_ends_with_a_full_stop() -> None:
     for text in (*(option.help for option in OPTIONS), *(command.description for command in SUBCOMMANDS)):
         assert text[:1].isupper() and text.endswith("."), text
+
+
+def test_the_manual_page_is_written_as_manual_pages_are() -> None:
+    argv = ["mandoc", "-T", "lint", str(ROOT / "docs/ccb.1")]
+    linted = subprocess.run(argv, capture_output=True, text=True, check=False)
+    assert not linted.stdout

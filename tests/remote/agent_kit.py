@@ -28,14 +28,23 @@ from ccb.remote.permissions.matchers import Askable
 from ccb.remote.permissions.rules import Behavior, Decision
 from ccb.remote.session_store.session_log import SessionLog
 from ccb.remote.settings.worker_settings import Layer, WorkerSettings
-from ccb.remote.slash_commands.command_registry import SlashCommand
+from ccb.remote.slash_commands.command_registry import CommandCall, SlashCommand
 from ccb.remote.tools.output import OutputFiles
 from ccb.remote.tools.tasks import TaskRegistry
 from ccb.remote.tools.tool_contract import Tool, ToolContext, ToolDeclaration, ToolResult
-from ccb.remote.tools.tool_state import FileState, TodoList
+from ccb.remote.tools.tool_state import AgentTodos, FileState
 from ccb.remote.tools.toolset import Toolset
 from ccb.tunnel.wire.control_protocol import A, P, Request, RequestKind, ToolPermission
-from ccb.tunnel.wire.journal_records import MAIN_AGENT, Content, MessageRecord, Record, parse_line, record_of, to_line
+from ccb.tunnel.wire.journal_records import (
+    MAIN_AGENT,
+    CompactStartRecord,
+    Content,
+    MessageRecord,
+    Record,
+    parse_line,
+    record_of,
+    to_line,
+)
 from ccb.tunnel.wire.session_options import SessionOptions
 from ccb.tunnel.wire.tool_traits import Effect, ToolTraits
 
@@ -413,7 +422,7 @@ def make_world(
 
     nothing = cast(Any, None)
     context = ToolContext(
-        nothing, "/srv/app", [], FileState(), cast(Any, NoShells()), spill or nothing, TodoList(), nothing, nothing,
+        nothing, "/srv/app", [], FileState(), cast(Any, NoShells()), spill or nothing, AgentTodos(), nothing, nothing,
         TaskRegistry(), nothing, nothing, nothing,
     )  # fmt: skip
     config = AgentConfig(
@@ -439,8 +448,10 @@ def make_world(
     )
     agent = Agent(config, deps, history, ledger or Ledger())
 
-    compact = SlashCommand("compact", "", lambda call: agent.running_turn.compact(call.arguments), local=True)
-    deps.commands.register(compact)
+    def compact(call: CommandCall) -> Awaitable[str]:
+        return agent.running_turn.compact(CompactStartRecord("manual", call.arguments))
+
+    deps.commands.register(SlashCommand("compact", "", compact, local=True))
     return World(agent, transport, journal, clock, broker, permissions, read, write, log, history, queue)
 
 

@@ -1,5 +1,5 @@
 """The pages of docs/reference, made from the code: command line, settings, tools, and the
-commands and keys of the REPL.
+commands and keys of the REPL; and the manual page.
 
 `python -m tests.support.reference_pages` writes them; a project test says whether they are current.
 """
@@ -14,6 +14,7 @@ from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
+from tests.support.manual_page import manual_page
 from tests.support.tool_page import tool_blocks
 
 from ccb.local.command_line.arguments import OPTIONS, Group, Option, OptionKind
@@ -39,6 +40,7 @@ def pages() -> dict[Path, str]:
         FOLDER / "settings.md": _page("Settings", _settings()),
         FOLDER / "tools.md": _page("Tools", tool_blocks()),
         FOLDER / "repl.md": _page("Commands and keys of the REPL", _repl()),
+        ROOT / "docs" / "ccb.1": manual_page(),
     }
 
 

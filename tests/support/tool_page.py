@@ -33,7 +33,7 @@ def _facts(tool: Tool) -> Iterator[str]:
     yield f"- Permission rules: {', '.join(_rules(tool))}."
     yield f"- Parallel: {_parallel(tool)}."
     yield f"- Longest result: {tool.declaration.max_output_chars:,} characters."
-    yield "- Input:"
+    yield "- Input:" if tool.input_schema["properties"] else "- Input: none."
     required = tool.input_schema.get("required", [])
     for name, schema in tool.input_schema["properties"].items():
         optional = "" if name in required else ", optional"

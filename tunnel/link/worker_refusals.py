@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import re
-import shlex
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from .. import errors
-from ..plain_text import HostText
+from ..plain_text import HostText, make_directory
 from ..transports.pipe import THIS_MACHINE
 from ..wire.frames import Refused
 
@@ -16,55 +15,65 @@ _MAX_KEY = 40
 _TO_DO = ("Go on with it there, or in a copy: --fork-session.", "Look at the list again.", "Stop it.", "Stop it there.")
 """What a worker may tell the person to do about a session in use. Another text would be the advice of a stranger."""
 
-_SIMPLE: Mapping[str, tuple[type[errors.CcbError], str]] = {
-    "not_a_directory": (errors.NoSuchPath, "Name the directory to work in."),
-    "stopped": (errors.SessionStopped, "Start it again."),
-    "no_worktree": (errors.UsageError, "Leave out --worktree, or start in a repository of git with a commit."),
-}
-"""For each of these refusal codes: the class of the error, what to do."""
-
 
 def refusal_error(refused: Refused, host: str) -> errors.CcbError:
     """Return the error for `refused`. What the worker says in it is marked as its words, and on one line each."""
-    message, data = HostText(refused.message), refused.data
-    said = f"{host}: {message}"
-    if (simple := _SIMPLE.get(refused.code)) is not None:
-        kind, do = simple
-        return kind(said, do=do)
-    match refused.code:
-        case "no_such_path":
-            near, missing, do = _similar("There is", refused), data.get("path"), "Check the path."
-            if "near" in data and isinstance(missing, str) and HostText(missing).cell == missing:
-                make = f"reate it: mkdir -p {shlex.quote(missing)}"
-                do = f"Check the path, or c{make}" if near else f"C{make}"
-            return errors.NoSuchPath(said, evidence=near, do=do)
-        case "no_session":
-            found = _similar("There are", refused)
-            do = "Give more of its ID." if found else f"`ccb ps {listed_host(host)}` lists the sessions there."
-            return errors.NoSuchSession(said, evidence=found, do=do)
-        case "no_storage":
-            do = "Free some space, or make the home or runtime directory on the host writable."
-            if "file" in data:
-                do = "Check that file on the host: this user must be able to read and write it."
-            return errors.NoStorage(said, evidence=_evidence(refused), do=do)
-        case "no_processes":
-            return too_many_processes(host, f"{message}")
-        case "in_use":
-            kind = errors.KeptElsewhere if "host" in data else errors.UsageError
-            return kind(said, do=data["do"] if data.get("do") in _TO_DO else "Use another --session-id.")
-        case "bad_attach":
-            what = f"{host} cannot start a session with these options: {message}"
-            return errors.UsageError(what, do="Change the options.")
-        case "waits_for_answer":
-            session = data.get("session")
-            known = session if isinstance(session, str) and is_session_id(session) else "SESSION"
-            named = f"{listed_host(host)} {known}"
-            do = f"Answer it with `ccb attach {named}`, or end it with `ccb stop {named}`."
-            return errors.WaitsForAnswer(said, do=do)
-        case "no_sandbox":
-            return _no_sandbox(refused, host)
+    if refused.code in _SIMPLE:
+        kind, do = _SIMPLE[refused.code]
+        return kind(_said(refused, host), do=do)
+    return _BY_CODE.get(refused.code, _of_unknown_kind)(refused, host)
+
+
+def _said(refused: Refused, host: str) -> str:
+    return f"{host}: {HostText(refused.message)}"
+
+
+def _no_such_path(refused: Refused, host: str) -> errors.CcbError:
+    near, missing, do = _similar("There is", refused), refused.data.get("path"), "Check the path."
+    if "near" in refused.data and isinstance(missing, str) and (make := make_directory(missing)):
+        do = f"Check the path, or c{make[1:]}" if near else make
+    return errors.NoSuchPath(_said(refused, host), evidence=near, do=do)
+
+
+def _no_session(refused: Refused, host: str) -> errors.CcbError:
+    found = _similar("There are", refused)
+    do = "Give more of its ID." if found else f"`ccb ps {listed_host(host)}` lists the sessions there."
+    return errors.NoSuchSession(_said(refused, host), evidence=found, do=do)
+
+
+def _no_storage(refused: Refused, host: str) -> errors.CcbError:
+    do = "Free some space, or make the home or runtime directory on the host writable."
+    if "file" in refused.data:
+        do = "Check that file on the host: this user must be able to read and write it."
+    return errors.NoStorage(_said(refused, host), evidence=_evidence(refused), do=do)
+
+
+def _no_processes(refused: Refused, host: str) -> errors.CcbError:
+    return too_many_processes(host, f"{HostText(refused.message)}")
+
+
+def _in_use(refused: Refused, host: str) -> errors.CcbError:
+    kind = errors.KeptElsewhere if "host" in refused.data else errors.UsageError
+    do = refused.data["do"] if refused.data.get("do") in _TO_DO else "Use another --session-id."
+    return kind(_said(refused, host), do=do)
+
+
+def _bad_attach(refused: Refused, host: str) -> errors.CcbError:
+    what = f"{host} cannot start a session with these options: {HostText(refused.message)}"
+    return errors.UsageError(what, do="Change the options.")
+
+
+def _waits_for_answer(refused: Refused, host: str) -> errors.CcbError:
+    session = refused.data.get("session")
+    known = session if isinstance(session, str) and is_session_id(session) else "SESSION"
+    named = f"{listed_host(host)} {known}"
+    do = f"Answer it with `ccb attach {named}`, or end it with `ccb stop {named}`."
+    return errors.WaitsForAnswer(_said(refused, host), do=do)
+
+
+def _of_unknown_kind(refused: Refused, host: str) -> errors.CcbError:
     return errors.ProtocolError(
-        f"{host} refused the session: {message}",
+        f"{host} refused the session: {HostText(refused.message)}",
         evidence=_evidence(refused),
         do="Run again with --debug, and report it if it happens again.",
     )
@@ -94,6 +103,24 @@ def _no_sandbox(refused: Refused, host: str) -> errors.CcbError:
         do = "start in the directory of a project"
     why = f"{HostText(str(refused.data.get('why') or refused.message))}"
     return errors.UsageError(what, evidence=why, do=f"Leave out --sandbox workspace, or {do}.")
+
+
+_SIMPLE: Mapping[str, tuple[type[errors.CcbError], str]] = {
+    "not_a_directory": (errors.NoSuchPath, "Name the directory to work in."),
+    "stopped": (errors.SessionStopped, "Start it again."),
+    "no_worktree": (errors.UsageError, "Leave out --worktree, or start in a repository of git with a commit."),
+}
+"""For each of these refusal codes: the class of the error, what to do."""
+_BY_CODE: Mapping[str, Callable[[Refused, str], errors.CcbError]] = {
+    "no_such_path": _no_such_path,
+    "no_session": _no_session,
+    "no_storage": _no_storage,
+    "no_processes": _no_processes,
+    "in_use": _in_use,
+    "bad_attach": _bad_attach,
+    "waits_for_answer": _waits_for_answer,
+    "no_sandbox": _no_sandbox,
+}
 
 
 def listed_host(host: str) -> str:

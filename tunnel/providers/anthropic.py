@@ -40,7 +40,7 @@ class AnthropicProvider(Provider):
 
     @asynccontextmanager
     async def exchange(self, request: ProviderRequest) -> AsyncIterator[ProviderResponse]:
-        credential = await self._credential.get() if self._credential is not None else None
+        credential = await self.credential.get() if self.credential is not None else None
         own = in_one_header(credential, self.key_header).headers(request.headers) if credential is not None else {}
         headers = {**request.headers, **_UNENCODED, **own}
         async with self.client.request(replace(request, headers=headers)) as response:

@@ -90,7 +90,7 @@ class CloudProvider(Provider):
             if got.status != 200:
                 body = await got.start()
                 own = body.lstrip().startswith(b'{"type":"error"')  # of the model's API, inside the cloud's
-                error = read_error(got.status, got.headers, body, self._given_name)
+                error = read_error(got.status, got.headers, body, self.given_name)
                 yield ProviderResponse(got.status, got.headers, WholeBody(body)) if own else error_answer(error)
             elif not streams:
                 yield got

@@ -40,9 +40,9 @@ class Provider(ABC):
     wants none. `given_name` is "" for the provider without a name in front of its models."""
 
     def __init__(self, credential: CredentialSource | None, client: ProviderClient, given_name: str = "") -> None:
-        self._credential = credential
+        self.credential = credential
         self.client = client
-        self._given_name = given_name
+        self.given_name = given_name
 
     @abstractmethod
     def exchange(self, request: ProviderRequest) -> AbstractAsyncContextManager[ProviderResponse]:
@@ -53,7 +53,7 @@ class Provider(ABC):
     def name(self) -> str:
         """The name under which the person knows the provider: its host."""
         host = self.client.endpoint.host
-        return f"{self._given_name} ({host})" if self._given_name else host
+        return f"{self.given_name} ({host})" if self.given_name else host
 
     @property
     def what_to_check(self) -> str:
@@ -63,17 +63,17 @@ class Provider(ABC):
     async def credential_name(self) -> str:
         """Say where the credential comes from (`apiKeySource` in system/init). Raise CredentialError, ConfigError."""
         try:
-            return (await self._credential.get()).source if self._credential is not None else "none"
+            return (await self.credential.get()).source if self.credential is not None else "none"
         except ProviderError as error:  # what renews the token cannot be reached
             raise CredentialError("The model credential cannot be renewed.", evidence=str(error)) from None
 
     async def _read(self, request: ProviderRequest) -> tuple[dict[str, Any], str]:
         """Return the request, and the model that it asks for by the provider's own name. Raise Refusal."""
         asked = await read_json(request.body.take())
-        return asked, model_of(asked).removeprefix(f"{self._given_name}/")
+        return asked, model_of(asked).removeprefix(f"{self.given_name}/")
 
     async def _may_have_another(self, refused: Credential | None) -> bool:
-        return self._credential is not None and refused is not None and await self._credential.refused(refused)
+        return self.credential is not None and refused is not None and await self.credential.refused(refused)
 
 
 log = logging.getLogger(__name__)

@@ -12,11 +12,10 @@ from importlib import import_module
 from urllib.parse import quote, urlsplit
 
 from ..wire.dataclass import dataclass
-from ..wire.model_facts import claude_facts
+from ..wire.model_facts import LEVELS, claude_facts
 from .http_client import ProviderClient, Sign, signed_request
 from .json_fields import Json, dump, list_in, object_in, objects_in, text_in
 from .provider import ProviderError
-from .thinking import LEVELS
 
 log = logging.getLogger(__name__)
 

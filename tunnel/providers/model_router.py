@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
 
+from .credential import CredentialSource
 from .http_client import Provider
 from .json_fields import dump
 from .provider import ProviderRequest, ProviderResponse, WholeBody
@@ -60,3 +61,14 @@ class ModelRouter:
                 return self.default
             self._made[name] = made
         return self._made[name] if slash else self.default
+
+    def name_of(self, model: str) -> str:
+        """Return the name of the provider that answers for a model, "" for the default one."""
+        made = self._made.get(model.partition("/")[0]) if "/" in model else None
+        return made.given_name if made is not None else ""
+
+    def use_credential(self, host: str, credential: CredentialSource) -> None:
+        """Let the providers at a host that were made send another credential, from their next request on."""
+        for provider in (self.default, *self._made.values()):
+            if provider.client.endpoint.host == host:
+                provider.credential = credential

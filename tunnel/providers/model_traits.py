@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ..wire.dataclass import dataclass
-from ..wire.model_facts import ModelFacts, claude_facts
+from ..wire.model_facts import LEVELS, ModelFacts, claude_facts
 from .costs import known_prices, with_long_price
 from .model_lists import Facts
-from .thinking import LEVELS
 
 _EFFORTS = ("low", "medium", "high")
 _SIZES = ("window", "max_output")

@@ -9,11 +9,12 @@ from dataclasses import field
 from typing import Literal
 
 from ..wire.dataclass import dataclass
+from ..wire.model_facts import clamped
 from .anthropic_events import MAX_ANSWER, MAX_CALLS, WRONG, AnswerError, read_usage
 from .dialect import DialectCall, ModelTarget, StreamReader, ToolNames, object_schema, own_tools, short_id, user_fields
 from .json_fields import Json, dump, list_in, object_in, objects_in, text_in
 from .request_content import RequestTurn, blocks_of, is_media, part_of, plain_text, text_of, turns
-from .thinking import clamped, is_of, wanted_effort, wants_thinking
+from .thinking import is_of, wanted_effort, wants_thinking
 
 _GROWING = ("text", "summary", "data")
 MAX_ID = 40

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ..wire.model_facts import clamped
 from .anthropic_events import read_usage
 from .dialect import DialectCall, ModelTarget, StreamReader, ToolNames, object_schema, own_tools, short_id, user_fields
 from .json_fields import Json, dump, object_in, objects_in, text_in
 from .request_content import RequestTurn, blocks_of, is_media, part_of, plain_text, text_of, turns
-from .thinking import clamped, wanted_effort, wants_thinking
+from .thinking import wanted_effort, wants_thinking
 
 MAX_ID = 64
 

@@ -9,12 +9,10 @@ from __future__ import annotations
 import base64
 import binascii
 import json
-from collections.abc import Sequence
 
-from ..wire.model_facts import SEALED
+from ..wire.model_facts import LEVELS, SEALED
 from .json_fields import Json, dump, object_in
 
-LEVELS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 _BUDGETS = ((1_024, "minimal"), (2_048, "low"), (4_096, "medium"), (8_192, "high"), (16_384, "xhigh"))
 
 
@@ -35,14 +33,6 @@ def wanted_effort(asked: Json) -> str:
 def wants_thinking(asked: Json) -> bool:
     thinking = asked.get("thinking")
     return isinstance(thinking, dict) and thinking.get("type") in ("enabled", "adaptive")
-
-
-def clamped(level: str, known: Sequence[str]) -> str:
-    """Return the level of `known`, in rising order, that is nearest: the highest below, or the lowest of all."""
-    if not level or not known:
-        return ""
-    below = [each for each in known if LEVELS.index(each) <= LEVELS.index(level)]
-    return below[-1] if below else known[0]
 
 
 def sealed(provider: str, model: str, state: Json) -> str:

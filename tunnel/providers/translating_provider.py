@@ -106,7 +106,7 @@ class TranslatedProvider(Provider):
 
     @asynccontextmanager
     async def exchange(self, request: ProviderRequest) -> AsyncIterator[ProviderResponse]:
-        credential = await self._credential.get() if self._credential is not None else None
+        credential = await self.credential.get() if self.credential is not None else None
         asked = await self._asked(request, credential)
         if isinstance(asked, ProviderResponse):
             yield asked
@@ -117,7 +117,7 @@ class TranslatedProvider(Provider):
             response, error_text = await self._sent(call, credential, stack)
             del asked, call  # nothing of the request is held while the answer streams
             if response.status != 200:
-                error = read_error(response.status, response.headers, error_text, self._given_name)
+                error = read_error(response.status, response.headers, error_text, self.given_name)
                 if response.status == 401 and credential is not None:
                     again = await self._may_have_another(credential)
                     error.headers = {"x-should-retry": "true"} if again else {}
@@ -138,7 +138,7 @@ class TranslatedProvider(Provider):
         asked, model = await self._read(request)
         if not model:
             raise Untranslatable("model: Field required")
-        target = ModelTarget(self._given_name, model, model_of(asked), self._traits(model))
+        target = ModelTarget(self.given_name, model, model_of(asked), self._traits(model))
         if request.path.partition("?")[0] == COUNT_PATH:
             tokens = await self._count(asked, target, credential) if self._counts else 0
             return json_answer({"input_tokens": tokens} if tokens else estimated_count(asked))

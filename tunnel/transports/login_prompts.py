@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 class LoginMemory:
     """What a process remembers of its logins: unlocked private keys by the SHA-256 of their files (no passphrases), the
     sentences that were `said`, `accepted` host keys that could not be stored, the inodes of `silent_masters`, the
-    records of kept connections with sleep and addresses by then, and the keys of unlocked credential files."""
+    records of kept connections with sleep and addresses by then, the keys of unlocked credential files, and the
+    credentials that were `given` for sessions on a host (the first name), by the host of their provider."""
 
     def __init__(self) -> None:
         self.keys: dict[bytes, asyncssh.SSHKey] = {}
@@ -25,6 +26,7 @@ class LoginMemory:
         self.silent_masters: set[int] = set()
         self.kept_connections: dict[Path, tuple[float, object]] = {}
         self.seals: dict[Path, object] = {}
+        self.given: dict[tuple[str, str], object] = {}
 
 
 class Prompts(Protocol):

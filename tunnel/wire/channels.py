@@ -20,9 +20,10 @@ from .frames import CHUNK, INITIAL_CREDIT, ChannelCredit, ChannelData, ChannelEn
 
 MAX_CHANNELS = 64  # of one client
 _GRANT_AT = 512 * 1024  # bytes that were read since the last grant
-_READ = 256 * 1024
+BLOCK = 256 * 1024  # bytes of one read
 _MAX_WINDOW = 4 * 1024 * 1024  # bytes under way of one channel that is read: of less, a distant host waits for credit
 _ALL_WINDOWS = 16 * 1024 * 1024  # of all channels, as far as they have more than INITIAL_CREDIT each
+_RESET = struct.pack("ii", 1, 0)  # closing a socket with this linger resets the connection, see socket(7)
 
 ChannelFrame = Union[ChannelData, ChannelCredit, ChannelEnd]
 Send = Callable[[Union[ChannelFrame, ChannelOpen]], Awaitable[None]]
@@ -33,6 +34,84 @@ class ChannelError(Exception):
     """A channel has broken off: the other end refused or closed it, or it did not come back after a lost connection."""
 
 
+class _Incoming:
+    """The bytes that come over a channel."""
+
+    def __init__(self) -> None:
+        self.unread = bytearray()
+        self.received = 0
+        self.allowed = INITIAL_CREDIT  # the byte up to which this end takes more
+        self.ended = False  # no more come
+
+    def take(self, frame: ChannelData) -> None:
+        """Raise ChannelError for bytes that are not due."""
+        try:
+            data = binascii.a2b_base64(frame.b64)
+        except ValueError:
+            raise ChannelError("the other end sent data that cannot be decoded") from None
+        known = self.received - frame.off  # bytes that came before the connection was lost
+        if known < 0 or frame.off + len(data) > self.allowed:
+            raise ChannelError("the other end sent bytes that are not due")
+        self.unread += data[known:] if known else data
+        self.received += max(0, len(data) - known)
+
+    def read(self) -> bytes:
+        with memoryview(self.unread) as unread:
+            data = bytes(unread[:BLOCK])
+        del self.unread[:BLOCK]
+        return data
+
+    def grant(self, window: int) -> bool:
+        """Take more bytes, if enough was read. Return whether the other end is to hear that."""
+        takes = self.received - len(self.unread) + window
+        if takes - self.allowed < _GRANT_AT or self.ended:
+            return False
+        self.allowed = takes
+        return True
+
+
+class _Outgoing:
+    """The bytes that go over a channel, kept until the other end has them."""
+
+    def __init__(self) -> None:
+        self.kept = bytearray()  # up to half of it may be there already
+        self.kept_from = 0
+        self.arrived = 0  # the byte up to which the other end has all
+        self.sent = 0
+        self.up_to = INITIAL_CREDIT  # the byte up to which the other end takes more
+        self.end: Json | None = None  # no more are written
+        self.end_said = False
+
+    @property
+    def room(self) -> int:
+        """How many more bytes are kept: as many as the other end takes, within limits."""
+        window = min(max(INITIAL_CREDIT, self.up_to - self.arrived), _MAX_WINDOW)
+        return window - (self.kept_from + len(self.kept) - self.arrived)
+
+    def there(self, frame: ChannelCredit) -> None:
+        """Forget what the other end has. Raise ChannelError if that was never sent, or has come already."""
+        gone = frame.have - self.kept_from
+        if frame.have < self.arrived or gone > len(self.kept):
+            raise ChannelError("the other end has lost or invented bytes")
+        self.arrived = frame.have
+        if 2 * gone >= len(self.kept):  # not each time: what stays is copied
+            del self.kept[:gone]
+            self.kept_from = frame.have
+        self.up_to = max(self.up_to, frame.up_to)
+
+    def next(self, number: int) -> ChannelData | ChannelEnd | None:
+        start = self.sent - self.kept_from
+        with memoryview(self.kept) as kept:
+            piece = bytes(kept[start : start + min(CHUNK, self.up_to - self.sent)])
+        if piece:
+            off, self.sent = self.sent, self.sent + len(piece)
+            return ChannelData(number, off, base64.b64encode(piece).decode("ascii"))
+        if self.end is not None and not self.end_said and start == len(self.kept):
+            self.end_said = True
+            return ChannelEnd(number, "", self.end)
+        return None
+
+
 class Channel:
     """This end of a channel. One task may read, another one write. A context: on leaving, the channel is closed."""
 
@@ -40,26 +119,15 @@ class Channel:
         self.number = number
         self.result: Json = {}  # from the worker: how what was opened has ended
         self._table = table
-        self._opened = opened  # sent again after a lost connection; None on the host
-        self._arrived = bytearray()  # and not read yet
-        self._received = 0
-        self._allowed = INITIAL_CREDIT  # the byte up to which this end takes more
-        self._no_more = False  # no more bytes come
-        self._kept = bytearray()  # sent or to be sent; up to half of it may be there already
-        self._kept_from = 0
-        self._there = 0  # the byte up to which the other end has all
-        self._sent = 0
-        self._up_to = INITIAL_CREDIT  # the byte up to which the other end takes more
-        self._ended = False  # no more bytes are written
-        self._end_body: Json = {}
-        self._end_said = False
+        self._opened = opened  # sent first on each connection; None on the host
+        self._open_due = opened is not None
+        self._known = False  # the other end has said something about it
+        self._in, self._out = _Incoming(), _Outgoing()
+        self._credit_due = opened is None  # so that the laptop hears that there is a channel
+        self._synchronous = True  # the other end has said how far it is
         self._sending = False
-        self._synchronous = True
-        self._credit_due = opened is None  # the opening may come again, and the laptop waits then for how far this is
         self._error = ""
-        self._news = asyncio.Event()
-        self._room = asyncio.Event()
-        self._work = asyncio.Event()
+        self._changed = asyncio.Event()
         self._pump: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Channel:
@@ -69,136 +137,101 @@ class Channel:
     async def __aexit__(self, *_: object) -> None:
         await self.close("closed")
 
+    async def _change(self) -> None:
+        self._changed.clear()
+        await self._changed.wait()
+
     async def read(self) -> bytes:
-        """Return at most _READ bytes, b"" when no more come. Raise ChannelError."""
-        while not self._arrived:
+        """Return at most BLOCK bytes, b"" when no more come. Raise ChannelError."""
+        while not self._in.unread:
             if self._error:
                 raise ChannelError(self._error)
-            if self._no_more:
+            if self._in.ended:
                 return b""
-            self._news.clear()
-            await self._news.wait()
-        with memoryview(self._arrived) as arrived:
-            data = bytes(arrived[:_READ])
-        del self._arrived[:_READ]
-        takes = self._received - len(self._arrived) + self._table.window
-        if takes - self._allowed >= _GRANT_AT and not self._no_more:
-            self._allowed, self._credit_due = takes, True
-            self._work.set()
+            await self._change()
+        data = self._in.read()
+        if self._in.grant(self._table.window):
+            self._credit_due = True
+            self._changed.set()
         return data
 
     async def write(self, data: bytes) -> None:
         """Send bytes, as fast as the other end reads them. Raise ChannelError."""
         view = memoryview(data)
         while view:
-            while (room := self._room_left) <= 0 and not self._error:
-                self._room.clear()
-                await self._room.wait()
-            if self._error or self._ended:
+            while self._out.room <= 0 and not self._error:
+                await self._change()
+            if self._error or self._out.end is not None:
                 raise ChannelError(self._error or "the channel is closed")
-            piece = view[:room]
-            self._kept += piece
+            piece = view[: self._out.room]
+            self._out.kept += piece
             view = view[len(piece) :]
-            self._work.set()
-
-    @property
-    def _room_left(self) -> int:
-        """How many bytes this end still keeps: as many as the other one takes, within limits."""
-        window = min(max(INITIAL_CREDIT, self._up_to - self._there), _MAX_WINDOW)
-        return window - (self._kept_from + len(self._kept) - self._there)
+            self._changed.set()
 
     def end(self, result: Json | None = None) -> None:
         """Write no more. What was written still arrives, and the other end may send on."""
-        self._ended = True
-        self._end_body = result or {}
-        self._work.set()
+        if self._out.end is None:
+            self._out.end = result or {}
+        self._changed.set()
+
+    @property
+    def _ended(self) -> bool:
+        return self._in.ended and self._out.end_said
 
     async def over(self) -> None:
         """Wait until both ends have ended and know that the other one has all bytes. Raise ChannelError."""
-        while not (self._no_more and self._end_said) or self._kept or self._credit_due or self._sending:
+        while not self._ended or self._out.kept or self._credit_due or self._sending:
             if self._error:
                 raise ChannelError(self._error)
-            self._news.clear()
-            await self._news.wait()
+            await self._change()
 
     async def close(self, error: str) -> None:
         """Close the channel in both directions, and say why to the other end, if it has not said so itself."""
         if self._pump is not None:
             self._pump.cancel()
             await asyncio.gather(self._pump, return_exceptions=True)
-        over = self._no_more and self._end_said
+        ended = self._ended
         self.broken(error)
-        if not over:
+        if not ended:
             await self._table.say(ChannelEnd(self.number, self._error))
 
     def take(self, frame: ChannelFrame) -> None:
         """Take a frame of the other end. Never wait: what is not read yet is bounded."""
-        if isinstance(frame, ChannelCredit):
-            self._take_credit(frame)
-        elif isinstance(frame, ChannelEnd):
-            self.result, self._no_more, self._credit_due = frame.body, True, True
-            self._work.set()
-            if frame.error:
-                self._end_said = True
-                self.broken(frame.error)
-        elif not self._no_more:
-            self._take_data(frame)
-        self._news.set()
-
-    def _take_credit(self, frame: ChannelCredit) -> None:
-        gone = frame.have - self._kept_from
-        if frame.have < self._there or gone > len(self._kept):
-            self.broken("the other end has lost or invented bytes")
-            return
-        self._there = frame.have
-        if 2 * gone >= len(self._kept):  # not each time: what stays is copied
-            del self._kept[:gone]
-            self._kept_from = frame.have
-        self._up_to = max(self._up_to, frame.up_to)
-        if not self._synchronous:
-            self._sent, self._synchronous = frame.have, True
-        self._room.set()
-        self._work.set()
-
-    def _take_data(self, frame: ChannelData) -> None:
+        self._known = True
         try:
-            data = binascii.a2b_base64(frame.b64)
-        except ValueError:
-            self.broken("the other end sent data that cannot be decoded")
-            return
-        known = self._received - frame.off  # bytes that came before the connection was lost
-        if known < 0 or frame.off + len(data) > self._allowed:
-            self.broken("the other end sent bytes that are not due")
-            return
-        self._arrived += data[known:] if known else data
-        self._received += max(0, len(data) - known)
+            if isinstance(frame, ChannelCredit):
+                self._out.there(frame)
+                if not self._synchronous:
+                    self._out.sent, self._synchronous = frame.have, True
+            elif isinstance(frame, ChannelEnd):
+                self.result, self._in.ended, self._credit_due = frame.body, True, True
+                if frame.error:
+                    self._out.end_said = True
+                    self.broken(frame.error)
+            elif not self._in.ended:
+                self._in.take(frame)
+        except ChannelError as error:
+            self.broken(str(error))
+        self._changed.set()
 
     def broken(self, error: str) -> None:
         """End both directions here. What has arrived is still read."""
         self._error = self._error or error
         self._table.forget(self)
-        for each in (self._news, self._room, self._work):
-            each.set()
+        self._changed.set()
 
     def connection_lost(self) -> None:
         """Say first on the next connection how far this end is, and send nothing else until the other end has."""
-        self._synchronous, self._credit_due, self._end_said = False, True, False
-        self._work.set()
-
-    def opening(self) -> ChannelOpen | None:
-        """Return the frame that opens the channel, or continues it over a new connection; None on the host."""
-        if self._opened is None:
-            return None
-        begun = self._received > 0 or self._there > 0 or self._no_more
-        return ChannelOpen(self.number, self._opened.kind, self._opened.body, begun)
+        self._open_due = self._opened is not None
+        self._synchronous, self._credit_due, self._out.end_said = False, True, False
+        self._changed.set()
 
     async def _send_all(self) -> None:
         while True:
             send = await self._table.connected()
             frame = self._next()
             if frame is None:
-                self._work.clear()
-                await self._work.wait()
+                await self._change()
                 continue
             self._sending = True
             try:
@@ -207,26 +240,18 @@ class Channel:
                 self._table.failed(send)
             finally:
                 self._sending = False
-                self._news.set()
+                self._changed.set()
 
-    def _next(self) -> ChannelFrame | None:
+    def _next(self) -> ChannelFrame | ChannelOpen | None:
         if self._error:
             return None
+        if self._opened is not None and self._open_due:
+            self._open_due = False
+            return ChannelOpen(self.number, self._opened.kind, self._opened.body, self._known)
         if self._credit_due:
             self._credit_due = False
-            return ChannelCredit(self.number, self._received, self._allowed)
-        if not self._synchronous:
-            return None
-        start = self._sent - self._kept_from
-        with memoryview(self._kept) as kept:
-            piece = bytes(kept[start : start + min(CHUNK, self._up_to - self._sent)])
-        if piece:
-            off, self._sent = self._sent, self._sent + len(piece)
-            return ChannelData(self.number, off, base64.b64encode(piece).decode("ascii"))
-        if self._ended and not self._end_said and start == len(self._kept):
-            self._end_said = True
-            return ChannelEnd(self.number, "", self._end_body)
-        return None
+            return ChannelCredit(self.number, self._in.received, self._in.allowed)
+        return self._out.next(self.number) if self._synchronous else None
 
 
 class Channels:
@@ -245,15 +270,11 @@ class Channels:
         channel = self._open[number] = Channel(number, self, opened)
         return channel
 
-    async def open(self, kind: str, body: Json) -> Channel:
-        """Open a channel from the laptop; without a connection, after the reconnect. Raise ChannelError."""
+    def open(self, kind: str, body: Json) -> Channel:
+        """Return a channel that opens as it is entered; without a connection, after the reconnect. Raise ChannelError
+        if too many are open."""
         number = next(self._numbers)
-        channel = self.add(number, ChannelOpen(number, kind, body))
-        frame = channel.opening()
-        if self._send is not None and frame is not None:
-            with contextlib.suppress(ChannelError):  # it is lost, and `back` opens the channel
-                await self._send(frame)
-        return channel
+        return self.add(number, ChannelOpen(number, kind, body))
 
     def get(self, number: int) -> Channel | None:
         return self._open.get(number)
@@ -278,18 +299,8 @@ class Channels:
         if channel is not None:
             channel.take(frame)
 
-    async def back(self, send: Send) -> None:
+    def back(self, send: Send) -> None:
         """Continue all channels over a new connection."""
-        said: set[int] = set()
-        while new := [each for each in self._open.values() if each.number not in said]:
-            for channel in new:
-                said.add(channel.number)
-                frame = channel.opening()
-                if frame is not None:
-                    try:
-                        await send(frame)
-                    except ChannelError:  # it is lost already
-                        return
         self._send = send
         self._up.set()
 
@@ -327,31 +338,29 @@ class Channels:
 
 
 async def carry(channel: Channel, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Carry bytes between a channel and a socket until both directions have ended. If the channel breaks off, the
-    socket is reset: its other end must not take what has come for all. Raise ChannelError, OSError."""
+    """Carry bytes both ways between a channel and a connection until both have ended, and close the connection. Raise
+    ChannelError or OSError. Then it is reset, so that its other end does not take what has come for all."""
 
-    async def from_channel() -> None:
+    async def to_writer() -> None:
         while data := await channel.read():
             writer.write(data)
             await writer.drain()
         if writer.can_write_eof():
             writer.write_eof()
 
-    async def to_channel() -> None:
-        while data := await reader.read(_READ):
+    async def from_reader() -> None:
+        while data := await reader.read(BLOCK):
             await channel.write(data)
         channel.end()
 
-    tasks = [asyncio.ensure_future(from_channel()), asyncio.ensure_future(to_channel())]
+    tasks = [asyncio.ensure_future(to_writer()), asyncio.ensure_future(from_reader())]
     try:
         await asyncio.gather(*tasks)
-    except ChannelError:
-        linger = struct.pack("ii", 1, 0)
-        writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
-        writer.transport.abort()
-        raise
+        writer.close()
     finally:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        writer.close()
+        if not writer.is_closing():
+            writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
+            writer.transport.abort()

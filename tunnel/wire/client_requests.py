@@ -8,6 +8,7 @@ from .control_protocol import RequestKind, RequestRefused, client_kind, public_f
 from .dataclass import dataclass
 from .frames import Json
 from .messages import as_text
+from .model_facts import EFFORTS
 from .session_options import CAGES
 
 
@@ -31,6 +32,19 @@ SIDE_QUESTION = _text_kind("side_question", "question")
 
 RELOAD_SKILLS: RequestKind[None, Json] = client_kind("reload_skills", lambda fields: None)
 """The answer holds `skills`: objects with `name` and `description`."""
+
+GET_SETTINGS: RequestKind[None, Json] = client_kind("get_settings", lambda fields: None)
+"""The answer holds `applied`, with the `model` in use and the `effort`."""
+
+LIST_HOOKS: RequestKind[None, Json] = client_kind("get_hooks_listing", lambda fields: None)
+"""The answer holds `hooks` (objects with `event`, `matcher`, `type`, `source`, `commandText` and more), `problems`."""
+
+LIST_STYLES: RequestKind[None, Json] = client_kind("reload_output_styles", lambda fields: None)
+"""The answer holds `styles`: objects with `name`, `description`, `source` and `path`; `output_style` is in force, and
+the layer of settings in `set_by` chooses it."""
+
+LIST_AGENTS = _text_kind("list_agents", "name")
+"""The answer holds `agents`: definitions with `source` and `path`; with a name only that one, and with its prompt."""
 
 LIST_RULES: RequestKind[None, Json] = client_kind("list_permission_rules", lambda fields: None)
 """The answer holds `state`, with `rules`: objects with `behavior`, `source` and `rule`."""
@@ -61,7 +75,6 @@ SET_SANDBOX: RequestKind[str, Json] = value_kind(
 """Choose the cage of commands that run without a question. The answer holds the `sandbox` in force, in words. The name
 is also the capability of a worker that does so."""
 
-EFFORTS = ("low", "medium", "high", "xhigh", "max")
 DEFAULT_THINKING_TOKENS = 10_000  # the budget of thinking that is switched on without a number
 _MAX_TAUGHT = 1_000
 

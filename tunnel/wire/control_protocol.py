@@ -148,20 +148,27 @@ def answer_in(line: ControlResponse) -> Answer:
 
 
 @dataclass(frozen=True)
+class AskedBecause:
+    """Why a call is not simply allowed: three fields of the public `can_use_tool` request."""
+
+    decision_reason: str = ""
+    decision_reason_type: str = ""
+    blocked_path: str | None = None
+
+
+@dataclass(frozen=True)
 class ToolApproval:
     """May this tool call run? As the public `can_use_tool` request, with fields of ccb: `agent` describes the sub-agent
-    that asks, `can_be_caged` says that the workspace cage would make the question needless, and `file_change` is what
-    an edit would do (see `remote.tools.tool_contract.Preview`)."""
+    that asks, `can_be_caged` says that the workspace cage would make the question needless, `reads_services` the same
+    of the rule READS_SERVICES, `file_change` is what an edit would do (see `remote.tools.tool_contract.Preview`)."""
 
     tool_name: str
     display_name: str
     input: Json
     tool_use_id: str
     permission_suggestions: Sequence[Json] = ()
-    decision_reason: str = ""
-    decision_reason_type: str = ""
+    why: AskedBecause = AskedBecause()
     description: str | None = None
-    blocked_path: str | None = None
     sandbox: str | None = None  # the cage in which the call would run, in words
     file_change: Json | None = None
     requires_user_interaction: bool | None = None  # the call itself is a question to the person
@@ -169,7 +176,11 @@ class ToolApproval:
     agent: str | None = None
     mcp_server: Json | None = None
     can_be_caged: bool | None = None  # an answer may hold {"type": SET_SANDBOX, "sandbox": "workspace"} as an update
+    reads_services: bool | None = None
 
+
+READS_SERVICES = "reads:services"
+"""The rule about commands that allows what operators read: docker, kubectl, systemctl and others, without a cage."""
 
 SET_SANDBOX = "setSandbox"
 """The type of the update by which commands run in the workspace cage from now on, also the call in question."""
@@ -202,8 +213,14 @@ class ToolPermission:
         return ToolPermission(False, message, interrupt=payload.get("interrupt") is True)
 
 
+def _approval_fields(asked: ToolApproval) -> Json:
+    fields = public_fields(asked)
+    why: AskedBecause = fields.pop("why")
+    return {**fields, **public_fields(why)}
+
+
 CAN_USE_TOOL: RequestKind[ToolApproval, ToolPermission] = RequestKind(
-    "can_use_tool", AnsweredBy.PERSON, ToolPermission.from_answer
+    "can_use_tool", AnsweredBy.PERSON, ToolPermission.from_answer, _approval_fields
 )
 
 

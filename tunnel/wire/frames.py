@@ -113,7 +113,7 @@ CHANNELS = "channels"  # the capability of a worker that has the kinds of `chann
 class ChannelOpen:
     """L>W. Opens a channel: bytes both ways between the laptop and something of `kind` on the host that `body` names.
     `channel` is a number that this client has not used before. After a lost connection the laptop sends it again, for
-    each channel that it still has; `begun`: it has heard of it, so the worker must know it. The worker opens none."""
+    each channel that it still has; `begun`: the worker has spoken of it, so it must know it. The worker opens none."""
 
     t: ClassVar[str] = "channel"
     channel: int

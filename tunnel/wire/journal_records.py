@@ -76,11 +76,16 @@ class TakenRecord:
 @dataclass(frozen=True)
 class CompactStartRecord:
     """`compact_start`: the model is about to be asked for a summary, by `trigger` (manual or auto). `hint` is what the
-    person wants it to keep. A `compact_boundary` message or `compact_end` follows, unless the worker dies."""
+    person wants it to keep. `part`: it replaces only what the prompt of record `at` began (`from`), or what was before
+    that (`up_to`); `text` is the beginning of this prompt. A `compact_boundary` message or `compact_end` follows,
+    unless the worker dies."""
 
     kind: ClassVar[str] = "compact_start"
     trigger: str
     hint: str = ""
+    part: str = ""
+    at: int = 0
+    text: str = ""
 
 
 @dataclass(frozen=True)
@@ -191,6 +196,22 @@ class RewoundRecord:
     failed: list[Json]
 
 
+@dataclass(frozen=True)
+class TodoRecord:
+    """`todo`: an item of the session's todo list is new or has changed. `status` is pending, in_progress, completed or
+    deleted; `active_form` says what is done while it is in progress. The items `blocked_by` come first."""
+
+    kind: ClassVar[str] = "todo"
+    id: str
+    subject: str
+    status: str
+    active_form: str = ""
+    description: str = ""
+    owner: str = ""
+    blocked_by: list[str] = field(default_factory=list)
+    metadata: Json = field(default_factory=dict)
+
+
 MAIN_AGENT = ""  # the id of a session's main agent. A sub-agent has the id of the tool call that started it
 
 _AGENT = "agent_id"
@@ -255,6 +276,10 @@ class OptionsRecord:
     @property
     def sandbox(self) -> str:
         return as_text(as_dict(self.options).get("sandbox")) or "read-only"
+
+    @property
+    def effort(self) -> str:
+        return as_text(as_dict(self.options).get("effort"))
 
 
 @dataclass(frozen=True)
@@ -360,7 +385,7 @@ Content = Union[
     TurnStartRecord, TurnEndRecord, PromptRecord, ToolStartRecord,
     ModelEndRecord, WithdrawnRecord, ModelRecord, AgentResultRecord, LateAnswerRecord, DamagedRecord, DriverRecord,
     WorkerRecord, ForkedRecord, TakenRecord, HookRecord, FileChangeRecord, RewindRecord, RewoundRecord,
-    CompactStartRecord, CompactEndRecord, ReasoningRecord, WorktreeRecord, UnknownRecord,
+    CompactStartRecord, CompactEndRecord, ReasoningRecord, WorktreeRecord, TodoRecord, UnknownRecord,
 ]  # fmt: skip
 
 

@@ -73,9 +73,10 @@ class SystemMessage:
 
 @dataclass(frozen=True)
 class CompactMessage:
-    """`compact_boundary`: the summary that follows replaces the conversation so far, of `pre_tokens`. `prefix_tokens`
-    is the estimated size of what goes before the conversation. `microcompact_boundary` (`is_micro`): the contents of
-    the results in `cleared` are left out of the conversation from here on, which saves `tokens_saved`."""
+    """`compact_boundary`: the summary that follows replaces the conversation so far, of `pre_tokens`, or the `part` of
+    it that begins (`from`) or ends (`up_to`) with the prompt of record `at`. `prefix_tokens` is the estimated size of
+    what stays, and of what goes before the conversation. `microcompact_boundary` (`is_micro`): the contents of the
+    results in `cleared` are left out of the conversation from here on, which saves `tokens_saved`."""
 
     body: Json
     is_micro: bool
@@ -84,6 +85,8 @@ class CompactMessage:
     prefix_tokens: int
     tokens_saved: int
     cleared: list[str]
+    part: str
+    at: int
 
 
 @dataclass(frozen=True)

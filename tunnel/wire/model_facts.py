@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import field, replace
 from typing import Any
 
@@ -147,6 +147,43 @@ def claude_facts(model: str) -> ModelFacts:
         if name.startswith(prefix) or f"{name}@" == prefix:
             return known
     return _UNKNOWN
+
+
+EFFORTS = ("low", "medium", "high", "xhigh", "max")
+"""The levels of effort that a person can choose, in rising order."""
+
+LEVELS = ("none", "minimal", *EFFORTS)  # all that a provider may have
+_VERSION = re.compile(r"claude-(?:(?:opus|sonnet|haiku)-)?(\d+)(?:[-.](\d)(?!\d))?")
+NO_CLAUDE = (0, 0)  # the version of a model that is not a Claude
+
+
+def claude_version(model: str) -> tuple[int, int]:
+    """Return the version in the id of a Claude model, NO_CLAUDE for any other model."""
+    found = _VERSION.search(model)
+    return (int(found[1]), int(found[2] or 0)) if found else NO_CLAUDE
+
+
+def effort_levels(model: str, known: ModelFacts) -> list[str]:
+    """Return the levels of effort that the model with this id takes, in rising order; none for one without levels."""
+    version = claude_version(model)
+    if version == NO_CLAUDE:
+        return [each for each in LEVELS if each in (known.efforts or ())]
+    if version >= (4, 6):
+        return [each for each in EFFORTS if each != "xhigh" or version >= (4, 7)]
+    return ["low", "medium", "high"] if "opus-4-5" in model or "opus-4.5" in model else []
+
+
+def effort_of(model: str, known: ModelFacts, wanted: str | None) -> str:
+    """Return the wanted level of effort, or the highest below it that the model knows; "" for none."""
+    return clamped(wanted or "", effort_levels(model, known))
+
+
+def clamped(level: str, known: Sequence[str]) -> str:
+    """Return the level of `known`, in rising order, that is nearest: the highest below, or the lowest of all."""
+    if not level or not known:
+        return ""
+    below = [each for each in known if LEVELS.index(each) <= LEVELS.index(level)]
+    return below[-1] if below else known[0]
 
 
 def sent_name(model: str) -> str:

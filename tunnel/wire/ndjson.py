@@ -64,8 +64,9 @@ def to_bytes(text: str) -> bytes:
 def encode_frame(frame: Frame, part_id: int = 0) -> list[bytes]:
     """Return the lines of a frame. Large frames that are sent at the same time need different `part_id`s."""
     if isinstance(frame, (CallData, ChannelData)) and not any(each in frame.b64 for each in _ESCAPED):
-        return [to_bytes(dump({**frame_to_dict(frame), "b64": ""})[:-2] + frame.b64 + '"}\n')]
-    text = dump(frame_to_dict(frame))
+        text = dump({**frame_to_dict(frame), "b64": ""})[:-2] + frame.b64 + '"}'
+    else:
+        text = dump(frame_to_dict(frame))
     line = to_bytes(text) + b"\n"
     if len(line) <= MAX_LINE:
         return [line]

@@ -45,6 +45,12 @@ def unpack(packed: str) -> list[OwnFile]:
 CAGES = {"read-only": "read-only cage", "workspace": "workspace cage", "off": "no cage: the sandbox is off"}
 """What each sandbox mode means for commands that run without a question, on a host that can make the cage."""
 
+
+def cage_of(sandbox: str, mode: str) -> str:
+    """Return the cage of a sandbox mode while a permission mode is on, "" if there is no such sandbox mode."""
+    return "no cage: permissions are bypassed" if mode == "bypassPermissions" else CAGES.get(sandbox, "")
+
+
 CLAUDE_CODE_VERSION = "2.1.329"  # the version of the stream-json protocol that ccb speaks. Its clients compare it
 
 INSTRUCTIONS, BUILT_IN_AGENTS = "instructions", "built_in_agents"  # what a program may leave out of a session
@@ -52,9 +58,9 @@ INSTRUCTIONS, BUILT_IN_AGENTS = "instructions", "built_in_agents"  # what a prog
 SETUP_COMMAND = "/?setup"  # a prompt that only starts a session: its hooks run, and no model is called
 
 LAPTOP_COMMANDS = """
-? add-dir branch btw bug config copy cost diff doctor effort exit export get help hosts keys login mcp mode model new
-open paste permissions ports put queue quit reconnect rename resume revoke rewind sandbox sessions skills status
-statusline stop tasks theme thinking tools transcript trust vim"""
+? add-dir agents branch btw bug config copy cost diff doctor effort exit export get help hooks hosts keys login mcp
+mode model new open output-style paste permissions ports put queue quit reconnect rename resume revoke rewind sandbox
+sessions skills status statusline stop tasks theme thinking tools transcript trust vim"""
 """The names of the slash commands that the laptop carries out. Their lines must not reach a model as text."""
 
 
@@ -81,6 +87,7 @@ class SessionOptions:
     allow_net: bool = False  # --allow-net was given: commands in the workspace cage may use the network
     settings: Json = field(default_factory=dict)  # see `SettingsOption`
     tools: list[str] | None = None  # the built-in tools that the model is offered; None for all
+    task_tools: bool | None = None  # TaskCreate and its like in place of TodoWrite; None: as the model knows them
     json_schema: Json | None = None  # each turn ends with a value that fits it
     agents: Json | None = None  # definitions of sub-agents, by name
     role: str = ""  # the agent, by its name, as which the main agent works
@@ -117,6 +124,7 @@ class SessionOptions:
     web_allow_private: bool = False  # WebFetch may read from private addresses
 
     plugin_dirs: list[str] = field(default_factory=list)  # directories on the host with plugins
+    titles: bool = False  # a small model gives the session a title, made of its first prompt
     forget: bool = False  # nothing of the session stays on the host
     background_after_ms: int = 0  # a foreground command goes on in the background after this time; 0: never
     background_wait_ms: int = 600_000  # how long a session that is to end waits for its tasks

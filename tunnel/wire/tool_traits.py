@@ -48,7 +48,8 @@ class View(Enum):
     REPLACEMENTS = "replacements"  # the same for each item of `edits`
     NEW_CONTENT = "new_content"  # a diff in which every line of `content` is added
     FILE_LINES = "file_lines"  # the number of lines that were read
-    CHECKLIST = "checklist"  # the items of `todos`
+    CHECKLIST = "checklist"  # the items of the todo list
+    TODO = "todo"  # one item of it
     AGENT = "agent"  # the agent and its task; what the agent does, nested
     QUESTIONS = "questions"  # the `questions` and their answers
     PLAN = "plan"  # the text of `plan`
@@ -58,6 +59,10 @@ class View(Enum):
     @property
     def is_diff(self) -> bool:
         return self in (View.REPLACEMENT, View.REPLACEMENTS, View.NEW_CONTENT)
+
+    @property
+    def shows_todos(self) -> bool:
+        return self in (View.CHECKLIST, View.TODO)
 
 
 @dataclass(frozen=True)
@@ -75,7 +80,8 @@ class ToolTraits:
     """The public part of a tool's declaration. `covered_by` names another tool whose rules cover this one as well.
     `parallel`: every call may run beside others. `asks`: every call is a question to the person, and the tool is
     offered only where somebody can be asked. `beside`: not declared where the tool of that name is; the model may call
-    it all the same. `searches_content`: it shows lines of many files."""
+    it all the same. `searches_content`: it shows lines of many files. `todo_items`: it knows the todo list
+    by its items."""
 
     name: str
     effect: Effect
@@ -90,6 +96,7 @@ class ToolTraits:
     asks: bool = False
     searches_content: bool = False
     beside: str = ""
+    todo_items: bool = False
 
     def file_in(self, tool_input: Json) -> str:
         """Return the file that a call names, "" if it is about no single file."""
@@ -118,7 +125,11 @@ LS = ToolTraits("LS", Effect.READ, RuleKind.PATH, READ.name, PathInput("path"), 
 EDIT = ToolTraits("Edit", Effect.WRITE, RuleKind.PATH, path=_FILE, view=View.REPLACEMENT)
 MULTI_EDIT = ToolTraits("MultiEdit", Effect.WRITE, RuleKind.PATH, EDIT.name, _FILE, View.REPLACEMENTS)
 WRITE = ToolTraits("Write", Effect.WRITE, RuleKind.PATH, EDIT.name, _FILE, View.NEW_CONTENT)
-TODO_WRITE = ToolTraits("TodoWrite", Effect.NONE, view=View.CHECKLIST, parallel=True)
+TODO_WRITE = ToolTraits("TodoWrite", Effect.NONE, view=View.CHECKLIST, parallel=True, beside="TaskCreate")
+TASK_CREATE = ToolTraits("TaskCreate", Effect.NONE, view=View.TODO, todo_items=True)
+TASK_UPDATE = ToolTraits("TaskUpdate", Effect.NONE, view=View.TODO, todo_items=True)
+TASK_GET = ToolTraits("TaskGet", Effect.NONE, view=View.TODO, parallel=True, todo_items=True)
+TASK_LIST = ToolTraits("TaskList", Effect.NONE, view=View.CHECKLIST, parallel=True, todo_items=True)
 TASK = ToolTraits(
     "Task", Effect.NONE, RuleKind.AGENT, view=View.AGENT, parallel=True, aliases=("Agent",), main_only=True
 )
@@ -140,7 +151,8 @@ READ_MCP_RESOURCE = ToolTraits("ReadMcpResourceTool", Effect.NETWORK, parallel=T
 BUILT_IN = {
     traits.name: traits
     for traits in (
-        *(BASH, BASH_OUTPUT, KILL_SHELL, GLOB, GREP, LS, READ, EDIT, MULTI_EDIT, WRITE, TODO_WRITE, TASK),
+        *(BASH, BASH_OUTPUT, KILL_SHELL, GLOB, GREP, LS, READ, EDIT, MULTI_EDIT, WRITE, TODO_WRITE),
+        *(TASK_CREATE, TASK_UPDATE, TASK_GET, TASK_LIST, TASK),
         *(ASK_USER_QUESTION, ENTER_PLAN_MODE, EXIT_PLAN_MODE, TASK_OUTPUT, TASK_STOP),
         *(NOTEBOOK_EDIT, WEB_FETCH, WEB_SEARCH),
     )

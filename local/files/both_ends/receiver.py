@@ -141,7 +141,7 @@ def _place(target: str, name: str) -> tuple[str, int, str]:
     if os.path.isdir(path):
         folder, last = path, name
     elif path.endswith("/"):
-        raise CannotCopy(path, "there is no such folder")
+        raise FileNotFoundError(errno.ENOENT, "there is no such folder", path)
     else:
         folder, last = os.path.split(path)
     if not _is_name(last):

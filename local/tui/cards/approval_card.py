@@ -10,15 +10,18 @@ from textual.widgets import Static
 
 from ccb.tunnel.wire.control_protocol import SET_SANDBOX
 
-from ..rendering.approval_text import IF_ALLOWED, bounded, circumstances, subject_lines
+from ...transcript.session_facts import READING
+from ..rendering.approval_text import IF_ALLOWED, bounded, circumstances, path_outside, subject_lines
 from ..rendering.card_rows import GOES_ON, CardLine, FoldedRows, RowStyle
 from ..rendering.permission_updates import (
     KEPT,
+    READS,
     accepts_edits,
     can_be_kept,
     describe_update,
     editable_rules,
     kept_in,
+    reads_services,
     session_updates,
     with_rule,
 )
@@ -31,12 +34,12 @@ MAX_BESIDE = 60  # characters of a rule that is shown beside its answer
 
 
 _IN_CAGE = {"type": SET_SANDBOX, "sandbox": "workspace", "destination": "session"}
-_OUTSIDE = "workingDir"  # the kind of reason for asking
 _DENIED = "The user denied this; it was not done."
 _IDS = {
     "once": "answer-once",
     "session": "answer-session",
     "always": "answer-always",
+    "reads": "answer-reads",
     "deny": "answer-deny",
     "caged": "answer-caged",
     "edit": "answer-rule",
@@ -44,7 +47,8 @@ _IDS = {
 """The answers, and the ids of their keys."""
 _CAGED = "Yes, and from now on in the cage, without asking"
 _WORDS = {"once": "Yes, once", "deny": "No, and say why", "edit": "edit the rule", "caged": _CAGED}
-_SHORT_WORDS = {"once": "Yes, once", "deny": "No", "edit": "edit", "caged": "Yes, caged"}  # on a screen of few lines
+_SHORT_WORDS = {"once": "Yes, once", "deny": "No", "edit": "edit", "caged": "Yes, caged", "reads": "Yes, all reading"}
+"""What the answers are called on a screen of few lines."""
 _OTHER_RULE = "The rule to grant instead. Enter takes it, Esc goes back."
 _OTHER_RULES = "Rule {} of {} to grant instead; without a text it is left out. Enter takes it, Esc goes back."
 _WHY_NOT = "Why not? The agent reads it. Enter denies, Esc goes back."
@@ -91,7 +95,7 @@ class ChoiceCard(QuestionCard):
         styles = {self._marked: MARKED}
         entries += [(self._key_of[each], self.words(each), styles.get(each, BUTTON)) for each in self.offered]
         if not self.has_focus:
-            return [(tab, "to answer:", quiet), *entries]
+            return [(tab, "to answer", quiet), *entries]
         return [*entries, *([("Enter", "answers", "")] if self._marked else []), ("Esc", "back", "")]
 
     def watch_has_focus(self, _has_focus: bool) -> None:
@@ -147,9 +151,9 @@ class ApprovalCard(ChoiceCard):
         self._edits = -1  # the place of the rule that is edited
         self._covered = 0  # how many of the questions that wait the rules cover as well
         lines, readable = bounded(subject_lines(request))
-        if request.text("decision_reason_type") == _OUTSIDE and request.text("blocked_path"):
-            path = escaped_name(request.text("blocked_path"))
-            lines.insert(0, CardLine("! ", f"Outside of the session's directories: {path}", RowStyle.WARNING, "  "))
+        if outside := path_outside(request):
+            text = f"Outside of the session's directories: {escaped_name(outside)}"
+            lines.insert(0, CardLine("! ", text, RowStyle.WARNING, "  "))
         self._call = lines
         self._reason = Static(classes="reason")
         keys = {answer: keymap.name(key_id) for answer, key_id in _IDS.items()}
@@ -171,11 +175,12 @@ class ApprovalCard(ChoiceCard):
         return len(self._rules) > 1 or any(len(each) > MAX_BESIDE for each in self._rules)
 
     def answers(self) -> list[str]:
-        caged = ["caged"] * (self.asked.request.request.get("can_be_caged") is True)
+        request = self.asked.request
+        wider = [*["reads"] * reads_services(request), *["caged"] * (request.request.get("can_be_caged") is True)]
         if not self._rules:
-            return ["once", *caged, "deny"]
+            return ["once", *wider, "deny"]
         always = ["always"] * can_be_kept(self._updates)
-        return ["once", "session", *always, *caged, "deny", *["edit"] * self._editable]
+        return ["once", "session", *always, *wider, "deny", *["edit"] * self._editable]
 
     def words(self, answer: str) -> str:
         rules = f"the {len(self._rules)} rules above" if len(self._rules) > 1 else "the rule above"
@@ -184,10 +189,12 @@ class ApprovalCard(ChoiceCard):
             more = f", also for {self._covered} more waiting" if self._covered else ""
             key = f" ({self.asked.keymap.name('mode')})" if accepts_edits(self._updates) else ""
             return f"Yes, and {granted} in this session{key}{more}"
+        where = f", in {kept_in()}" if self._marked == answer else ""
         if answer == "always":
             what = "" if self._is_short else f": {granted.removeprefix('allow ')}"  # which stands at "session", too
-            where = f", in {kept_in()}" if self._marked == answer else ""
             return f"Yes, and always here{what}{where}"
+        if answer == "reads" and not self._is_short:
+            return f"Yes, and always here: {READING}{where}"
         return (_SHORT_WORDS if self._is_short else _WORDS)[answer]
 
     @property
@@ -204,6 +211,10 @@ class ApprovalCard(ChoiceCard):
         return FoldedRows(lines, self.asked.palette)
 
     def on_mount(self) -> None:
+        self._show_circumstances()
+
+    def _show_circumstances(self) -> None:
+        self._reason.display = bool(circumstances(self.asked.request))
         self._reason.update(self._circumstances())
 
     def below(self) -> list[Widget]:
@@ -211,7 +222,7 @@ class ApprovalCard(ChoiceCard):
 
     def fit(self) -> None:
         if self.is_attached:
-            self._reason.update(self._circumstances())
+            self._show_circumstances()
         super().fit()
 
     def choose(self, answer: str) -> None:
@@ -222,7 +233,7 @@ class ApprovalCard(ChoiceCard):
         else:
             destination = KEPT if answer == "always" else "session"
             updates = [{**each, "destination": destination} for each in self._updates]
-            updates = {"once": [], "caged": [_IN_CAGE]}.get(answer, updates)
+            updates = {"once": [], "caged": [_IN_CAGE], "reads": [READS]}.get(answer, updates)
             granted = {"updatedPermissions": updates} if updates else {}
             self.respond({"behavior": "allow", "updatedInput": self.asked.request.input, **granted})
 

@@ -45,12 +45,16 @@ class ApprovalSubject(ScrollView, can_focus=False):
     def unseen(self) -> int:
         return len(self.rows) - self._seen if self.rows else len(self._lines)
 
-    def replace_lines(self, lines: list[CardLine]) -> None:
-        """Show other lines, which the person knows because they wrote them."""
+    @property
+    def has_markdown(self) -> bool:
+        return any(row.text is not None for row in self.rows)
+
+    def replace_lines(self, lines: list[CardLine], *, known: bool = True) -> None:
+        """Show other lines. They are `known` to the person because they wrote them, or have seen what these say."""
         self._lines = lines
         width, self._width = self._width, 0
         self._fold(width)
-        self._seen = len(self.rows)
+        self._seen = len(self.rows) if known else 0
         self.virtual_size = Size(self._width, len(self.rows))
         self.refresh(layout=True)
 
@@ -81,7 +85,7 @@ class ApprovalSubject(ScrollView, can_focus=False):
         all_seen = bool(self.rows) and self._seen == len(self.rows)
         line = self.rows[self._seen].line if self._seen < len(self.rows) else 0
         self._width = width
-        self.rows = fold(self._lines, width)
+        self.rows = fold(self._lines, width, self._palette)
         self._seen = sum(row.line < line for row in self.rows)
         if all_seen:
             self._seen = len(self.rows)

@@ -92,7 +92,8 @@ _MODES = {"acceptEdits": ("edits", "Yes, and accept edits"), "default": ("ask", 
 
 
 class PlanCard(AgreementCard):
-    """Shows a plan. The key of the editor lets the person change it; what they approve is the plan as they left it."""
+    """Shows a plan as Markdown, or exactly as it was written. The key of the editor lets the person change it; what
+    they approve is the plan as they left it."""
 
     ASKS_FOR = "plan"
     DEFAULT_CSS = """
@@ -112,12 +113,13 @@ class PlanCard(AgreementCard):
     def __init__(self, asked: Asked) -> None:
         plan = asked.request.input.get("plan")
         self._proposed = self._plan = plan if isinstance(plan, str) else ""
+        self._exact = False
         super().__init__(asked)
         self._editor = TextArea(tab_behavior="focus", id="plan")
         self._editable = bool(self._plan) and not any(char == "\r" or is_hidden(char) for char in self._plan)
 
     def lines(self, request: ControlRequest) -> list[CardLine]:
-        return subject_lines(request)
+        return subject_lines(request, rendered=not self._exact)
 
     def ways(self, request: ControlRequest) -> Mapping[str, str]:
         self._updates: dict[str, Json] = {}
@@ -144,6 +146,23 @@ class PlanCard(AgreementCard):
         if self.has_class("editing"):
             return f"{edits} or Esc: done"
         return f"{edits} changes the plan" if self.is_attached and self.has_focus and self._editable else ""
+
+    def details(self, *, more: bool) -> str:
+        if self._exact or self.subject.has_markdown:
+            return "rendered" if self._exact else "exact text"
+        return super().details(more=more)
+
+    def toggle_whole(self) -> None:
+        """Show the plan exactly, on the whole screen if it is long, or again as Markdown."""
+        if self._exact or self.subject.has_markdown:
+            self._exact = not self._exact
+            self.subject.replace_lines(self._present_lines(), known=not self.subject.unseen)
+            self.subject.scroll_home(animate=False, immediate=True)
+        super().toggle_whole()
+
+    def _present_lines(self) -> list[CardLine]:
+        asked = {**self.asked.request.request, "input": {**self.asked.request.input, "plan": self._plan}}
+        return self.lines(replace(self.asked.request, request=asked))
 
     def compose(self) -> ComposeResult:
         yield self._editor
@@ -195,8 +214,7 @@ class PlanCard(AgreementCard):
         plan = self._editor.text.strip()
         if plan and plan != self._plan:
             self._plan = plan
-            asked = {**self.asked.request.request, "input": {**self.asked.request.input, "plan": plan}}
-            self.subject.replace_lines(subject_lines(replace(self.asked.request, request=asked)))
+            self.subject.replace_lines(self._present_lines())
             self.show_titles()
 
     def turn(self, pages: int) -> bool:

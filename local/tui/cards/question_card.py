@@ -124,6 +124,10 @@ class QuestionCard(Vertical, can_focus=True):
     def hint(self) -> str:
         return ""
 
+    def details(self, *, more: bool) -> str:
+        """Return what the key for details does now; `more`: there is more to read below."""
+        return "whole screen" if more and not self.has_class("-whole") else ""
+
     def compose(self) -> ComposeResult:
         self.show_titles()
         yield self.subject
@@ -233,9 +237,10 @@ class QuestionCard(Vertical, can_focus=True):
         more = f"↓ {below:,} more line{'s' if below != 1 else ''}" if below > 0 else ""
         short = self.is_attached and self.screen.has_class("-short")  # such a card has no lower border
         title = f"{more} · {title}" if more and short else title
-        can_grow = more and not self.has_class("-whole") and self.app.size.width >= _WIDE
-        whole = f"{self.asked.keymap.name('details')} whole screen" if can_grow else ""
-        said: tuple[str, ...] = (self.hint(), "" if short else more, whole, self._waiting)
+        wide = self.is_attached and self.app.size.width >= _WIDE
+        does = self.details(more=bool(more)) if wide else ""
+        details = f"{self.asked.keymap.name('details')} {does}" if does else ""
+        said: tuple[str, ...] = (self.hint(), "" if short else more, details, self._waiting)
         if self.has_class("typing") and self.field.value:
             said = (self.hint(), self.field.placeholder)  # which a text covers
         subtitle = " · ".join(filter(None, said))

@@ -14,6 +14,7 @@ from pathlib import Path
 from pydantic import ValidationError
 from rich.table import Table
 from rich.text import Text
+from textual import work
 from textual.widgets import Static
 
 from ccb.tunnel.errors import CcbError
@@ -200,8 +201,10 @@ def offer_of(name: str, mention: Mention) -> Offer:
     directory = name.endswith("/")
     within = name if mention.sign else name.replace("\\", "\\\\")  # a command reads its words as a shell does
     insert = mention.sign + (f'"{within}"' if quoted else name) + ("" if directory else " ")
-    literal, back = mention.query.lower() in name.lower(), int(quoted and directory)
-    return Offer(name, "", insert, mention.start, mention.end, back, enter=literal)
+    query, back = mention.query, int(quoted and directory)
+    is_typed = not mention.sign and (not query or query.endswith("/") or name == f"{query}/")  # Enter sends that
+    enter = query.lower() in name.lower() and not is_typed
+    return Offer(name, "", insert, mention.start, mention.end, back, enter=enter)
 
 
 _MAX_SHOWN = 50
@@ -412,7 +415,7 @@ class CompletionList(Static):
         self.set_class(bool(shown or self._offers.note), "open")
         self._draw()
         if shown and subject != self._offers.subject and self._offers.subject.startswith("/"):
-            self.run_worker(self._refresh_after(self.worker_commands.ask()), exclusive=True, group="commands")
+            self._ask_commands()
 
     def _offered(self) -> Offers:
         text = self._composer.text
@@ -420,7 +423,7 @@ class CompletionList(Static):
             return history_offers(text, self._composer.recall.sent)
         at = self._composer.cursor_at
         if text.startswith("/") and " " in text:
-            self.run_worker(self._refresh_after(self._asks(text[1:].partition(" ")[0])), group="arguments")
+            self._ask_arguments(text[1:].partition(" ")[0])
         mention = path_argument_at(text, at) or mention_at(text, at)
         commands = self._all_commands() if text.startswith("/") else ()
         about_command = command_offers(text, commands) or (choice_offers(text, commands) if mention is None else None)
@@ -437,7 +440,7 @@ class CompletionList(Static):
         if asked != self._asked:
             self._asked = asked
             if files.wanted(mention):
-                self.run_worker(files.ask(mention.query), exclusive=True, group="names")
+                self._ask_names(files, mention.query)
         return files.offers(mention) or _NOTHING
 
     def _all_commands(self) -> list[Candidate]:
@@ -446,9 +449,19 @@ class CompletionList(Static):
         others = (each for each in self.worker_commands.known if each.name not in names)
         return own + [each for each in others if each.name not in self._own_names]
 
-    async def _refresh_after(self, asking: Awaitable[bool]) -> None:
-        if await asking:
+    @work(exclusive=True, group="commands")
+    async def _ask_commands(self) -> None:
+        if await self.worker_commands.ask():
             self.refresh_list()
+
+    @work(group="arguments")
+    async def _ask_arguments(self, command: str) -> None:
+        if await self._asks(command):
+            self.refresh_list()
+
+    @work(exclusive=True, group="names")
+    async def _ask_names(self, files: FileNames | LaptopNames, query: str) -> None:
+        await files.ask(query)
 
     def take_key(self, key: str) -> bool:
         if key in ("enter", "tab"):

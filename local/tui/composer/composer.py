@@ -233,7 +233,8 @@ class Composer(TextArea):
             self.move_cursor(self.document.end)
 
     def on_unmount(self) -> None:
-        self.recall.keep_draft(self.attachments.with_paths(self.whole_text.rstrip()))
+        unsent = "\n".join(filter(None, (self._kept.aside, self.text)))
+        self.recall.keep_draft(self.attachments.with_paths(self.attachments.expanded(unsent).rstrip()))
 
     def give_back(self, text: str) -> None:
         """Put a prompt that was not sent in front of what the person has typed since."""
@@ -329,8 +330,7 @@ class Composer(TextArea):
         if not self.around.works() and not self.read_only and (self.text or self._kept.aside):
             self.text, self._kept.aside = self._kept.aside, self.text
             self.move_cursor(self.document.end)
-            if self._kept.aside:
-                self.around.says(f"laid aside: {self.keymap.name('steer')} brings it back")
+            self.around.says(f"laid aside: {self.keymap.name('steer')} brings it back" if self._kept.aside else "")
         else:
             self._submit(steers=True)
 

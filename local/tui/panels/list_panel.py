@@ -17,11 +17,13 @@ from textual.message import Message
 from textual.widgets import Static
 
 from ccb.tunnel.plain_text import one_line
+from ccb.tunnel.providers.model_traits import ModelTraits
+from ccb.tunnel.wire.model_facts import may_be_model, provider_of
 
 from ...commands.session_table import age_text, cut
 from ...providers.known_models import ModelOffer, price_text, window_text
 from ...slash_commands.about_session import KEPT, SESSION, HeldRule
-from ...slash_commands.registry import ReplyRow
+from ...slash_commands.registry import Picker, ReplyRow
 from ...slash_commands.this_laptop import RecentHost
 from ...terminal.keymap import DEFAULT_KEYMAP, Keymap
 from ..rendering.themes import Palette, palette_in
@@ -127,9 +129,14 @@ class SearchedPanel(ListPanel, Generic[Row]):
         raise NotImplementedError
 
     @property
-    def _found(self) -> list[Row]:
+    def _fitting(self) -> list[Row]:
         words = self._sought.lower().split()
         return [row for row in self._rows if all(word in self.words_of(row).lower() for word in words)]
+
+    @property
+    def _found(self) -> list[Row]:
+        """The rows of which one is marked."""
+        return self._fitting
 
     @property
     def _marked(self) -> Row | None:
@@ -147,7 +154,7 @@ class SearchedPanel(ListPanel, Generic[Row]):
         return head.append(f"   {one_line(self._sought)}{CARET}", style=f"not bold {self._palette.accent}")
 
     def _count(self, noun: str) -> str:
-        count = f"{len(self._found)} of {len(self._rows)}" if self._sought else str(len(self._rows))
+        count = f"{len(self._fitting)} of {len(self._rows)}" if self._sought else str(len(self._rows))
         return f"{count} {noun}{'' if count == '1' else 's'}"
 
 
@@ -157,10 +164,10 @@ _CHOICE_FRAME = 6
 class ChoicePanel(SearchedPanel[ReplyRow]):
     """Rows of which one is chosen; the `current` one is marked first. `choose` is called with the chosen line."""
 
-    def __init__(self, title: str, rows: Sequence[ReplyRow], current: str, choose: Callable[[str], object]) -> None:
-        super().__init__(rows)
-        self._title, self._current, self._choose = title, current, choose
-        self._at = next((place for place, row in enumerate(rows) if row.name == current), 0)
+    def __init__(self, picker: Picker, choose: Callable[[str], object]) -> None:
+        super().__init__(picker.rows)
+        self._picker, self._choose = picker, choose
+        self._at = next((place for place, row in enumerate(picker.rows) if row.name == picker.current), 0)
 
     def words_of(self, row: ReplyRow) -> str:
         return row.line
@@ -175,12 +182,15 @@ class ChoicePanel(SearchedPanel[ReplyRow]):
             self._search(sought)
 
     def _draw(self) -> None:
-        found, lines = self._found, [self._head(self._title)]
-        for number in self._window(len(found), self._room(_CHOICE_FRAME)):
+        palette, picker = self._palette, self._picker
+        found, lines = self._found, [self._head(picker.title)]
+        after = [Text(one_line(each), style=palette.dim) for each in picker.after.splitlines()]
+        for number in self._window(len(found), self._room(_CHOICE_FRAME + len(after))):
             line = self._row(marked=number == self._at).append(one_line(found[number].name))
-            now = "  now" if found[number].name == self._current else ""
-            lines.append(line.append(f"{now}  {one_line(found[number].text)}".rstrip(), style=self._palette.dim))
-        self.update(Group(*lines, Text("Enter takes it · Esc closes · type to search", style=self._palette.dim)))
+            now = "  now" if found[number].name == picker.current else ""
+            lines.append(line.append(f"{now}  {one_line(found[number].text)}".rstrip(), style=palette.dim))
+        keys = Text(f"Enter {picker.does} · Esc closes · type to search", style=palette.dim)
+        self.update(Group(*lines, *after, keys))
 
 
 _HOST_FRAME = 11
@@ -218,40 +228,67 @@ class HostPanel(ListPanel):
         self.update(Group(*lines, Text(_HOST_KEYS, style=palette.dim)))
 
 
-_MODEL_FRAME = 11
-_NAME_CELLS, _WIDE = 44, 90
-_MODEL_KEYS = "{model-take!} takes it · Esc keeps the present one · type to search"
+_MODEL_FRAME = 13
+_NAME_CELLS, _MIN_MEANING = 44, 10
+_SOME, _WIDE = 70, 114  # cells from which the provider is shown, and what the model can
+_MODEL_KEYS = "$ for a million tokens · {model-take!} takes both · Left, Right: effort · Esc closes"
+_TYPED = "  type to search, or the id of another model"
+_TURNS = {"left": -1, "right": 1}
+_OWN_EFFORT = "default"
 
 
 class ModelPanel(SearchedPanel[ModelOffer]):
-    """The models that the session may use. `choose` is called with the name that the person takes."""
+    """The models that the session may use, and the effort. `choose` is called with the name that the person takes, and
+    with the level if they have changed it, else "". A name that no row has is taken as it is typed."""
 
     MAX_ROWS = 12
 
-    def __init__(self, offers: Sequence[ModelOffer], current: str, choose: Callable[[str], object]) -> None:
+    def __init__(
+        self, offers: Sequence[ModelOffer], current: str, effort: str, choose: Callable[[str, str], object]
+    ) -> None:
         super().__init__(offers)
-        self._current = current
-        self._choose = choose
+        self._current, self._effort, self._choose = current, effort, choose
+        self._level = effort  # what the person wants, "" for the model's own
         self._notes: Sequence[str] = ()
-        self._at = next((place for place, each in enumerate(offers) if each.name == current), 0)
+        self._at = next((place for place, each in enumerate(offers) if each is self._in_force), 0)
 
     def show(self, offers: Sequence[ModelOffer], notes: Sequence[str]) -> None:
         """Show newer lists; the mark stays where it is. `notes` say which providers have not answered."""
         marked = self._marked
         self._rows, self._notes = offers, notes
-        found = self._found
-        self._at = found.index(marked) if marked in found else min(self._at, max(0, len(found) - 1))
+        found = [each.name for each in self._found]
+        at = found.index(marked.name) if marked is not None and marked.name in found else self._at
+        self._at = min(at, max(0, len(found) - 1))
         self._draw()
 
     def words_of(self, row: ModelOffer) -> str:
-        return f"{row.name} {row.title}"
+        return f"{row.name} {row.means} {row.title}"
+
+    @property
+    def _found(self) -> list[ModelOffer]:
+        found, name = self._fitting, self._sought.strip()
+        is_new = may_be_model(name) and all(each.name != name for each in found)
+        return [*found, ModelOffer(name, provider_of(name), "", ModelTraits(), 0, None, None)] if is_new else found
+
+    @property
+    def _in_force(self) -> ModelOffer | None:
+        by_name = (each for each in self._rows if each.name == self._current)
+        return next(by_name, next((each for each in self._rows if each.means and each.means == self._current), None))
 
     def _pressed(self, event: events.Key) -> None:
+        marked = self._marked
         if event.key == "escape":
             self.post_message(PanelClosed())
         elif self.keymap.has("model-take", event.key):
-            if self._marked is not None:
-                self._choose(self._marked.name)
+            if marked is not None:
+                name = self._current if marked is self._in_force else marked.name
+                kept = self._level == self._effort or not marked.efforts
+                self._choose(name, "" if kept else self._level or _OWN_EFFORT)
+        elif event.key in _TURNS and marked is not None:
+            levels = ["", *marked.efforts]
+            at = levels.index(marked.effort(self._level))
+            if 0 <= (turned := at + _TURNS[event.key]) < len(levels):
+                self._level = levels[turned]
         elif not self._step(event.key, len(self._found)) and (text := typed(self._sought, event)) != self._sought:
             self._search(text)
 
@@ -260,27 +297,48 @@ class ModelPanel(SearchedPanel[ModelOffer]):
         width = max(20, self.size.width or self.app.size.width - FRAME_CELLS)
         shown = self._window(len(found), self._room(_MODEL_FRAME + len(self._notes)))
         lines = [self._line(found[place], width, marked=place == self._at) for place in shown]
-        lines = lines or [Text("  No model fits what you typed.", style=palette.dim)]
+        if not found:
+            lines = [Text("  No model fits what you typed.", style=palette.dim)]
+        if not self._sought:
+            lines.append(Text(_TYPED, style=palette.dim, no_wrap=True, overflow="ellipsis"))
+        if self._marked is not None:
+            lines.append(self._efforts(self._marked, width))
         notes = [Text(cut(one_line(each), width), style=palette.warn, no_wrap=True) for each in self._notes]
-        keys = Text(f"{self._count('model')} · {self.keymap.filled(_MODEL_KEYS)}", style=palette.dim)
+        keys = Text(f"{self._count('model')}, {self.keymap.filled(_MODEL_KEYS)}", style=palette.dim)
         self.update(Group(self._head("Models"), *lines, *notes, keys))
 
     def _line(self, offer: ModelOffer, width: int, *, marked: bool) -> Text:
         palette, line = self._palette, self._row(marked=marked)
-        here = offer.name == self._current
-        room = min(_NAME_CELLS, max(16, width - 46))
-        name = cut(one_line(offer.name), room)
-        line.append(name, style="bold" if marked else f"not bold {palette.good}" if here else "not bold")
-        line.append(" " * (room - cell_len(name)))
+        now = "  now" if offer is self._in_force else ""
+        provider = f"  {offer.provider:<12}" if width >= _SOME else ""
+        room = min(_NAME_CELLS, max(16, width - 32 - len(provider)))
+        left = room - len(now)
+        short = max((cell_len(each.name) for each in self._rows if each.means), default=0) if offer.means else 0
+        name = cut(one_line(offer.name), left)
+        name += " " * (min(short, left) - cell_len(name))
+        means = offer.means if any(each is offer for each in self._rows) else "as it is typed"
+        line.append(name, style="bold" if marked else "not bold")
+        left -= cell_len(name)
+        if means and left >= _MIN_MEANING:
+            line.append(f"  {cut(one_line(means), left - 2)}", style=f"not bold {palette.dim}")
+        line.append(now, style=f"not bold {palette.good}")
+        line.append(" " * (room + 2 - line.cell_len))
         prices = f"$ {price_text(offer.input_price)} / {price_text(offer.output_price)}"
         prices = prices if offer.input_price is not None else ""
-        facts = f"  {window_text(offer.window):>6}  {prices:<17}  {offer.provider:<12}"
-        line.append(facts, style=f"not bold {palette.dim}")
-        if here:
-            line.append("  now", style=f"not bold {palette.good}")
-        elif width >= _WIDE:
-            line.append(f"  {offer.can}", style=f"not bold {palette.dim}")
-        return line
+        can = f"  {offer.can}" if width >= _WIDE else ""
+        facts = f"  {window_text(offer.window):>6}  {prices:<17}{provider}{can}"
+        return line.append(facts, style=f"not bold {palette.dim}")
+
+    def _efforts(self, offer: ModelOffer, width: int) -> Text:
+        palette, chosen = self._palette, offer.effort(self._level)
+        line = Text("Effort", style=palette.dim)
+        if not offer.efforts:
+            return line.append(f"  {one_line(offer.name)} has no levels")
+        for level in ("", *offer.efforts):
+            is_chosen = level == chosen
+            name = f" {'›' if is_chosen else ' '} {level or _OWN_EFFORT}"
+            line.append(name, style=f"bold {palette.accent}" if is_chosen else palette.dim)
+        return line if line.cell_len <= width else Text(f"Effort  ‹ {chosen or _OWN_EFFORT} ›", style=palette.accent)
 
 
 _RULE = re.compile(r"[A-Za-z_][A-Za-z0-9_.*-]*(\([^\S\n]*\S.*\))?")
@@ -385,7 +443,7 @@ class RulePanel(ListPanel):
         line.append(f"{_BEHAVIORS.get(held.behavior, one_line(held.behavior)):<8}", style=style)
         line.append(one_line(held.rule), style="bold" if marked else "")
         source = _SOURCES.get(held.source, one_line(held.source) or "ccb")
-        return line.append(f"  {source}", style=palette.dim)
+        return line.append(f"  {' · '.join(filter(None, (source, held.in_words)))}", style=palette.dim)
 
     def _foot(self) -> list[Text]:
         palette, lines = self._palette, []
@@ -464,8 +522,9 @@ class HelpPanel(VerticalScroll, can_focus=True):
 
     def _draw(self) -> None:
         palette = palette_in(self.app)
-        title = one_line(self._title)
-        self.border_title = f"{title}: {one_line(self._sought)}{CARET}" if self._sought else f"{title}: type to search"
+        title, is_list = one_line(self._title), sum(len(rows) for _, rows in self._sections) > 1
+        sought = f"{one_line(self._sought)}{CARET}" if self._sought else "type to search" if is_list else ""
+        self.border_title = f"{title}: {sought}" if sought else title
         self.border_subtitle = "Up, Down, PgUp, PgDn scroll · Esc closes"
         table = Table.grid(padding=(0, 2, 0, 0), expand=True)
         table.add_column(max_width=_KEY_CELLS, style=palette.accent)
@@ -473,7 +532,7 @@ class HelpPanel(VerticalScroll, can_focus=True):
         words = self._sought.lower().split()
         for title, rows in self._sections:
             fitting = [row for row in rows if all(word in f"{row[0]} {row[1]}".lower() for word in words)]
-            if fitting:
+            if fitting and title:
                 table.add_row(Text(title, style="bold"), "")
             for name, does in fitting:
                 table.add_row(Text(one_line(name)), Text("\n".join(map(one_line, does.splitlines())), overflow="fold"))

@@ -366,6 +366,18 @@ def _leaves(value: object) -> Iterator[str]:
         yield str(value)
 
 
+class TextPage(ReadingPage):
+    """Shows a text as it is."""
+
+    def __init__(self, title: str, lines: Sequence[str]) -> None:
+        super().__init__(one_line(title))
+        self._lines = lines
+
+    async def fill(self) -> None:
+        self.body.add(NoticeBlock(text=neutralise("\n".join(self._lines))))
+        self.body.to_the_start()
+
+
 _OPEN_AT_FIRST = 5  # files
 _LAST = "What commands have changed is not here: `! git diff` shows it. /rewind takes changes back."
 _OLD_WORKER = "its lines are not known: the worker of this session is of an older version"

@@ -21,6 +21,7 @@ from ccb.tunnel.wire.client_requests import (
 from ccb.tunnel.wire.control_protocol import A, P, Request
 
 from ...slash_commands.about_session import ChangedFile, PastPrompt, PastPrompts, RewindPreview
+from ...slash_commands.other_sessions import summary_line
 from ...slash_commands.session_api import ErrorDisplay
 from ...transcript.blocks import Level
 from ...transcript.notices import path_in
@@ -36,11 +37,13 @@ Shape = TypeVar("Shape", bound=BaseModel)
 
 
 class Scope(Enum):
-    """What goes back."""
+    """What becomes of the conversation and the files."""
 
     BOTH = "conversation and files"
     CONVERSATION = "conversation only"
     FILES = "files only"
+    FROM = "summarise from here: this prompt and what follows become a summary"
+    UP_TO = "summarise up to here: what was before this prompt becomes a summary"
 
 
 class RewindPanel(ListPanel):
@@ -56,7 +59,7 @@ class RewindPanel(ListPanel):
         self._composer = composer
         self._host = host
         self._points: Sequence[PastPrompt] = ()
-        self._files_kept = False
+        self._files_kept = self._summaries = False
         self._picked: PastPrompt | None = None
         self._preview: RewindPreview | None = None
         self._scope = 0
@@ -80,7 +83,7 @@ class RewindPanel(ListPanel):
         if not listed.points:
             self._reducer.notice("There is no prompt to go back to yet.")
             return
-        self._points, self._files_kept = listed.points, listed.files_kept
+        self._points, self._files_kept, self._summaries = listed.points, listed.files_kept, listed.summaries
         self._at, self._picked, self._preview = 0, None, None
         self.display = True
         self._draw()
@@ -95,7 +98,10 @@ class RewindPanel(ListPanel):
     @property
     def _scopes(self) -> list[Scope]:
         files = self._preview.files if self._preview is not None else []
-        return [Scope.CONVERSATION] if all(each.why for each in files) else [*Scope]
+        summaries = [Scope.FROM, Scope.UP_TO] if self._summaries else []
+        if all(each.why for each in files):
+            return [Scope.CONVERSATION, *summaries]
+        return [Scope.BOTH, Scope.CONVERSATION, Scope.FILES, *summaries]
 
     def _pressed(self, event: events.Key) -> None:
         if event.key == "escape":
@@ -118,7 +124,17 @@ class RewindPanel(ListPanel):
             self._scope = int(key) - 1
         elif key == "enter":
             self._close()
-            self._go_back(picked, scopes[self._scope])
+            if scopes[self._scope] in (Scope.FROM, Scope.UP_TO):
+                self._sum_up(picked, scopes[self._scope])
+            else:
+                self._go_back(picked, scopes[self._scope])
+
+    def _sum_up(self, point: PastPrompt, scope: Scope) -> None:
+        """Send the command that does so. What was summed up may be asked in other words: the prompt comes back."""
+        part = "from" if scope is Scope.FROM else "up-to"
+        self._composer.post_message(Composer.Submitted(summary_line(part, point)))
+        if scope is Scope.FROM and not self._composer.text:
+            self._composer.give_back(point.prompt)
 
     @work(exclusive=True, group="preview")
     async def _look(self, point: PastPrompt) -> None:
@@ -168,7 +184,7 @@ class RewindPanel(ListPanel):
     def _choice(self, point: PastPrompt) -> Text:
         palette = self._palette
         text = Text("Go back to before ", no_wrap=True, overflow="ellipsis")
-        text.append(f"“{_shown(point)}”\n", style="bold")
+        text.append(f"“{_shown(point)}”", style="bold").append(", or summarise\n" if self._summaries else "\n")
         if self._preview is None:
             return text.append("Looking at the files on the host …", style=palette.dim)
         for each in self._preview.files[:_MAX_FILES]:
@@ -183,7 +199,8 @@ class RewindPanel(ListPanel):
             marked = place == self._scope
             text.append(f"{'›' if marked else ' '} {place + 1} ", style=f"bold {palette.accent}")
             text.append(f"{scope.value}\n", style="bold" if marked else "")
-        said = "What commands in Bash have changed stays. Enter goes back · Esc: another prompt"
+        enter = "sums up" if self._scopes[self._scope] in (Scope.FROM, Scope.UP_TO) else "goes back"
+        said = f"What commands in Bash have changed stays. Enter {enter} · Esc: another prompt"
         return text.append(said, style=palette.dim)
 
 

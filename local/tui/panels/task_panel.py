@@ -33,6 +33,7 @@ from .pages import ReadingPage
 _EVERY_S = 1.0  # between two questions about the output of one task
 _PATIENCE_S = 4.0  # from then on the status line says, too, that the host is silent
 _SLOW = 16 * 1024  # bytes a second of a slow link
+_MAX_STATUS = 40
 _GONE = "the host does not keep its output any more"
 
 
@@ -63,7 +64,7 @@ class OutputTail:
 
     @property
     def state(self) -> str:
-        status = one_line(self._newest.status) if self._newest is not None else ""
+        status = one_line(self._newest.status[:_MAX_STATUS]) if self._newest is not None else ""
         return f"{status} {age_text(self.age_s or 0)}".strip()
 
     @property
@@ -92,7 +93,7 @@ class OutputTail:
         if earlier is None or not (earlier.start < self.left_out and earlier.text + earlier.begun):
             return [""]
         self.left_out = earlier.start
-        return _lines(f"{earlier.text}{earlier.begun}\n")
+        return _lines(f"{earlier.text}{earlier.begun}"[-self._most :] + "\n")
 
     async def _ask(self, client: SessionClient, after: int, before: int | None = None) -> TaskOutput | None:
         try:
@@ -414,7 +415,8 @@ class TaskPanel(ListPanel):
             texts = list(filter(str.strip, (*tail.lines, tail.begun)))
             problem = [Text(f"not live: {tail.problem}", style=palette.warn)] if tail.problem else []
             lines = [*problem, *map(Text, texts[len(problem) - count :])]
-            lines = lines or [Text("It has put out nothing yet.", style=palette.dim)]
+            nothing = "It has put out nothing." if row.end else "It has put out nothing yet."
+            lines = lines or [Text(nothing, style=palette.dim)]
         for each in lines:
             each.no_wrap, each.overflow = True, "ellipsis"
         return [*lines, *(Text() for _ in range(count - len(lines)))]

@@ -15,8 +15,9 @@ from ccb.tunnel.wire.mcp_messages import server_name
 from ccb.tunnel.wire.messages import ControlRequest
 from ccb.tunnel.wire.tool_traits import BASH, BUILT_IN, View, traits_of
 
-from .card_rows import GOES_ON, CardLine, RowStyle, own_words
+from .card_rows import GOES_ON, CardLine, RowStyle, exact_lines, own_words
 from .diffs import content_lines, diff_card_lines, is_patch, patch_lines, replacement_lines
+from .markdown import MAX_MARKDOWN
 from .tool_output import counted
 from .untrusted_text import escaped, escaped_name, hidden_count, warnings
 
@@ -49,21 +50,13 @@ _MAX_REASON = 500
 _PLAIN_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,23}")
 
 
-def subject_lines(asked: ControlRequest) -> list[CardLine]:
-    """Return what the call would do. Different calls never give the same lines."""
+def subject_lines(asked: ControlRequest, *, rendered: bool = False) -> list[CardLine]:
+    """Return what the call would do. Different calls never give the same lines, but for a plan that is `rendered`."""
     values = dict(asked.input)
     lines = [] if asked.tool_name in BUILT_IN else _table({"tool": asked.tool_name})
     traits = traits_of(asked.tool_name)
     if traits.view is View.PLAN and isinstance(values.get("plan"), str):
-        plan = values.pop("plan")
-        if isinstance(values.get("planFilePath"), str):
-            del values["planFilePath"]  # the worker says where it keeps the plan; the answer decides nothing about it
-        commands = commands_of_plan(values)
-        if commands:
-            del values["allowedPrompts"]
-        allowed = [own_words(_WITH_THE_PLAN), *(line for each in commands for line in _command(each))] * bool(commands)
-        shown = [CardLine("│ ", line, RowStyle.EXACT, f"{GOES_ON} ") for line in escaped(plan).split("\n")]
-        return [*doubts(*_texts(asked.input)), *shown, *_table(values, names=True), *allowed]
+        return [*doubts(*_texts(asked.input)), *_plan(values, rendered=rendered)]
     if traits.view.is_diff and traits.path is not None and _is_change(asked.tool_name, values, traits.path.key):
         path = values.pop(traits.path.key)
         lines += _table({"file": path}, names=True)
@@ -77,6 +70,26 @@ def subject_lines(asked: ControlRequest) -> list[CardLine]:
     return [*doubts(asked.tool_name, *_texts(asked.input)), *lines, *_table(values), *says]
 
 
+def _plan(values: dict[str, Any], *, rendered: bool) -> list[CardLine]:
+    plan = values.pop("plan")
+    if isinstance(values.get("planFilePath"), str):
+        del values["planFilePath"]  # the worker says where it keeps the plan; the answer decides nothing about it
+    commands = commands_of_plan(values)
+    allowed: list[CardLine] = []
+    if commands:
+        del values["allowedPrompts"]
+        allowed = [own_words(_WITH_THE_PLAN), *(line for each in commands for line in _command(each))]
+    shown = exact_lines(escaped(plan))
+    if rendered and len(plan) <= MAX_MARKDOWN:
+        shown = [CardLine("│ ", escaped(plan), RowStyle.MARKDOWN, "│ ")]
+    return [*shown, *_table(values, names=True), *allowed]
+
+
+def path_outside(asked: ControlRequest) -> str:
+    """Return the path for which the worker asks because it is outside of the session's directories, "" for none."""
+    return asked.text("blocked_path") if asked.text("decision_reason_type") == "workingDir" else ""
+
+
 def circumstances(asked: ControlRequest) -> list[tuple[str, str]]:
     """Return which sub-agent asks, why the worker asks, and in which cage a command would run, as names and texts. A
     reason that only repeats what the card shows is left out."""
@@ -84,7 +97,8 @@ def circumstances(asked: ControlRequest) -> list[tuple[str, str]]:
     said = [("Sub-agent: ", _shortened(agent))] if agent else []
     name, traits = asked.tool_name, traits_of(asked.tool_name)
     path = asked.input.get(traits.path.key) if traits.path is not None else None
-    shown = (f"No rule allows {name}.", f"No rule allows `{asked.input.get('command')}`.", f"{name} changes {path}.")
+    unruled = (f"No rule allows {name}.", f"No rule allows `{asked.input.get('command')}`.")
+    shown = (*unruled, f"{name} changes {path}.", f"{path_outside(asked)} is outside the working directories.")
     if reason and reason not in shown:
         said.append(("Asked because: ", _shortened(reason)))
     if traits.view is View.COMMAND:

@@ -35,7 +35,7 @@ from ...transcript.blocks import (
 )
 from ...transcript.session_facts import tokens
 from .diffs import edit_parts
-from .markdown import render_markdown
+from .markdown import MAX_MARKDOWN, render_markdown
 from .themes import Palette
 from .tool_output import (
     MAX_DETAIL_LINES,
@@ -116,7 +116,6 @@ _OFFER = f"Down, then {_MARKED_OFFER}"
 _LONG_S = 5  # seconds after which a command is worth the key that lets it go on in the background
 _MAX_DIFF_LINES = 24
 _MAX_LIVE_MARKDOWN = 6_000  # characters; a longer block is plain text until it is complete
-_MAX_MARKDOWN = 20_000  # characters; a longer block stays plain text
 _PART_LINES = 50  # of a long text, drawn at a time
 _PART_CHARS = 20_000  # of a long line, drawn at a time: Rich takes 100 bytes for each
 SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"  # the states of the spinner in front of a running tool. Blocks are drawn with the first one
@@ -148,7 +147,7 @@ class BlockRenderer:
                 yield Padding(part, (0, 1, 0, 0), style=f"on {self.palette.surface}")
             yield from self.pictures(block)
         elif isinstance(block, MarkdownBlock):
-            if len(block.text) > (_MAX_LIVE_MARKDOWN if block.live else _MAX_MARKDOWN):
+            if len(block.text) > (_MAX_LIVE_MARKDOWN if block.live else MAX_MARKDOWN):
                 yield from _in_parts(Text(block.text))
             else:
                 yield render_markdown(block.text, self.palette, self.copied_from, block.opening)
@@ -251,18 +250,24 @@ class BlockRenderer:
 
     def _tool(self, block: ToolBlock) -> Iterator[RenderableType]:
         palette, view = self.palette, traits_of(block.name).view
+        if view is View.TODO and not self.details and block.state is not ToolState.FAILED:
+            yield SummedUpHeadline(self._tool_headline(block), todo_list(block.tool_input, palette))
+            return
         summary = None if self.details else tool_summary(block)
         if summary is not None:
             yield SummedUpHeadline(self._tool_headline(block), Text(summary, style=palette.dim))
             return
         yield self._tool_headline(block)
-        failed = block.state is ToolState.FAILED
-        if view is View.CHECKLIST:
+        yield from self._below_headline(block, view)
+
+    def _below_headline(self, block: ToolBlock, view: View) -> Iterator[RenderableType]:
+        palette, failed = self.palette, block.state is ToolState.FAILED
+        if view.shows_todos and not failed:
             yield self._indented(todo_list(block.tool_input, palette))
         elif view is View.PLAN and block.state is ToolState.DONE:
             plan = neutralise(str(block.tool_input.get("plan", "")))
-            short = len(plan) <= _MAX_MARKDOWN
-            yield self._indented(render_markdown(plan, palette, self.copied_from) if short else Text(plan))
+            rendered = len(plan) <= MAX_MARKDOWN and not self.details
+            yield self._indented(render_markdown(plan, palette, self.copied_from) if rendered else Text(plan))
         elif block.agent is not None and not failed:
             key = "" if self.copied_from else self.more_key
             rows = agent_rows(block, block.agent, palette, details=self.details, cwd=self.cwd, key=key)

@@ -6,7 +6,9 @@ on a line has the mark `┆` there, and is full, or ends with a visible space: t
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from enum import Enum
 
 from rich.cells import cell_len
@@ -15,8 +17,9 @@ from rich.text import Text
 
 from ccb.tunnel.wire.dataclass import dataclass
 
+from .markdown import whole_markdown
 from .themes import Palette
-from .untrusted_text import doubtful, symbols, tokens
+from .untrusted_text import TAB, doubtful, symbols, tokens
 
 GOES_ON = "┆"
 _MIN_TEXT = 12  # cells; the longest symbol has 10
@@ -33,6 +36,7 @@ class RowStyle(Enum):
     MODEL = "model"  # what the model says about it
     CCB = "ccb"
     WARNING = "warning"
+    MARKDOWN = "markdown"  # lines, which are drawn as Markdown if that hides nothing; else they are exact
 
 
 @dataclass(frozen=True)
@@ -47,12 +51,13 @@ class CardLine:
 
 @dataclass(frozen=True)
 class CardRow:
-    """One row of the screen. `line` is the index of its line."""
+    """One row of the screen. `line` is the index of its line; `text` the picture of a row of Markdown in its styles."""
 
     gutter: str
     picture: str
     voice: RowStyle
     line: int
+    text: Text | None = None
 
     @property
     def plain(self) -> str:
@@ -63,16 +68,32 @@ def own_words(text: str, voice: RowStyle = RowStyle.CCB) -> CardLine:
     return CardLine("· ", text, voice, "· ")
 
 
-def fold(lines: list[CardLine], width: int) -> list[CardRow]:
+def fold(lines: Iterable[CardLine], width: int, palette: Palette) -> list[CardRow]:
     """Fold lines to rows of at most `width` cells."""
     rows: list[CardRow] = []
     for index, line in enumerate(lines):
+        if line.voice is RowStyle.MARKDOWN:
+            rows += _markdown_rows(line, index, width, palette)
+            continue
         gutter = line.gutter
         for picture in _pieces(line.picture, max(_MIN_TEXT, width - cell_len(gutter))):
             own = line.voice in (RowStyle.CCB, RowStyle.WARNING)
             rows.append(CardRow(gutter, picture.rstrip("␣") if own else picture, line.voice, index))
             gutter = line.goes_on
     return rows
+
+
+def _markdown_rows(line: CardLine, index: int, width: int, palette: Palette) -> list[CardRow]:
+    text = re.sub(r"␣+$", "", line.picture.replace(TAB, "    "), flags=re.MULTILINE)  # in Markdown they mean spaces
+    drawn = whole_markdown(text, palette, max(_MIN_TEXT, width - cell_len(line.gutter)))
+    if drawn is not None:
+        return [CardRow(line.gutter, each.plain, line.voice, index, each) for each in drawn]
+    exact = exact_lines(line.picture)
+    return [replace(row, line=index) for row in fold(exact, width, palette)]
+
+
+def exact_lines(picture: str) -> list[CardLine]:
+    return [CardLine("│ ", line, RowStyle.EXACT, f"{GOES_ON} ") for line in picture.split("\n")]
 
 
 def _pieces(picture: str, width: int) -> Iterator[str]:
@@ -116,12 +137,13 @@ def drawn(row: CardRow, palette: Palette) -> Text:
         RowStyle.MODEL: f"italic {palette.dim}",
         RowStyle.CCB: palette.dim,
         RowStyle.WARNING: f"bold {palette.warn}",
+        RowStyle.MARKDOWN: "",
     }[row.voice]
     signed = row.voice in (RowStyle.ADDED, RowStyle.REMOVED)
     text = Text(no_wrap=True, end="")
     text.append(row.gutter, style=style if signed else palette.dim)
     start = len(row.gutter)
-    text.append(row.picture, style=style)
+    text.append(row.text or row.picture, style=None if row.text else style)
     if row.voice in (RowStyle.CCB, RowStyle.WARNING):
         return text
     for first, end in doubtful(row.picture):
@@ -140,4 +162,4 @@ class FoldedRows:
         self._palette = palette
 
     def __rich_console__(self, _console: Console, options: ConsoleOptions) -> Iterator[Text]:
-        yield Text("\n").join(drawn(row, self._palette) for row in fold(self._lines, options.max_width))
+        yield Text("\n").join(drawn(row, self._palette) for row in fold(self._lines, options.max_width, self._palette))

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import re
 import time
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from io import StringIO
 from typing import ClassVar, TypeVar
 
 from markdown_it import MarkdownIt
@@ -33,6 +35,7 @@ _SPARE_CELLS = 2  # of each column of a long table, and a quarter of its width
 TAB = "\ue009"  # stands for a tab in a drawing to copy from, where it would become spaces
 RULE = "---"  # a rule in a drawing to copy from
 _Kind = TypeVar("_Kind")
+MAX_MARKDOWN = 20_000  # characters; a longer text stays plain
 _MAX_LINES = 1_000  # of a piece, which is drawn as a whole; only odd texts have more, and they are shown as they are
 _MAX_HIGHLIGHTED = 20_000  # characters of code
 _MAX_WORDS = 500  # characters without a sign: patterns of the lexers for C and others take their third power
@@ -78,9 +81,12 @@ class _Heading(Heading):
 class _ListItem(ListItem):
     """An item with the dot behind its number."""
 
+    def number(self, counted: int) -> str:
+        return f"{counted}."
+
     def render_number(self, console: Console, options: ConsoleOptions, number: int, last_number: int) -> RenderResult:
         style = console.get_style("markdown.item.number", default="none")
-        sign = f"{number}. ".rjust(len(str(last_number)) + 3)
+        sign = f"{self.number(number)} ".rjust(len(str(last_number)) + 3)
         lines = console.render_lines(
             self.elements, options.update(width=max(1, options.max_width - len(sign))), style=self.style
         )
@@ -205,6 +211,7 @@ def _widths_of(columns: TableColumns, console: Console, options: ConsoleOptions)
 class TranscriptMarkdown(Markdown):
     """Rich's Markdown with our headings, code and tables. HTML is text: Rich drops the `<int>` of `List<int>`."""
 
+    parser: ClassVar[MarkdownIt] = _PARSER
     elements: ClassVar[dict[str, type[MarkdownElement]]] = {
         **Markdown.elements,
         "heading_open": _Heading,
@@ -221,7 +228,7 @@ class TranscriptMarkdown(Markdown):
         if self.markup.count("\n") > _MAX_LINES:
             self.parsed = [Token("code_block", "code", 0, content=self.markup)]
         else:
-            self.parsed = _PARSER.parse(self.markup)
+            self.parsed = self.parser.parse(self.markup)
         for token in self.parsed:
             if token.children and any(each.type == "link_open" for each in token.children):
                 token.children = list(_with_targets(token.children))
@@ -261,6 +268,83 @@ def render_markdown(
     """`copied_from` is not 0 for a drawing to copy from: the width of the screen. `opening` is that of a piece."""
     kind = _MarkdownToCopy if copied_from else TranscriptMarkdown
     return kind(text, f"{palette.code} {palette.surface}", opening, copied_from)
+
+
+class _WrittenItem(_ListItem):
+    """An item with the number that was written, not the one that is counted."""
+
+    def __init__(self, written: str) -> None:
+        super().__init__()
+        self._written = written
+
+    @classmethod
+    def create(cls, markdown: Markdown, token: Token) -> _WrittenItem:
+        return cls(f"{token.info}{token.markup}")
+
+    def number(self, counted: int) -> str:
+        return self._written
+
+
+class _NamedCode(_Code):
+    """Code below the words that stand behind its fence, such as its language."""
+
+    def __init__(self, named: str, theme: str) -> None:
+        super().__init__(named.partition(" ")[0] or "text", theme)
+        self._named = named.strip()
+
+    @classmethod
+    def create(cls, markdown: Markdown, token: Token) -> _NamedCode:
+        return cls(token.info, markdown.code_theme)
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        if self._named:
+            yield Padding(Text(self._named, style=console.get_style("markdown.hr", default="none")), (0, 0, 0, 2))
+        yield from super().__rich_console__(console, options)
+
+
+class _WholeMarkdown(TranscriptMarkdown):
+    """Markdown whose rules leave nothing out: images, entities and definitions of links are text. So is a word that is
+    struck through, because many terminals draw no such line."""
+
+    parser = MarkdownIt("commonmark", {"html": False}).enable(["table"])
+    parser.disable(["reference", "image", "entity", "escape", "autolink"])
+    elements: ClassVar[dict[str, type[MarkdownElement]]] = {
+        **TranscriptMarkdown.elements,
+        "fence": _NamedCode,
+        "list_item_open": _WrittenItem,
+    }
+
+
+_SIGNS = frozenset("*_~#`>-+=|\\[]:")
+"""What may only be markup, and is not shown then."""
+_BEFORE_EMPHASIS = re.compile(r"(?:^|[\s(\[{\"'“‘«—–])\Z")
+_AFTER_EMPHASIS = re.compile(r"[.,;:!?)\]}\"'”’»…—–]*(?:\s|\Z)")
+
+
+def whole_markdown(text: str, palette: Palette, width: int) -> list[Text] | None:
+    """Return the rows of a text as Markdown; None if they would not show all that is more than markup."""
+    markdown = _WholeMarkdown(text, f"{palette.code} {palette.surface}")
+    if any(_may_mean_signs(token.children or ()) for token in markdown.parsed):
+        return None
+    console = Console(width=width, force_terminal=True, legacy_windows=False, theme=palette.markdown, file=StringIO())
+    rows = [
+        Text.assemble(*((part, style.update_link(None) if style is not None else "") for part, style, _ in row))
+        for row in console.render_lines(markdown, pad=False)
+    ]
+    missing = Counter(text) - Counter(char for row in rows for char in row.plain)
+    return rows if all(char.isspace() or char in _SIGNS for char in missing) else None
+
+
+def _may_mean_signs(children: Sequence[Token]) -> bool:
+    """Return whether the signs of emphasis may be meant: within a word, as in `src/*test*.py`, or in `__main__`."""
+    texts = [" " if each.type.endswith("break") else each.content for each in children]
+    return any(
+        each.markup == "__"
+        or (each.nesting == 1 and not _BEFORE_EMPHASIS.search("".join(texts[:place])[-1:]))
+        or (each.nesting == -1 and not _AFTER_EMPHASIS.match("".join(texts[place + 1 :])))
+        for place, each in enumerate(children)
+        if each.tag in ("em", "strong")
+    )
 
 
 _LAYOUT = frozenset((TAB, "▌"))

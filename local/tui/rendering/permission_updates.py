@@ -8,13 +8,14 @@ from pathlib import Path
 from typing import Any
 
 from ccb.tunnel.plain_text import one_line
+from ccb.tunnel.wire.control_protocol import READS_SERVICES
 from ccb.tunnel.wire.frames import Json
 from ccb.tunnel.wire.messages import ControlRequest
-from ccb.tunnel.wire.tool_traits import BUILT_IN, Effect, RuleKind, View, traits_of
+from ccb.tunnel.wire.tool_traits import BASH, BUILT_IN, Effect, RuleKind, View, traits_of
 from ccb.tunnel.wire.web_fetch import WebRefused, read_url
 
 from ...config.project_records import projects_path
-from ...transcript.session_facts import mode_name
+from ...transcript.session_facts import READING, mode_name
 from .untrusted_text import escaped_name
 
 _MAX_RULE = 1_000
@@ -22,6 +23,12 @@ _RULE = re.compile(r"(?P<tool>[^()]+)\((?P<content>[^\S\n]*\S.*)\)")
 
 
 KEPT = "localSettings"  # the destination of updates that are kept for this host and directory, in the public protocol
+READS: Json = {
+    "type": "addRules",
+    "rules": [{"toolName": BASH.name, "ruleContent": READS_SERVICES}],
+    "behavior": "allow",
+    "destination": KEPT,
+}
 
 
 def describe_update(update: Json) -> list[str]:
@@ -47,6 +54,11 @@ def session_updates(request: ControlRequest) -> list[Json]:
     first = suggestions(request)[:1]
     length = sum(len(each) + 1 for update in first for each in describe_update(update))
     return [{**update, "destination": "session"} for update in first if 0 < length <= _MAX_RULE]
+
+
+def reads_services(request: ControlRequest) -> bool:
+    """Return whether the updates READS would make a question needless."""
+    return request.request.get("reads_services") is True and covers([READS], request)
 
 
 def covers(updates: list[Json], request: ControlRequest) -> bool:
@@ -80,7 +92,8 @@ def kept_updates(response: Json) -> list[Json]:
 
 def kept_note(updates: Sequence[Json]) -> str:
     rules = ", ".join(text for each in updates for text in describe_update(each))
-    return f"Kept for this host and directory, on the laptop: {rules}"
+    place = "host" if updates == [READS] else "host and directory"
+    return f"Kept for this {place}, on the laptop: {rules}"
 
 
 def kept_in() -> str:
@@ -126,6 +139,8 @@ def with_rule(updates: list[Json], place: int, text: str) -> list[Json] | None:
 def _in_words(rule: Json) -> str:
     """Return a rule about commands as a command, with ` *` where it goes on, unless it would look like another rule."""
     content, view = rule.get("ruleContent"), traits_of(str(rule.get("toolName"))).view
+    if rule in READS["rules"]:
+        return READING
     if view is not View.COMMAND or not isinstance(content, str) or not content or "(" in content:
         return _rule(rule)
     return f"{content[:-2].rstrip()} *" if content.endswith(":*") else content

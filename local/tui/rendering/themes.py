@@ -16,9 +16,11 @@ from typing import TYPE_CHECKING, Any
 
 from rich.color import ColorSystem
 from rich.console import Console
+from rich.segment import Segment
 from rich.style import Style
 from rich.theme import Theme
 from textual.color import Color, ColorParseError
+from textual.filter import LineFilter
 from textual.theme import BUILTIN_THEMES
 from textual.theme import Theme as TextualTheme
 
@@ -270,6 +272,63 @@ def _ansi(name: str, accent: str, warning: str, *, dark: bool) -> TextualTheme:
             **{f"input-cursor-{each}": value for each, value in marked.items()},
         },
     )
+
+
+_READABLE = 4.5  # contrast of text by WCAG
+_SURFACES, _PANEL, _LINE = (0.05, 0.03), 0.1, 0.2
+"""The parts of the foreground in what is painted on the terminal's own ground; of surfaces the first one that fits."""
+
+
+def on_ground(theme: TextualTheme, ground: Color) -> TextualTheme | None:
+    """Return the theme on another ground; None if its colours are the terminal's, or could not be read there."""
+    if theme.ansi or theme.foreground is None:
+        return None
+    text = Color.parse(theme.foreground)
+    named = (theme.foreground, theme.accent, theme.success, theme.warning, theme.error)
+    colours = [Color.parse(each) for each in (*named, muted(theme.foreground, ground.hex)) if each]
+    for surface in (ground.blend(text, share) for share in _SURFACES):
+        if all(_contrast(each, under) >= _READABLE for each in colours for under in (ground, surface)):
+            line, panel = (ground.blend(text, share).hex for share in (_LINE, _PANEL))
+            bars = {"border-blurred": line, "scrollbar": line, "scrollbar-background": ground.hex}
+            variables = {**theme.variables, **bars}
+            own = replace(theme, name="ccb-auto", background=ground.hex, variables=variables)
+            return replace(own, surface=surface.hex, panel=panel)
+    return None
+
+
+def _contrast(one: Color, other: Color) -> float:
+    """Return the contrast of two colours by WCAG."""
+
+    def luminance(colour: Color) -> float:
+        parts = (part / 255 for part in colour.rgb)
+        red, green, blue = (part / 12.92 if part <= 0.03928 else ((part + 0.055) / 1.055) ** 2.4 for part in parts)
+        return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+    dark, light = sorted((luminance(one), luminance(other)))
+    return (light + 0.05) / (dark + 0.05)
+
+
+_BARE = Style(bgcolor="default")
+
+
+class BareGround(LineFilter):
+    """Leaves cells with the ground of the theme to the terminal, which may be transparent or have a picture there."""
+
+    def __init__(self) -> None:
+        super().__init__(enabled=False)
+        self._ground: tuple[int, ...] = ()
+
+    def leave_out(self, ground: str | None) -> None:
+        """Leave this colour out; None paints all."""
+        self.enabled, self._ground = ground is not None, Color.parse(ground or "black").rgb
+
+    def apply(self, segments: list[Segment], background: Color) -> list[Segment]:
+        return [self._bare(each) for each in segments]
+
+    def _bare(self, segment: Segment) -> Segment:
+        text, style, control = segment
+        ground = style.bgcolor.triplet if style is not None and style.bgcolor is not None else None
+        return Segment(text, style + _BARE, control) if style is not None and ground == self._ground else segment
 
 
 ANSI_DARK = _ansi("ccb-ansi-dark", "ansi_cyan", "ansi_yellow", dark=True)

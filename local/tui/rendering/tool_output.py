@@ -54,8 +54,9 @@ def error_lines(text: str) -> list[str]:
         return lines
     if lines[0].startswith("API Error: ") and _API_FIX in lines[0]:
         lines[0], _, fix = lines[0].partition(_API_FIX)
-        what = ["The API refused the key (401)."] if lines[0].startswith("API Error: 401") else []
-        return [*what, *lines, f"{FIX}{fix[:1].upper()}{fix[1:]}."]
+        if lines[0].startswith("API Error: 401"):
+            return ["The API refused the key (401).", *lines, f"{FIX}/login asks for another key. Then send it again."]
+        return [*lines, f"{FIX}{fix[:1].upper()}{fix[1:]}."]
     if says := _TOO_LONG.fullmatch(text):
         return [says[1], FIX + says[2]]
     fix = next((fix for pattern, fix in _FIXES if pattern.search(text)), "")
@@ -99,7 +100,7 @@ _SUBJECTS = ("command", "file_path", "pattern", "path", "bash_id", "shell_id", "
 def headline(name: str, tool_input: Mapping[str, Any], cwd: str = "", *, whole: bool = False) -> str:
     """Return what a call does in one line: the command, the file, or what is sought where. `whole`: all its lines."""
     view = traits_of(name).view
-    if view in (View.CHECKLIST, View.PLAN):
+    if view.shows_todos or view is View.PLAN:
         return ""
     if view is View.QUESTIONS:
         return _headers(tool_input.get("questions"))
@@ -108,11 +109,17 @@ def headline(name: str, tool_input: Mapping[str, Any], cwd: str = "", *, whole: 
     key = next((each for each in _SUBJECTS if isinstance(tool_input.get(each), str) and tool_input[each]), "")
     if not key:
         return one_line(json.dumps(tool_input, ensure_ascii=False)[:_MAX_HEADLINE]) if tool_input else ""
+    first, *more = _subject(tool_input, key, cwd)
+    return "\n    ".join([first, *more]) if whole else first + " …" * bool(more)
+
+
+def _subject(tool_input: Mapping[str, Any], key: str, cwd: str) -> list[str]:
+    """Return the lines of what a call is about, of which `key` is the input."""
     value, path = tool_input[key], tool_input.get("path")
     first, *more = neutralise(path_in(cwd, value) if key.endswith("path") else value).splitlines() or [""]
     if key == "pattern" and isinstance(path, str) and path not in ("", cwd):
         first += f" in {path_in(cwd, path)}"
-    return "\n    ".join([first, *more]) if whole else first + " …" * bool(more)
+    return [first, *more]
 
 
 def _headers(questions: object) -> str:
@@ -204,18 +211,19 @@ def _gutter(lines: list[str], style: str, *, wrap: bool = False) -> Text:
     return text
 
 
-TODO_MARKS = {"completed": "☒", "in_progress": "◐"}
+TODO_MARKS = {"completed": "☒", "in_progress": "◐", "deleted": "✗"}
 
 
 def todo_row(status: str, text: str, palette: Palette) -> Text:
-    style = {"completed": f"strike {palette.dim}", "in_progress": "bold"}.get(status, "")
-    return Text.assemble((f"{TODO_MARKS.get(status, '☐')} ", palette.accent), (text, style))
+    gone = f"strike {palette.dim}"
+    style = {"completed": gone, "deleted": gone, "in_progress": "bold"}.get(status, "")
+    return Text.assemble((f"{TODO_MARKS.get(status, '☐')} ", palette.accent), (one_line(text), style))
 
 
 def todo_list(tool_input: Mapping[str, Any], palette: Palette) -> Text:
     items = tool_input.get("todos")
     todos = [each for each in items if isinstance(each, dict)] if isinstance(items, list) else []
-    rows = (todo_row(str(each.get("status")), neutralise(str(each.get("content", ""))), palette) for each in todos)
+    rows = (todo_row(str(each.get("status")), str(each.get("content", "")), palette) for each in todos)
     return Text("\n").join(rows)
 
 

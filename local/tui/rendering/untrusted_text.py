@@ -19,7 +19,7 @@ from textual.filter import LineFilter
 
 from ccb.tunnel.plain_text import CONTROLS
 
-_TAB = "⇥   "
+TAB = "⇥   "
 _SPACE = "␣"  # a space at the end of a line, where it could not be seen
 _LIKE_OUR_SYMBOLS = frozenset("⟨⟩〈〉❬❭❰❱⧼⧽‹›˂˃⇥↹⭾␣⎵␠")
 _BLANK = frozenset("\u2800\U0001d159")  # symbols and letters without a visible form
@@ -82,7 +82,7 @@ def _picture(match: re.Match[str]) -> str:
     if char[0] == " ":
         return _SPACE * len(char)
     if char == "\t":
-        return _TAB
+        return TAB
     if not is_hidden(char):
         return char
     return f"⟨{NAMES.get(char) or f'U+{ord(char):04X}'}⟩"

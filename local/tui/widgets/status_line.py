@@ -12,10 +12,11 @@ from textual.widgets import Static
 
 from ccb.tunnel.plain_text import one_line
 from ccb.tunnel.wire.dataclass import dataclass
+from ccb.tunnel.wire.todo_list import IN_PROGRESS, TodoList
 
 from ...session.session_client import LinkState
 from ...terminal.keymap import DEFAULT_KEYMAP, Keymap
-from ...transcript.session_facts import CAGED, Todos, UsageTotals, _used, mode_in_force, mode_name
+from ...transcript.session_facts import CAGED, UsageTotals, _used, mode_in_force, mode_name
 from ..rendering.themes import Palette
 from ..rendering.tool_output import TODO_MARKS, todo_row
 
@@ -28,6 +29,15 @@ _MIN_PLACE_BESIDE_HINT = 16
 _MAX_PATH_PARTS = 16  # of a shortened path, at its end
 _SHORT_MODES = {"acceptEdits": "edits"}
 _CAGES = {"read-only cage": "ro cage", "workspace cage": "ws cage"}
+
+
+@dataclass(frozen=True)
+class PlaceFacts:
+    """Where the agent works. `branch`: that of git, "" if it is not known."""
+
+    host: str
+    path: str
+    branch: str = ""
 
 
 @dataclass(frozen=True)
@@ -63,8 +73,7 @@ class StatusFacts:
     `waiting`: how many prompts wait for the end of the turn, and how many steer. `keys`: the mode of vim's keys.
     `own`: what a command of the person says."""
 
-    host: str
-    path: str
+    place: PlaceFacts
     model: str
     mode: str
     link: LinkFacts
@@ -77,7 +86,6 @@ class StatusFacts:
     tasks: int = 0
     waiting: tuple[int, int] = (0, 0)
     keys: str = ""
-    branch: str = ""
     own: str = ""
 
 
@@ -96,7 +104,7 @@ def status_text(facts: StatusFacts, palette: Palette, width: int, keymap: Keymap
     current = _current_entries(facts, palette, tone, keymap)
     keys = f" {facts.keys} " if facts.keys else ""
     room = width - len(mark) - 1 - (cell_len(keys) + 1 if keys else 0)
-    places = _places(facts.host, facts.path)
+    places = _places(facts.place)
     shown, least = _shared_out(facts, palette, current, room, cell_len(places[-1]))
     left = room - sum(_cells(text) for text, _ in shown)
     room_for_place = min(left, max(least, width // 2))
@@ -107,7 +115,7 @@ def status_text(facts: StatusFacts, palette: Palette, width: int, keymap: Keymap
         line.append(" ")
     line.append(_place_within(places, facts, room_for_place), style="bold")
     trip = f"{facts.link.round_trip_s * 1000:.0f} ms" if facts.link.round_trip_s is not None else ""
-    totals, branch = facts.totals, _cut(facts.branch, _MAX_BRANCH)
+    totals, branch = facts.totals, _cut(facts.place.branch, _MAX_BRANCH)
     own = _cut(facts.own, max(_MIN_PLACE, width - line.cell_len - sum(_cells(text) for text, _ in shown) - len(_GAP)))
     others = [own, branch, one_line(facts.model), totals.context_text, *_used(totals), trip]
     for text, style in shown + [(text, palette.dim) for text in others]:
@@ -119,7 +127,7 @@ def status_text(facts: StatusFacts, palette: Palette, width: int, keymap: Keymap
 
 def _place_within(places: list[str], facts: StatusFacts, room: int) -> str:
     fitting = next((each for each in places if cell_len(each) <= room), "")
-    return fitting or _squeezed(facts.host, facts.path, room)
+    return fitting or _squeezed(facts.place, room)
 
 
 def _shared_out(
@@ -240,8 +248,8 @@ def _mode_entry(mode: str, palette: Palette) -> _StatusEntry:
     return _StatusEntry(text, short, style)
 
 
-def _places(host: str, path: str) -> list[str]:
-    host, path = one_line(host), one_line(path)
+def _places(place: PlaceFacts) -> list[str]:
+    host, path = one_line(place.host), one_line(place.path)
     short, parts = _short_host(host), path.rstrip("/").split("/")
     ends = ["…/" + "/".join(parts[begin:]) for begin in range(max(2, len(parts) - _MAX_PATH_PARTS), len(parts))]
     return [f"{host}:{path}", f"{short}:{path}", *(f"{short}:{end}" for end in ends)]
@@ -258,8 +266,8 @@ def _short_host(host: str) -> str:
     return named[1] + named[2].partition(".")[0]
 
 
-def _squeezed(host: str, path: str, room: int) -> str:
-    host, path = _short_host(one_line(host)), one_line(path)
+def _squeezed(place: PlaceFacts, room: int) -> str:
+    host, path = _short_host(one_line(place.host)), one_line(place.path)
     directory = path.rstrip("/").rpartition("/")[2] or path
     half = (room - 1) // 2
     host = _cut(host, max(half, room - 1 - cell_len(directory)))
@@ -305,10 +313,10 @@ class TodoPanel(Static):
     def __init__(self, key: str) -> None:
         super().__init__(id="todos", classes="none")
         self._key = key
-        self._shown: tuple[Todos, Palette, bool] | None = None
+        self._shown: tuple[TodoList, Palette, bool] | None = None
         self.whole = False
 
-    def show(self, todos: Todos, palette: Palette) -> None:
+    def show(self, todos: TodoList, palette: Palette) -> None:
         now = (todos, palette, self.whole)
         if now != self._shown:
             self._shown = now
@@ -323,18 +331,18 @@ class TodoPanel(Static):
         self.show(*self._shown[:2])
         return True
 
-    def _line(self, todos: Todos, palette: Palette) -> Text:
+    def _line(self, todos: TodoList, palette: Palette) -> Text:
         item = todos.items[todos.current]
         text = Text(no_wrap=True, overflow="ellipsis")
         text.append(f"{TODO_MARKS.get(item.status, '☐')} ", style=palette.accent)
-        text.append(item.doing if item.status == "in_progress" else item.text)
+        text.append(one_line(item.active_form if item.status == IN_PROGRESS and item.active_form else item.subject))
         return text.append(f"   {todos.done} of {len(todos.items)} done, {self._key}", style=palette.dim)
 
-    def _rows(self, todos: Todos, palette: Palette) -> Text:
+    def _rows(self, todos: TodoList, palette: Palette) -> Text:
         count = len(todos.items)
         first = max(0, min(todos.current - _MAX_ROWS // 2, count - _MAX_ROWS))
         shown = todos.items[first : first + _MAX_ROWS]
-        rows = [todo_row(item.status, item.text, palette) for item in shown]
+        rows = [todo_row(item.status, item.subject, palette) for item in shown]
         if left_out := count - len(shown):
             rows.append(Text(f"… {left_out} more, {todos.done} of {count} done", style=palette.dim))
         return Text("\n", no_wrap=True, overflow="ellipsis").join(rows)

@@ -135,6 +135,11 @@ _LISTS = {
     " --eval-annotations --no-eval-annotations --backport= --feature= -p= --processes= --violations --exclude="
     " -f= --format= -i --ignore",
     "lint-imports": "--config@ --contract= --verbose --show-timings --debug --no-cache --cache-dir@",
+    "dmesg": "-T --ctime -H --human -k --kernel -u --userspace -x --decode -t --notime -r --raw -d --show-delta -e"
+    " --reltime -S --syslog -w --follow -W --follow-new -P --nopager -p --force-prefix -J --json -l= --level= -f="
+    " --facility= -s= --buffer-size= --color= --time-format= --since= --until=",
+    "nvidia-smi": "-L --list-gpus -q --query -x --xml-format -i= --id= -l= --loop= --query-gpu= --query-compute-apps="
+    " --format= --help-query-gpu",
     # Programs of which only some targets are suggested.
     "make": f"{_MAKE} --jobs= -S --quiet --dry-run --just-print --recon --ignore-errors --question --load-average="
     " --max-load= --output-sync= --print-directory --no-print-directory --debug= --trace --no-builtin-rules"
@@ -185,8 +190,9 @@ _LISTS = {
     "pnpm install": _NODE_INSTALL,
     "cargo build check test clippy fmt doc bench tree metadata": _CARGO,
     "go build test vet fmt mod list doc": _GO,
-    "docker ps images logs inspect": "-a --all -q --quiet -n= --last= -l --latest -s --size --no-trunc --format="
-    " --filter= --digests --tree --follow -t --timestamps --tail= --since= --until= --details --type= -f=",
+    "docker ps images logs inspect stats version info port": "-a --all -q --quiet -n= --last= -l --latest -s --size"
+    " --no-trunc --format= --filter= --digests --tree --follow -t --timestamps --tail= --since= --until= --details"
+    " --type= -f= --no-stream",
     "docker build": "@ -t= --tag= --no-cache --pull --progress= -q --quiet --rm --force-rm -f@ --file@ --target="
     " --platform= --load",
     "kubectl get describe top": "-n= --namespace= -o= --output= -A --all-namespaces -l= --selector= --field-selector="
@@ -196,6 +202,7 @@ _LISTS = {
     "kubectl logs": "-n= --namespace= -f --follow -p --previous -c= --container= --tail= --since= --since-time="
     " --timestamps --prefix --all-containers --all-pods --max-log-requests= --limit-bytes= -l= --selector="
     " --ignore-errors --pod-running-timeout=",
+    "kubectl version": "--client --short -o= --output=",
     "dotnet build test restore": "@ -c= --configuration= -f= --framework= -v= --verbosity= -r= --runtime= --no-build"
     " --no-restore --nologo --no-incremental --filter= --list-tests --blame --force --no-cache",
     "pip list freeze check": "-o --outdated -u --uptodate -e --editable -l --local --user --format= --not-required"
@@ -207,8 +214,10 @@ _LISTS = {
     " --no-install-workspace --no-editable --package= --all-packages -U --upgrade -P= --upgrade-package= --reinstall"
     " --offline -n --no-cache -q --quiet -v --verbose --no-progress --color= --dry-run -d= --depth= --invert"
     " --outdated --no-dedupe --universal",
-    "systemctl status list-units is-active": "--no-pager -l --full -a --all -t= --type= --state= --user --system -q"
-    " --quiet --no-legend --plain --failed -n= --lines= -o= --output=",
+    "systemctl status show cat list-units list-unit-files list-timers list-sockets list-dependencies list-jobs"
+    " is-active is-enabled is-failed is-system-running get-default": "--no-pager -l --full -a --all -t= --type="
+    " --state= --user --system -q --quiet --no-legend --plain --failed -n= --lines= -o= --output= -p= --property= -P="
+    " --value --reverse --before --after",
     "terraform plan": "-no-color -input= -refresh= -compact-warnings -destroy -detailed-exitcode -json -lock="
     " -lock-timeout= -parallelism= -refresh-only -replace= -target= -var-file@",
     "terraform validate": "@ -json -no-color",

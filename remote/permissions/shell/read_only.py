@@ -412,9 +412,6 @@ def _cd(words: Words) -> bool:
     return target is not None and not (target.dynamic or target.is_glob or target.text.startswith(("-", "+")))
 
 
-_ss_options = _only(  # not -K, which closes sockets, nor -p: the cage hides the programs
-    r"-[46aeilmnorstuwxH]+|--(?:all|extended|info|ipv[46]|listening|memory|numeric|options|summary|tcp|udp)"
-)
 _SS_FILTER = re.compile(
     r"(?:\s|[=!<>&|()]|(?:[sd]port|src|dst|and|or|not|eq|ne|lt|gt|le|ge|state|exclude|all|connected|synchronized"
     r"|bucket|big|listen(?:ing)?|established|syn-(?:sent|recv)|fin-wait-[12]|(?:time|close)-wait|closed|closing|last-ack)\b"
@@ -422,11 +419,21 @@ _SS_FILTER = re.compile(
 )
 
 
-def _ss(words: Words) -> bool:
-    """Refuse names of hosts, for which it asks a server."""
-    return _ss_options(words) and all(
-        word.text.startswith("-") or (len(word.text) < 100 and _SS_FILTER.fullmatch(word.text)) for word in words
+def _ss(letter: str = "", name: str = "") -> Callable[[Words], bool]:
+    """Return a check that refuses -K, which closes sockets, and names of hosts, for which it asks a server."""
+    options = _only(
+        rf"-[46aeilmnorstuwxH{letter}]+"
+        rf"|--(?:all|extended|info|ipv[46]|listening|memory|numeric|options|summary|tcp|udp{name})"
     )
+    return lambda words: (
+        options(words)
+        and all(
+            word.text.startswith("-") or (len(word.text) < 100 and _SS_FILTER.fullmatch(word.text)) for word in words
+        )
+    )
+
+
+ss_with_programs = _ss("p", "|processes")  # the cage hides them
 
 
 _CHECKS: dict[str, Callable[[Words], bool]] = {
@@ -454,7 +461,7 @@ _CHECKS: dict[str, Callable[[Words], bool]] = {
         r"|no-pager|no-tail|output|pager-end|priority|quiet|reverse|since|unit|until|user-unit|utc)(?:=.*)?"
     ),
     "last": _only(r"-[adFiRwx0-9]+|-[npst].*|--(?:dns|fullnames|fulltimes|ip|limit|nohostname|system)(?:=.*)?"),
-    "ss": _ss,
+    "ss": _ss(),
     "file": _options("bihLkN0", "brief mime mime-type mime-encoding dereference no-dereference"),
     "tree": _options("adfilpsughDFrtcnCJSvx", "noreport gitignore dirsfirst prune du ignore-case", "LIP"),
     "find": _find,

@@ -188,11 +188,12 @@ _OPERANDS = {
     "dotnet": r"[/@].*",
     "golangci-lint": r"custom",
     "docker build": r".*://.*|git@.*|github\.com/.*|.*\.git(?:#.*)?",
-    "kubectl": r"(?:-o=?|--output=)?(?:(?:go-template|jsonpath|custom-columns)-file|templatefile).*",
+    "kubectl": r"(?:-\w*o=?|--output=)?(?:(?:go-template|jsonpath|custom-columns)-file|templatefile).*",
     "less": r"\+.*",
     "make": _SETTING,
     "mvn": r".*:.*",
     "mypy": r"@.*",
+    "nvidia-smi": r"[a-z].*",  # sub-commands
     **dict.fromkeys(("npm install", "pnpm install", "yarn install"), _NO_PACKAGE),
     "npm": r".*://.*|git\+.*|git@.*|(?:.*@)?file:.*|link:.*|(?:github|gitlab|bitbucket|gist):.*"
     r"|(?:script-shell|node-options)(?:=.*)?",
@@ -227,7 +228,7 @@ _FINE = {
 
 _SINGLE_DASH = names("go gofmt shfmt terraform find")
 """Programs whose long options begin with one dash, and are neither abbreviated nor bundled."""
-_WHOLE = _SINGLE_DASH | names("dotnet mvn gradle ctest tsc npm pnpm yarn")
+_WHOLE = _SINGLE_DASH | names("dotnet mvn gradle ctest tsc npm pnpm yarn nvidia-smi")
 """Programs whose letters are not bundled, because some options of one dash have more than a letter."""
 _ANY_DASHES = names("npm pnpm yarn bun")  # programs that take long options with one dash, too
 _NAME = Word("x", "x")

@@ -14,6 +14,7 @@ from .shell_words import ANY, KEYWORDS, PLAIN_NAME, Command, NotUnderstood, Piec
 
 _MAX_CHARS = 20_000
 _MAX_DEPTH = 12
+_MAX_WILDCARDS = 50  # words, for each of which a directory is read
 _ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\+?=")
 _PARAMETER = re.compile(r"\$([A-Za-z_][A-Za-z0-9_]*|[0-9?$!#@*-])")
 _BRACED = re.compile(r"\$\{#?([A-Za-z_][A-Za-z0-9_]*|[0-9]+|[?$!#@*])(?::?-[A-Za-z0-9_./-]*)?\}")
@@ -52,6 +53,10 @@ def _read(text: str) -> _Reader:
         raise NotUnderstood("it is not ASCII, and the shell's locale does not read UTF-8")
     reader = _Reader(text)
     reader.read_list("", 0)
+    opened = [redirect.target for command in reader.commands for redirect in command.redirects]
+    words = [word for command in reader.commands for word in command.words]
+    if sum(word.is_glob for word in (*words, *opened)) > _MAX_WILDCARDS:
+        raise NotUnderstood("it has too many words with wildcards")
     return reader
 
 

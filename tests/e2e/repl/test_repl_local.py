@@ -23,6 +23,7 @@ async def test_an_edit_is_asked_for_approved_and_done(here: Here) -> None:
     here.model.add(uses("Read", file_path=str(file)), edit, {"text": "Corrected-the-greeting."})
     async with here.on_terminal() as running:
         await running.shows("F1 or /help")
+        await running.shows("claude-sonnet-4-5")  # that no option and no setting chooses
         assert b"\x1b]2;ccb this machine:" in running.written
         running.type("fix the typo\r")
         await running.shows("+ hello world")

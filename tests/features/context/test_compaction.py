@@ -9,9 +9,11 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from tests.remote.agent_kit import Reply, assert_valid, calls, content, make_world, says
+import pytest
+from tests.remote.agent_kit import Reply, assert_valid, calls, content, error_reply, make_world, says
 from tests.remote.tools_kit import opened_context
 from tests.remote.worker_process import Laptop, WorkerHost
+from tests.support.model.model_script import Json
 
 from ccb.remote.agent.conversation import Conversation
 from ccb.remote.agent.turn_state import Prompt
@@ -83,6 +85,58 @@ async def test_a_lost_connection_does_not_repeat_a_compaction(host: WorkerHost, 
     await second.answer(again, reply[again.offset :], offset=again.offset)
     assert "Compacted" in (await second.message("result"))["result"]
     assert summaries(host, session) == 1
+
+
+def said(request: Json) -> list[tuple[str, list[str]]]:
+    """What stands in a request: the role and the texts of each message."""
+    return [(each["role"], [block["text"] for block in each["content"]]) for each in request["messages"]]
+
+
+@pytest.mark.parametrize("part", ["from", "up-to"])
+async def test_a_part_becomes_a_summary_and_the_rest_stays_also_after_a_kill(
+    host: WorkerHost, session: str, part: str
+) -> None:
+    first = await host.drive(session)
+    for word in ("first", "second", "third"):
+        before = said(await first.sent(f"the {word} word", says(f"heard {word}", f"msg_{word}")))
+    points = (await first.request("rewind_points"))["response"]["points"]
+    last, middle = points[0]["id"], points[1]["id"]
+    wanted = f"/compact --{part} {middle} keep the colours"
+    await first.say(wanted)
+    refused = error_reply(401)
+    await first.answer((await first.call())[0], content(refused), status=refused.status)
+    assert (await first.message("result"))["is_error"]
+    failed = said(await first.sent("still here?", says("yes", "msg_yes")))
+    assert failed[: len(before)] == before, "a summary that fails changes nothing"
+    asked = await first.sent(wanted, says("SUMMARY", "msg_s"))
+    assert "keep the colours" in said(asked)[-1][1][-1]
+    assert (
+        said(asked)[: 2 if part == "up-to" else len(before) - 1] == before[: 2 if part == "up-to" else len(before) - 1]
+    )
+    request = said(await first.sent("go on", says("fine", "msg_4")))
+    if part == "from":
+        assert request[:2] == before[:2] and len(request) == 3
+        assert "SUMMARY" in request[2][1][0] and "the second word" in request[2][1][0]
+        assert "the first word" not in request[2][1][0] and request[2][1][-1] == "go on"
+    else:
+        assert "SUMMARY" in request[0][1][0] and "the first word" in request[0][1][0]
+        assert request[0][1][-1] == "the second word" and request[1:3] == failed[3:5]
+        assert [texts[-1] for _, texts in request[3:]] == ["heard third", "still here?", "yes", "go on"]
+    await first.kill()
+    second = await host.drive(session, have=first.last_seq)
+    again = said(await second.sent("and now?", says("done", "msg_5")))
+    assert again[: len(request)] == request and summaries(host, session) == 1
+    await second.say(f"/compact --{part} {middle if part == 'from' else last[:1] + 'zz'}")
+    refusal = {"from": "part of a summary already", "up-to": "No prompt, or more than one"}[part]
+    assert refusal in (await second.message("result"))["result"]
+    await second.request("rewind_conversation", user_message_id=last)
+    assert said(await second.sent("other", says("ok", "msg_6")))[:4] == before[:4], "it is as it was before that prompt"
+    first_of_all = (await second.request("rewind_points"))["response"]["points"][-1]["id"]
+    await second.say(f"/compact --{part} {first_of_all}")
+    if part == "from":
+        await second.tell(says("ALL", "msg_7"))
+    told = {"from": "Compacted: about", "up-to": "nothing is before that prompt"}[part]
+    assert told in (await second.message("result"))["result"]
 
 
 class LongModel:

@@ -281,7 +281,7 @@ async def test_hooks_see_todos_and_keep_one_from_being_completed(tmp_path: Path)
         assert created == [("TaskCreated", "1", "Test"), ("TaskCreated", "2", "Ship")]
         assert "has been updated" in d.result_text("t2")
         assert d.result_text("t3") == "TaskCompleted hook refused 'Ship': the tests are red"
-        assert [each["status"] for each in d.session.agent.config.context.todos.items] == ["completed", "in_progress"]
+        assert [each.status for each in d.session.agent.config.context.todos.list.items] == ["completed", "in_progress"]
 
 
 async def test_hooks_see_new_directories_settings_and_models_and_refuse_a_model(tmp_path: Path) -> None:

@@ -175,6 +175,19 @@ async def test_an_answer_puts_the_call_and_later_ones_into_the_cage(host: Worker
     assert not (host.project.parent / "outside").exists()
 
 
+async def test_one_answer_lets_run_what_operators_read_from_then_on(host: WorkerHost, session: str) -> None:
+    laptop = await host.drive(session, person("default"))
+    await laptop.say("go")
+    await model(laptop, ("b1", "Bash", {"command": "docker ps"}))
+    rules = [{"toolName": "Bash", "ruleContent": "reads:services"}]
+    reading = {"type": "addRules", "rules": rules, "behavior": "allow", "destination": "localSettings"}
+    assert (await answer(laptop, behavior="allow", updatedPermissions=[reading]))["reads_services"] is True
+    await model(laptop, ("b2", "Bash", {"command": "kubectl get pods | head -3; systemctl is-active docker"}))
+    await model(laptop, ("b3", "Bash", {"command": "kubectl get secret db -o yaml"}))
+    assert "reads_services" not in await answer(laptop, behavior="deny", message="No.")
+    await model(laptop)
+
+
 async def test_an_answer_with_a_cage_also_counts_for_the_input_that_it_changes(host: WorkerHost, session: str) -> None:
     laptop = await host.drive(session, person("default"))
     await laptop.say("go")

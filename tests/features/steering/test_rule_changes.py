@@ -41,24 +41,41 @@ async def test_rules_are_added_and_removed_and_outlive_the_worker(host: WorkerHo
     assert await rules() == {("Bash(make *)", "session")}
 
 
-async def test_a_directory_is_added_and_outlives_the_worker(host: WorkerHost, session: str) -> None:
-    library = host.project.parent / "my lib"
-    library.mkdir()
-    (library / "notes.txt").write_text("remember the milk")
-    laptop = await host.drive(session, SessionOptions())
-    assert "there is no directory" in (await laptop.request("add_directory", path="../none"))["error"]
+async def test_added_directories_outlive_the_worker_a_change_of_the_cage_and_another_client(
+    host: WorkerHost, session: str
+) -> None:
+    library, lent, other = (host.project.parent / name for name in ("my lib", "lent", "other"))
+    for each in (library, lent, other):
+        each.mkdir()
+        (each / "notes.txt").write_text(f"of {each.name}")
+    laptop = await host.drive(session, SessionOptions(add_dirs=["../gone"], permission_prompts="stdio"))
+    warned = (await laptop.message("system", "informational"))["content"]
+    assert f"there is no directory {host.project.parent}/gone on the host. Create it: mkdir -p" in warned
+    refused = (await laptop.request("add_directory", path="../no ne"))["error"]
+    assert f"Create it: mkdir -p '{host.project.parent}/no ne'" in refused
     answer = await laptop.request("add_directory", path="../my lib")
     assert answer.get("response") == {"path": str(library)}, answer
     read = calls(("t1", "Read", {"file_path": str(library / "notes.txt")}))
     await laptop.say("Read it.")
     assert f"lets you work in {library}" in json.dumps((await laptop.tell(read))["messages"])
-    assert "remember the milk" in json.dumps((await laptop.tell(says("Milk.", "m2")))["messages"])
+    await laptop.tell(calls(("t2", "Read", {"file_path": str(lent / "notes.txt")}), message_id="m2"))
+    asked = await laptop.message("control_request")
+    grant = {"type": "addDirectories", "directories": [str(lent)], "destination": "session"}
+    await laptop.reply(asked["request_id"], {"behavior": "allow", "updatedPermissions": [grant]})
+    await laptop.tell(says("Milk.", "m3"))
     await laptop.message("result")
+    assert (await laptop.request("set_sandbox", sandbox="read-only"))["subtype"] == "success"
+    await laptop.drop()
+    laptop = await host.drive(session, SessionOptions(add_dirs=[str(other)]))
     await laptop.drop()
     os.kill(laptop.hello.pid, signal.SIGKILL)
     await until(lambda: not alive(laptop.hello.pid), "the worker is gone")
     laptop = await host.drive(session, SessionOptions())
-    await laptop.say("Again.")
-    await laptop.tell(calls(("t2", "Bash", {"command": f"cat '{library}/notes.txt'"}), message_id="m3"))
-    assert json.dumps((await laptop.tell(says("Milk.", "m4")))["messages"][-1]).count("remember the milk") == 1
-    await laptop.message("result")
+    for number, each in enumerate((library, lent, other), start=4):
+        await laptop.say("Again.")
+        await laptop.tell(
+            calls((f"t{number}", "Read", {"file_path": str(each / "notes.txt")}), message_id=f"m{number}")
+        )
+        told = await laptop.tell(says("Read.", f"n{number}"))
+        assert f"of {each.name}" in json.dumps(told["messages"][-1])
+        await laptop.message("result")

@@ -315,7 +315,13 @@ async def test_programs_get_lists_reload_files_and_ask_beside_the_work(host: Wor
     (host.project / "src" / "engine.py").write_text("")
     hooks = {"Stop": [{"hooks": [{"type": "command", "command": "true", "once": True}]}]}
     layer = {"source": "user", "path": "~/settings.json", "values": {"hooks": hooks}}
-    laptop = await host.drive(session, SessionOptions(settings={"layers": [layer]}))
+    own = {"/laptop/r.md": "---\nname: r\ndescription: d\ntools: Read\n---\nReview."}
+    laptop = await host.drive(session, SessionOptions(settings={"layers": [layer]}, own_agents=own))
+    agents = (await payload(laptop, "list_agents"))["agents"]
+    assert [each["name"] for each in agents] == ["general-purpose", "Explore", "Plan", "r"]
+    definition = {"name": "r", "description": "d", "source": "user", "path": "/laptop/r.md", "tools": ["Read"]}
+    assert agents[3] == definition, "before the first turn, and without the prompt"
+    assert (await payload(laptop, "list_agents", name="r"))["agents"] == [{**definition, "prompt": "Review."}]
     usage = {each["name"]: each["tokens"] for each in (await payload(laptop, "get_context_usage"))["categories"]}
     assert usage["System prompt"] > 500 and usage["Tools"] > 500, "before the first turn, by estimate"
     assert (await payload(laptop, "side_question", question="What for?"))["response"] is None
@@ -345,11 +351,13 @@ async def test_programs_get_lists_reload_files_and_ask_beside_the_work(host: Wor
     skill.parent.mkdir(parents=True)
     skill.write_text("---\ndescription: About deploying\n---\nText\n")
     (host.home / ".claude" / "output-styles").mkdir()
-    (host.home / ".claude" / "output-styles" / "Terse.md").write_text("Be terse.")
+    (host.home / ".claude" / "output-styles" / "Terse.md").write_text("---\ndescription: In few words\n---\nBe terse.")
     assert [each["name"] for each in (await payload(laptop, "reload_skills"))["skills"]] == ["deploy"]
     assert "deploy" in [each["name"] for each in (await payload(laptop, "reload_plugins"))["commands"]]
-    styles = (await payload(laptop, "reload_output_styles"))["available_output_styles"]
-    assert {"default", "Explanatory", "Terse"} <= set(styles)
+    styles = await payload(laptop, "reload_output_styles")
+    assert {"default", "Explanatory", "Terse"} <= set(styles["available_output_styles"])
+    assert (styles["output_style"], styles["set_by"]) == ("default", "")
+    assert {"name": "Terse", "description": "In few words", "source": "user"}.items() <= styles["styles"][-1].items()
     refused = await laptop.request("set_cwd", path="/tmp")
     assert refused["error_code"] == "unsupported_request" and "start another session" in refused["error"]
 

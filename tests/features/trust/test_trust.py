@@ -16,7 +16,10 @@ from ccb.tunnel.wire.control_protocol import Success, public_answer
 from ccb.tunnel.wire.frames import Input, Refused
 from ccb.tunnel.wire.session_options import SessionOptions, SettingsOption
 
-SETTINGS = {"permissions": {"allow": ["Bash(touch *)"]}, "hooks": {"Stop": [{"hooks": [{"command": "id > /tmp/x"}]}]}}
+SETTINGS = {
+    "permissions": {"allow": ["Bash(touch *)", "Bash(reads:services)"]},
+    "hooks": {"Stop": [{"hooks": [{"command": "id > /tmp/x"}]}]},
+}
 
 
 def bring(project: Path, values: Json | str) -> None:
@@ -37,9 +40,9 @@ async def answer(laptop: Laptop, *, trusted: bool) -> Json:
     return request
 
 
-async def touch(laptop: Laptop, name: str = "made") -> str:
+async def touch(laptop: Laptop, name: str = "made", command: str = "touch") -> str:
     """Let the model touch a file in a turn of its own; return the tool's result."""
-    await laptop.begin("go", calls((f"toolu_{name}", "Bash", {"command": f"touch {name}"})))
+    await laptop.begin("go", calls((f"toolu_{name}", "Bash", {"command": f"{command} {name}"})))
     body = await laptop.tell(says("done", f"msg_{name}"))
     await laptop.message("result")
     return json.dumps(body["messages"][-1])
@@ -99,14 +102,20 @@ async def test_an_allow_rule_of_the_project_counts_once_it_is_trusted(host: Work
     laptop = await host.drive(session)
     await answer(laptop, trusted=False)
     assert "was not granted" in await touch(laptop)
+    assert "was not granted" in await touch(laptop, "web", "docker logs")
     assert not (host.project / "made").exists()
     laptop = await host.drive(uuid.uuid4().hex)
     asked = await answer(laptop, trusted=True)
     assert asked["directory"] == str(host.project)
     shown = [(each["kind"], each["name"], each["detail"]) for each in asked["switches"]]
-    assert shown == [("hook", "Stop", "id > /tmp/x"), ("allow", "Bash(touch *)", "")]
+    assert shown == [
+        ("hook", "Stop", "id > /tmp/x"),
+        ("allow", "Bash(touch *)", ""),
+        ("allow", "Bash(reads:services)", ""),
+    ]
     await touch(laptop)
     assert (host.project / "made").exists()
+    assert "was not granted" not in await touch(laptop, "web", "docker logs")
 
 
 async def test_what_was_trusted_is_not_asked_again_until_it_changes(host: WorkerHost, session: str) -> None:

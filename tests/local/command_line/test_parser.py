@@ -77,7 +77,6 @@ def test_a_prompt_that_names_no_file_is_a_prompt(first: str, tmp_path: Path, mon
     monkeypatch.chdir(tmp_path)
     parsed = parse("-p", first, "go")
     assert (parsed.directory, parsed.prompt) == (str(tmp_path), f"{first} go")
-    assert parse("-p", "go", f"--add-dir={first}").hints[0].startswith("--add-dir ")
 
 
 def test_a_current_directory_that_is_gone_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -206,6 +205,7 @@ def test_a_value_may_start_with_a_dash_and_short_options_may_stand_together() ->
         (["logs", "h", "nope!"], "is not a session ID"),
         (["ps", "h", "--continue"], "belong to `ccb ssh`"),
         (["ssh", "h", "-o", "Foo", "-p", "x"], "'-o Foo' is not an ssh option"),
+        (["ssh", "h", "--forward", "80:0", "-p", "x"], "argument '80:0' is no port"),
         (["-p", "x", "--model", ""], "--model"),
         (["-p", "x", "--perm", "plan"], "unknown option '--perm'"),
         (["ssh", "-p", "hi there", "h"], "the host comes first"),
@@ -219,10 +219,11 @@ def test_a_value_may_start_with_a_dash_and_short_options_may_stand_together() ->
         (["pss"], "Did you mean `ccb ps`"),
         (["attch", "devbox"], "Did you mean `ccb attach`"),
         (["resumee"], "Did you mean `ccb resume`"),
-        (["completion"], "Did you mean `ccb help`"),
-        (["completion", "bash"], "Did you mean `ccb help`"),
+        (["completion"], "ccb completion needs bash, zsh, fish"),
+        (["completion", "csh"], "ccb completion needs bash, zsh, fish, not 'csh'"),
+        (["completions", "bash"], "Did you mean `ccb completion`"),
         (["login", "openai"], "Did you mean `ccb auth login`"),
-        (["learn"], "`ccb help` lists the commands. If it is a prompt, write it after --."),
+        (["update"], "Did you mean `ccb upgrade`? If it is a prompt: `ccb -- update`."),
         (["resume", "the", "work"], "ccb resume does not take 'work'"),
         (["resume", "h", "--continue"], "do not go with it"),
         (["resume", "h", "--worktree", "x"], "do not go with it"),
@@ -294,13 +295,6 @@ def test_a_place_on_a_host_without_ssh_is_no_prompt(word: str) -> None:
         parse(word, "-p", "x")
     assert f"Did you mean `ccb ssh {word}`" in caught.value.do
     assert parse("-p", "--", word).prompt == word
-
-
-def test_a_directory_to_add_that_is_not_here_is_told(tmp_path: Path) -> None:
-    (tmp_path / "real").mkdir()
-    arguments = parse(str(tmp_path), "-p", "x", "--add-dir", str(tmp_path / "nope"), "real")
-    (hint,) = [hint for hint in arguments.hints if "--add-dir" in hint]
-    assert hint == f"--add-dir {tmp_path}/nope: there is no such directory"
 
 
 @pytest.mark.parametrize("option", ["--allowedTools", "--disallowedTools"])

@@ -12,7 +12,7 @@ from ccb.local.command_line.parser import parse_arguments
 from ccb.local.config.settings import Settings
 from ccb.local.connect.session_request import session_options
 from ccb.tunnel.errors import UsageError
-from ccb.tunnel.wire.client_requests import EFFORTS
+from ccb.tunnel.wire.model_facts import EFFORTS
 from ccb.tunnel.wire.session_options import SessionOptions
 
 UUID = "0a1b2c3d-1111-4222-8333-444455556666"

@@ -19,8 +19,8 @@ from tests.support.network.http_server import serving
 from tests.support.person.terminal import terminal
 
 from ccb.local.command_line.exit_codes import ExitCode
-from ccb.local.commands.auth import target
 from ccb.local.config.settings import ProviderSettings, Settings
+from ccb.local.providers.key_login import target
 from ccb.tunnel.providers.credential import Credential
 from ccb.tunnel.secret import Secret
 

@@ -53,6 +53,7 @@ def test_a_file_as_an_editor_of_another_system_writes_it_is_read(environ: dict[s
 EVERY_KEY = """{
 "apiKeyHelper": "pass show anthropic", "model": "some-model", "permissionMode": "acceptEdits", "sandbox": "workspace",
 "web": "laptop", "webAllowPrivate": true, "agent": "critic", "smallModel": "fast", "recordModelCalls": true,
+"sessionTitles": false,
 "permissions": {"allow": ["Bash(git *)"], "deny": ["Read(/etc/**)"], "ask": ["WebFetch"], "defaultMode": "plan",
   "additionalDirectories": ["/srv"], "disableBypassPermissionsMode": "disable"},
 "budgets": {"sessionUsd": 5, "sessionTokens": 9, "strict": true, "dayUsd": 20.5, "dayTokens": 1000000,
@@ -64,6 +65,7 @@ EVERY_KEY = """{
 "network": {"caFile": "/etc/ca.pem", "clientCertificate": "/c.pem", "clientKey": "/k.pem"},
 "modelAliases": {"fast": "openai/gpt-5-mini"}, "hooks": {"Stop": [{"hooks": [{"type": "command", "command": "make"}]}]},
 "statusLine": {"command": "date", "type": "command"},
+"ports": {"offer": false, "ignore": [9229], "labels": {"80": "web"}},
   "openWith": "feh", "images": "off", "notify": "osc9", "keys": {"details": "Ctrl+Y"}, "editorMode": "vim",
 "mouse": false, "disableAllHooks": true, "allowManagedHooksOnly": true, "env": {"CI": "1"}, "outputStyle": "Learning",
 "autoCompactEnabled": false, "language": "Deutsch", "providers": {}, "mcpServers": {"db": {"command": "npx"}},

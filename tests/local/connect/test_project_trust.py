@@ -126,6 +126,20 @@ async def test_always_keeps_a_rule_under_the_directory_of_the_session(projects: 
     assert not desk.kept_rules.get("allow"), "it counts on this laptop at once"
 
 
+async def test_the_rule_for_what_operators_read_is_kept_for_the_whole_host(
+    projects: Projects, desk: ProjectDesk
+) -> None:
+    reading = {"toolName": "Bash", "ruleContent": "reads:services"}
+    update = {"type": "addRules", "behavior": "allow", "destination": "localSettings", "rules": [reading]}
+    await desk.option(HELLO)
+    await desk.keep([update])
+    assert desk.kept_rules == {"allow": ["Bash(reads:services)"]}
+    assert projects.find(LOCAL, "/another").permissions == {"allow": ["Bash(reads:services)"]}
+    assert projects.find(HostIdentity("other", ("key 2",)), "/another").permissions == {}
+    await desk.keep([{**update, "type": "removeRules"}])
+    assert projects.find(LOCAL, "/another").permissions == {}
+
+
 async def test_a_policy_can_rule_out_that_permissions_are_bypassed(projects: Projects, tmp_path: Path) -> None:
     settings = settings_with({"permissions": {"disableBypassPermissionsMode": "disable"}}, tmp_path)
     with pytest.raises(UsageError, match="the settings do not allow the permission mode bypassPermissions"):

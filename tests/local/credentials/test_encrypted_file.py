@@ -69,10 +69,14 @@ async def test_without_the_passphrase_it_stays_locked(tmp_path: Path) -> None:
             await file_of(tmp_path, prompts).unlock()
 
 
-@pytest.mark.parametrize("typed", [("correct horse", "another horse"), (), ("short", "short")])
-async def test_a_new_file_wants_the_same_long_passphrase_twice(tmp_path: Path, typed: tuple[str, ...]) -> None:
+@pytest.mark.parametrize(
+    ("typed", "why"), [(("correct horse", "another horse"), "differ"), ((), "shorter"), (("short", "other"), "shorter")]
+)
+async def test_a_new_file_wants_the_same_long_passphrase_twice(
+    tmp_path: Path, typed: tuple[str, ...], why: str
+) -> None:
     file = file_of(tmp_path, Typist(*typed))
-    with pytest.raises((CredentialError, ConfigError)):
+    with pytest.raises((CredentialError, ConfigError), match=why):
         await file.unlock(create=True)
     assert not file.exists()
 

@@ -47,6 +47,8 @@ async def test_files_go_both_ways_through_the_program_that_is_sent(tmp_path: Pat
     for order, error, why in (
         (ordered(False, tmp_path / "x", nothing), NoSuchPath, "nothing on this machine: No such file"),
         (ordered(True, nothing, tmp_path / "x"), NoSuchPath, "nothing on this machine: No such file"),
+        (ordered(False, tmp_path / "a b/x", source), NoSuchPath, f"Create it: mkdir -p '{tmp_path}/a b'"),
+        (ordered(True, source, tmp_path / "new/x"), NoSuchPath, f"Create it: mkdir -p {tmp_path}/new"),
         (ordered(False, tmp_path / "folder", source), CopyFailed, "source on this machine: a folder of this name is"),
         (ordered(True, source, tmp_path / "folder"), CopyFailed, "source on this machine: a folder of this name is"),
     ):

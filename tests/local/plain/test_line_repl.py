@@ -105,11 +105,12 @@ async def test_a_turn_is_printed_once_each_part_when_it_is_complete(at: Person) 
     at.session.run(call)
     at.session.done(call, "\n".join(f"line {number}" for number in range(40)))
     at.session.done(at.session.call("Read", file_path="/srv/shop/a.txt"), "1\tx\n2\ty")
+    at.session.done(at.session.call("TaskCreate", subject="Test it", description=""), "Task #1 created successfully")
     at.session.finish()
     await at.reads("ccb: the agent is done and waits for you")
     assert at.printed[:2] == ["I **count**.", "Bash: wc -l /srv/shop/a.txt"]
     assert "line 5\n  (28 lines are not shown)\n  line 34" in at.text
-    assert "Read: a.txt\n  2 lines" in at.text
+    assert "Read: a.txt\n  2 lines" in at.text and "TaskCreate\n  open: Test it\nccb: " in at.text
     assert "count the" not in at.text, "what the person has typed is on the screen already"
     assert at.text.count("I **count**.") == 1
 
@@ -147,6 +148,12 @@ async def test_a_rule_can_be_kept_for_the_host_and_the_directory() -> None:
         at.types("3")
         await at.reads("ccb: Kept for this host and directory, on the laptop: allow make *")
         assert (await asked)["updatedPermissions"] == kept[0] == [{**rule, "destination": "localSettings"}]
+        asked = at.session.ask("q2", "Bash", {"command": "docker ps"}, reads_services=True)
+        await at.reads("5: Yes, and always here: reading with docker, kubectl, systemctl")
+        at.types("5")
+        assert (await asked)["updatedPermissions"][0]["rules"] == [
+            {"toolName": "Bash", "ruleContent": "reads:services"}
+        ]
 
 
 async def test_a_line_typed_before_the_question_could_be_read_is_no_answer() -> None:
@@ -293,7 +300,7 @@ async def test_a_real_terminal_gets_lines_and_one_session_after_another(tmp_path
             assert "make it" not in str(fake_model.requests[-1].messages)
             running.type("/resume\n")
             await running.shows("/resume N goes on with one")
-            listed = [line for line in running.text.splitlines() if ": make it (" in line]
+            listed = [line for line in running.text.splitlines() if "make it (" in line]
             running.type(f"/resume {listed[-1].strip()[0]}\n")
             await running.until(lambda: running.text.count(ready) == 3)
             running.type("three\n")

@@ -13,14 +13,19 @@ import pytest
 from tests.support.hosts.scripted_host import ScriptedHost, session_on
 from tests.support.machine.waiting import until
 from tests.support.network.link_peer import Peer
+from tests.support.repl.paper import Paper
 
 from ccb.local.ports import port_forwards
 from ccb.local.ports.port_forwards import MAX_REVERSED, PortForwards, forward_of
 from ccb.local.session.remote_session import RemoteSession
 from ccb.local.session.session_client import LaptopNotice, PortOffer
+from ccb.local.slash_commands.command_table import find_command
+from ccb.local.slash_commands.registry import Rows, Text
+from ccb.local.slash_commands.session_api import LaptopSide, Place, ReplInfo, SessionApi
 from ccb.tunnel.errors import UsageError
 from ccb.tunnel.wire.frames import CHANNELS, ChannelData, ChannelEnd, ChannelOpen, Listening
 
+INFO = ReplInfo("devbox", "/srv", "opus", "default", "1.0")
 VITE = {"port": 5173, "name": "vite", "pid": 7}
 
 
@@ -75,9 +80,24 @@ async def test_an_ignored_port_is_listed_and_not_offered_and_what_is_no_port_is_
         assert "\x1b" not in ports.shown(8000)
 
 
+async def test_many_ports_at_once_are_one_line_and_a_port_is_offered_once() -> None:
+    def listening(*ports: int) -> Listening:
+        return Listening(1, {"ports": [{"port": each} for each in ports]})
+
+    async with forwards() as (_, session, peer):
+        frames = [listening(1), listening(), listening(1), listening(*range(1, 6)), listening(7)]
+        await peer.send(*frames, listening(*range(100, 120)), listening(8))
+        said: list[str] = []
+        async for item in session.events():
+            said += [item.text.partition(" listen")[0]] if isinstance(item, LaptopNotice) else []
+            if said and said[-1].startswith("Ports that"):
+                break
+    assert said[:-1] == ["1", "4 ports", "7", "20 ports"]
+
+
 async def test_a_forward_has_the_same_number_if_that_is_free_and_carries_both_ways() -> None:
     remote = free_port()
-    async with forwards() as (ports, _, peer):
+    async with forwards() as (ports, session, peer):
         forward = await ports.forward(remote)
         assert forward.url == f"http://127.0.0.1:{remote}"
         reader, writer = await asyncio.open_connection("127.0.0.1", remote)
@@ -92,14 +112,31 @@ async def test_a_forward_has_the_same_number_if_that_is_free_and_carries_both_wa
             busy.bind(("127.0.0.1", 0))
             busy.listen()
             taken = busy.getsockname()[1]
-            assert (await ports.forward(taken)).local not in (0, taken)
-            with pytest.raises(UsageError, match="cannot be used"):
+            one, other = await asyncio.gather(ports.forward(taken), ports.forward(taken))
+            assert one is other and one.local not in (0, taken)
+            assert (await first_notice(session)).endswith(f"that of the host is {one.url} here")
+            with pytest.raises(UsageError, match="cannot be used: address already in use\n"):
                 await ports.forward(1, taken)
+
+
+async def test_an_answer_that_breaks_off_is_not_taken_for_all_of_it() -> None:
+    remote = free_port()
+    async with forwards() as (ports, _, peer):
+        await ports.forward(remote)
+        reader, writer = await asyncio.open_connection("127.0.0.1", remote)
+        channel = (await peer.next(ChannelOpen)).channel
+        half = ChannelData(channel, 0, base64.b64encode(b"half").decode())
+        await peer.send(half, ChannelEnd(channel, "the server has crashed"))
+        assert await reader.readexactly(4) == b"half"
+        with pytest.raises(ConnectionResetError):
+            await reader.read()
+        writer.close()
 
 
 async def test_a_forward_ends_with_its_program_and_comes_back_with_it_unless_the_person_ends_it() -> None:
     remote = free_port()
     vite = {**VITE, "port": remote}
+    gone_and_back = [Listening(1, {"ports": each}) for each in ([], [{**vite, "name": "again"}])]
     async with forwards() as (ports, _, peer):
         await peer.send(Listening(1, {"ports": [vite]}))
         await until(lambda: remote in ports.listening)
@@ -109,10 +146,35 @@ async def test_a_forward_ends_with_its_program_and_comes_back_with_it_unless_the
             await until(lambda: not listens(remote))
             await peer.send(Listening(1, {"ports": [{**vite, "pid": 8}]}))
             await until(lambda: listens(remote))
+        await peer.send(*gone_and_back, *gone_and_back)
+        await until(lambda: bool(ports.forwards) and ports.listening[remote].name.cell == "again")
+        await peer.send(Listening(1, {"ports": []}))
+        await until(lambda: not ports.listening)
         await ports.stop(remote)
+        await peer.send(Listening(1, {"ports": [vite]}))
+        await until(lambda: bool(ports.listening))
         assert not listens(remote) and not ports.forwards
         with pytest.raises(UsageError, match="is not forwarded"):
             await ports.stop(remote)
+        await ports.forward(remote)
+        await peer.send(Listening(1, {"ports": []}))
+        await until(lambda: not ports.forwards)
+        await ports.stop(remote)
+        await peer.send(Listening(1, {"ports": [vite]}))
+        await until(lambda: bool(ports.listening))
+        assert not ports.forwards, "the person has ended it"
+
+
+async def test_a_port_gets_one_listener_however_often_it_is_asked_for() -> None:
+    remote = free_port()
+    vite = {**VITE, "port": remote}
+    async with forwards() as (ports, _, peer):
+        one, other = await asyncio.gather(ports.forward(remote), ports.forward(remote))
+        assert one is other
+        await peer.send(*[Listening(1, {"ports": each}) for each in ([vite], [], [vite], [vite], [vite])])
+        await until(lambda: bool(ports.listening))
+        assert listens(remote)
+    assert not listens(remote)
 
 
 async def test_a_port_where_nothing_of_the_session_listens_stays_until_it_is_ended() -> None:
@@ -125,7 +187,7 @@ async def test_a_port_where_nothing_of_the_session_listens_stays_until_it_is_end
     assert not listens(remote)
 
 
-async def test_more_forwards_than_there_may_be_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_too_many_forwards_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(port_forwards, "MAX_FORWARDS", 1)
     async with forwards() as (ports, _, _peer):
         await ports.forward(free_port())
@@ -137,8 +199,6 @@ async def test_a_worker_of_an_older_version_is_said_to_forward_nothing() -> None
     async with session_on(ScriptedHost()) as (session, _), PortForwards(session, {}) as ports:
         with pytest.raises(UsageError, match="older version"):
             await ports.forward(80)
-        with pytest.raises(UsageError, match=r"the host cannot reach port 80: .*older version"):
-            await ports.reverse(80)
 
 
 @contextmanager
@@ -211,19 +271,23 @@ async def test_a_host_that_tells_of_a_thousand_connections_gets_a_bounded_number
 
 async def test_a_flood_of_ports_is_bounded_in_the_list_in_the_offers_and_in_what_is_shown() -> None:
     async with forwards() as (ports, session, peer):
-        for first in range(1, 60_000, 1000):
-            body = {"ports": [{"port": port, "name": "\x1b]0;pwned\x07" * 9} for port in range(first, first + 1000)]}
+        for first, count in [
+            *((port, 1) for port in range(1, 100)),
+            *((port, 1000) for port in range(100, 60_000, 1000)),
+        ]:
+            body = {"ports": [{"port": first + n, "name": "\x1b]0;pwned\x07" * 9} for n in range(count)]}
             await peer.send(Listening(1, body))
         await peer.send(Listening(1, {"ports": [VITE]}))
         await until(lambda: [*ports.listening] == [5173])
         session.warn("the last one")
-        offers = []
+        said = []
         async for item in session.events():
-            if isinstance(item, LaptopNotice) and item.text == "the last one":
-                break
-            if isinstance(item, PortOffer):
-                offers.append(item.text)
-        assert len(offers) == 50 and not any("\x1b" in each or "\x07" in each for each in offers)
+            if isinstance(item, LaptopNotice):
+                said.append(item)
+                if item.text == "the last one":
+                    break
+        assert [isinstance(each, PortOffer) for each in said] == [True] * 20 + [False] * 2
+        assert not any("\x1b" in each.text or "\x07" in each.text for each in said)
 
 
 @pytest.mark.parametrize("text, ports", [("80", (80, 0)), ("8080:80", (80, 8080))])
@@ -231,3 +295,29 @@ def test_a_forward_names_the_port_of_the_host_and_may_name_that_of_this_machine(
     text: str, ports: tuple[int, int]
 ) -> None:
     assert forward_of(text) == ports
+
+
+async def test_the_command_lists_forwards_and_ends_what_listens() -> None:
+    remote = free_port()
+    async with forwards() as (ports, session, peer):
+        await peer.send(Listening(1, {"ports": [{**VITE, "port": remote}]}))
+        await until(lambda: bool(ports.listening))
+
+        async def said(line: str) -> str:
+            api = SessionApi(session, INFO, Paper().reducer, LaptopSide(ports=ports), place=Place.LINES)
+            command = find_command("ports")
+            assert command is not None
+            reply = await command.run(api, line)
+            text = reply.text if isinstance(reply, Rows) else reply
+            assert isinstance(text, Text)
+            return "\n".join(text.lines)
+
+        assert f"{remote} (vite): not forwarded" in await said("")
+        assert await said(str(remote)) == f"Port {remote} of the host is http://127.0.0.1:{remote} on this machine."
+        assert f"http://127.0.0.1:{remote}, 0 connections" in await said("")
+        assert "on this machine already; /ports stop" in await said(f"{free_port()}:{remote}")
+        assert "not forwarded any more" in await said(f"stop {remote}")
+        own = free_port()
+        assert await said(f"{own}:{remote}") == f"Port {remote} of the host is http://127.0.0.1:{own} on this machine."
+        assert "not forwarded any more" in await said(f"stop {remote}")
+        assert "is no port" in await said("vite") and "is no port" in await said("open 70000")

@@ -12,12 +12,15 @@ from tests.support.proxy.proxy_client import answer_to
 
 from ccb.local.config.settings import ModelSettings, ProviderSettings, Settings
 from ccb.local.config.settings_loading import load_settings
+from ccb.local.credentials.credential_sources import StoredCredentials
 from ccb.local.providers.known_models import model_options, said_at_start
 from ccb.local.providers.named_provider import named_provider
 from ccb.local.providers.session_provider import has_others, session_provider
 from ccb.tunnel.errors import ConfigError, CredentialError, UsageError
 from ccb.tunnel.providers.api_errors import Refusal
+from ccb.tunnel.providers.credential import Credential, FixedCredential
 from ccb.tunnel.proxy.auth_proxy import AuthProxy
+from ccb.tunnel.secret import Secret
 from ccb.tunnel.wire.model_facts import ModelTable
 
 NONE = Settings()
@@ -75,6 +78,16 @@ async def test_the_key_comes_from_where_the_settings_say(tmp_path: Path, monkeyp
     with pytest.raises(CredentialError, match="GEMINI_API_KEY or GOOGLE_API_KEY is not set") as caught:
         await session_provider({}, NONE, "gemini/gemini-3-pro").main.credential_name()
     assert "ccb auth login gemini" in caught.value.do
+
+
+async def test_a_key_that_is_given_in_the_session_counts_most_at_its_host() -> None:
+    stored, mine = StoredCredentials(KEYS, settings=NONE), FixedCredential(Credential("mine", bearer=Secret("m")))
+    router = session_provider(KEYS, NONE, "openai/gpt-5", "grok/grok-4", stored=stored)
+    for host in ("api.openai.com", "api.x.ai"):  # one whose provider was made, and one that is made later
+        stored.give(host, mine)
+        router.use_credential(host, mine)
+    names = [await router.provider_of(each).credential_name() for each in ("openai/gpt-5", "grok/grok-4", "sonnet")]
+    assert names == ["mine", "mine", "ANTHROPIC_API_KEY"] and router.name_of("grok/grok-4") == "grok"
 
 
 async def test_an_address_may_name_a_version_of_the_api_as_azure_wants_it() -> None:

@@ -54,6 +54,22 @@ _SERVERS = [
 ]
 SERVERS: Json = {"mcpServers": _SERVERS}
 WORKER_COMMANDS = {"commands": [{"name": "lint", "argumentHint": "[FILE]"}, {"name": "status", "builtin": True}]}
+_REVIEWER: Json = {
+    "name": f"review{EVIL}er", "description": "Reviews.", "source": "project", "path": f"/srv/shop/r{EVIL}.md",
+    "model": "opus", "tools": ["Read", "Grep"], "readOnly": True,
+}  # fmt: skip
+_EXPLORE: Json = {"name": "Explore", "source": "built-in", "model": "small", "disallowedTools": ["Bash"]}
+AGENTS: Json = {"list_agents": {"agents": [_REVIEWER, _EXPLORE]}}
+ONE_AGENT: Json = {
+    "list_agents": {"agents": [{**_REVIEWER, "maxTurns": 7, "prompt": f"Find{EVIL} the bugs.\n\n- all"}]}
+}
+_GUARD: Json = {"event": "PreToolUse", "matcher": "Bash", "type": "command", "source": "projectSettings",
+                "sourceLabel": "/srv/shop/.claude/settings.json", "commandText": f"./guard{EVIL}.sh x",
+                "content": "./guard.sh \\\n  x", "timeout": 30.0, "runsOnce": True}  # fmt: skip
+_CALLBACK: Json = {"event": "Stop", "type": "callback", "source": "sessionHook", "commandText": "callback 7"}
+HOOKS: Json = {"get_hooks_listing": {"hooks": [_GUARD, _CALLBACK], "problems": ["a.json: no such event"]}}
+_STYLES = [{"name": "default"}, {"name": "Learning", "description": "Do it."}, {"name": "Terse", "source": "project"}]
+STYLES: Json = {"reload_output_styles": {"styles": _STYLES, "output_style": "Terse", "set_by": "project"}}
 LISTED: tuple[str, Json] = ("list_permission_rules", {})
 ENDED = ("read_task", {"task_id": "b1"})
 TASK: Json = {"status": "running", "output": f"epoch 1{EVIL}\n2\n"}
@@ -146,10 +162,11 @@ DIFF = {"rewind_points": POINTS, "rewind_files": {"files": CHANGED}}
 BACK = {**DIFF, "rewind_conversation": {"prompt": "Repair the total."}}
 EDITS = ("set_permission_mode", {"mode": "acceptEdits"})
 CAGED = ("set_sandbox", {"sandbox": "workspace"})
+HIGH = ("set_effort", {"effort": "high"})
 CASES = [
     Case("/status", ["Session     5e55", "Host        devbox:/srv/shop", "pid 4242, Python 3.11.2 on Linux x86_64"]),
     Case("/status", ["connected; journal on disk", "27.4 MB to the model, of which the host sent 430 KB"]),
-    Case("/status", [f"Model       {MODEL}, permission mode ask", "Used        1.2k tokens in, 345 out, $0.0123"]),
+    Case("/status", [f"Model       {MODEL}", ", permission mode ask", "Used        1.2k tokens in, 345 out, $0.0123"]),
     Case("/cost", ["1.2k tokens in, 345 out, $0.0123"], asked=[]),
     Case("/tools", ["Bash", "runs commands, on the host", "mcp__notes__add", "of an MCP server: /mcp says"]),
     Case("/permissions", answers={"list_permission_rules": RULES},
@@ -192,12 +209,35 @@ CASES = [
     Case("/skills", ["/pdf", "reads forms"],
          {"reload_skills": {"skills": [{"name": "pdf", "description": "reads forms"}]}}, [("reload_skills", {})]),
     Case("/skills", ["There is no skill."]),
-    Case("/login openai", ["ccb auth login openai", "ccb auth status"], asked=[]),
+    Case("/ports", ["This session forwards no ports."], asked=[]),
+    Case("/login openai", ["No key was given. `ccb auth login openai`"], asked=[]),
+    Case("/login sk-ant-api03-0123456789abcdef", ["/login takes the name of a provider"], asked=[]),
+    Case("/agents", ["reviewer", "the project · opus · Read, Grep, only reads", "all tools without Bash"],
+         AGENTS, [("list_agents", {"name": ""})]),
+    Case("/agents", ["Explore", "What a project brings counts once you trust it: /trust."],
+         {"list_agents": {"agents": [_EXPLORE]}}),
+    Case("/agents reviewer", ["from            the project: /srv/shop/r.md on the host", "maxTurns        7",
+                              "Find the bugs.", "- all"], ONE_AGENT, [("list_agents", {"name": "reviewer"})]),
+    Case("/agents nobody", ["There is no agent nobody. /agents lists them."]),
+    Case("/hooks", ["PreToolUse Bash", "the project · command ./guard.sh x", "the client · callback callback 7",
+                    "Not used: a.json: no such event"], HOOKS),
+    Case("/hooks", ["No hooks run on this host."]),
+    Case("/hooks 1", ["matcher         Bash", "from            the project: /srv/shop/.claude/settings.json",
+                      "at most         30 s", "runs            once", "./guard.sh \\", "  x"], HOOKS),
+    Case("/hooks 3", ["There is no hook 3: /hooks lists them."], HOOKS),
+    Case("/hooks ²", ["There is no hook ²: /hooks lists them."], HOOKS),
+    Case("/output-style", ["Terse", "the project", "built in · Do it."], STYLES,
+         screen=["Style of answers", "› Terse  now"]),
+    Case("/output-style loud", ["There is no style loud: it stays."], STYLES),
+    Case("/output-style", ["too old to list its styles"]),
     Case("/trust", ["This project is trusted."]),
     Case("/trust revoke", ["This project is trusted no more."]),
     Case("/model", [f"Model: {MODEL}"]),
     Case("/model nonsense", ["nonsense is no model: the model stays.", "/model takes"], asked=[]),
-    Case("/model opus", ["Model: opus, from the next model call on"], asked=[("set_model", {"model": "opus"})]),
+    Case("/model opus", ["Model: opus"], asked=[("set_model", {"model": "opus"})]),
+    Case("/model opus high", ["Model: opus · effort high, from the next model call on"], asked=[HIGH]),
+    Case("/model opus loud", ["loud is no level: the effort stays."], asked=[]),
+    Case(f"/model {MODEL} high", [f"Model: {MODEL} · effort high, from the next turn on"], asked=[HIGH]),
     Case("/mode", ["Permission mode: ask"], asked=[]),
     Case("/mode accept edits", ["Permission mode: accept edits"], asked=[EDITS]),
     Case("/mode caged", ["Permission mode: caged"], asked=[CAGED, ("set_permission_mode", {"mode": "default"})]),
@@ -206,7 +246,7 @@ CASES = [
     Case("/mode plan", ["Permission mode: plan"], asked=[("set_permission_mode", {"mode": "plan"})]),
     Case("/effort max", [f"Effort: max; {MODEL} knows high at most"], {"set_effort": {"applied": "high"}}),
     Case("/effort high", ["Effort: high, from the next turn on"], {"set_effort": {"applied": "high"}}),
-    Case("/effort high", [f"{MODEL} has none"], asked=[("set_effort", {"effort": "high"})]),
+    Case("/effort high", [f"{MODEL} has none"], asked=[HIGH]),
     Case("/effort default", ["Effort: the model's own"], asked=[("set_effort", {"effort": None})]),
     Case("/effort huge", ["huge is no level: the effort stays."], asked=[]),
     Case("/thinking on", ["Thinking: on, with at most 10,000 tokens"], {"set_max_thinking_tokens": {"can_think": True}},
@@ -230,11 +270,15 @@ CASES = [
     Case("/resume zz", lines=["zz is not the number or the ID of a session"], screen=["0 of 2 sessions"]),
     Case("/rewind 1", ["change cart.py, +1 -2, changed by something else since", "/rewind 1 both",
                        "remove big.bin, +0 -0, not possible: it was too large to keep"], BACK),
+    Case("/rewind 1", ["To sum up this prompt and what follows: /compact --from p2, what is before it: /compact --up"],
+         {**BACK, "rewind_points": {**POINTS, "summaries": True}}),
     Case("/rewind 7", ["There is no prompt 7"], BACK),
     Case("/rewind 1 conversation", ["The prompt was:", "Repair the total."], BACK),
     Case("/hosts", ["ccb ssh devbox:/srv/shop", "No other host: sessions leave their trace with their first answer."],
          screen=["Hosts of your last sessions", "devbox:/srv/shop  here, connected", "No other host"]),
     Case("/config", ["model", '"opus"', "line 1"]),
+    Case("/output-style learning", ["Learning is in your settings, but the project counts more here: Terse."], STYLES),
+    Case("/output-style terse", ["Output style: Terse, in new sessions. /new begins one."], STYLES),
     Case("/doctor", ["Python"]),
     Case("/bug", ["The report is in", "Read it before you send it."]),
     Case("/export session.txt", ["/export writes FILE.md or FILE.json."]),

@@ -231,11 +231,11 @@ def test_any_bytes_can_come_and_ctrl_c_works_afterwards(pieces: list[bytes]) -> 
 
 
 @pytest.mark.parametrize(
-    ("answer", "light"),
+    ("answer", "colour"),
     [
-        ("rgb:ffff/ffff/ffff", True), ("rgb:fd/f6/e3", True), ("rgba:ffff/ffff/ffff/ffff", True), ("rgb:0/0/0", False),
-        ("rgb:2828/2c2c/3434", False), ("rgb:0000/0000/ffff", False), ("?", None), ("", None),
+        ("rgb:ffff/ffff/ffff", (255, 255, 255)), ("rgb:fd/f6/e3", (253, 246, 227)), ("rgb:0/0/0", (0, 0, 0)),
+        ("rgba:ffff/ffff/ffff/ffff", (255, 255, 255)), ("rgb:2828/2c2c/3434", (40, 44, 52)), ("?", None), ("", None),
     ],
 )  # fmt: skip
-def test_a_background_is_light_or_dark_to_the_eye(answer: str, light: bool | None) -> None:
-    assert terminal.is_light(answer) is light
+def test_a_background_is_read_however_many_digits_it_has(answer: str, colour: tuple[int, int, int] | None) -> None:
+    assert terminal.colour_of(answer) == colour

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import re
 import time
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from ccb.local.plain.line_output import PlainQuestion
 from ccb.local.session.session_client import SessionEvent, parse_snapshot
 from ccb.local.terminal.keymap import DEFAULT_KEYMAP
 from ccb.local.transcript import blocks as shown
+from ccb.local.transcript import session_facts
 from ccb.local.transcript.prompt_tracker import PromptTracker
 from ccb.local.transcript.tool_calls import in_words
 from ccb.local.transcript.transcript_reducer import TranscriptReducer
@@ -161,6 +163,9 @@ def test_the_cage_in_force_is_what_the_worker_tells_and_a_missing_one_is_a_warni
     told.reducer.sandbox = "read-only cage"
     told.record("options", options={"sandbox": "workspace"})
     assert told.reducer.sandbox == "workspace cage"
+    told.record("options", options={"sandbox": "read-only", "permission_mode": "bypassPermissions"})
+    assert told.reducer.sandbox == "no cage: permissions are bypassed", "nobody is told of a cage that holds nothing"
+    told.record("options", options={"sandbox": "read-only", "permission_mode": "default"})
     init: Json = {"type": "system", "subtype": "init", "cwd": "/", "model": "m", "permissionMode": "plan"}
     for _ in range(2):
         told.record("message", **init, sandbox="no cage: no Land\x1block")
@@ -171,6 +176,18 @@ def test_the_cage_in_force_is_what_the_worker_tells_and_a_missing_one_is_a_warni
     assert told.reducer.sandbox == "read-only cage"
     told.reducer.skipped(parse_snapshot({"sandbox": "workspace cage"}), running=False)
     assert told.reducer.sandbox == "workspace cage"
+
+
+def test_the_effort_is_that_of_the_options_of_a_change_and_of_what_is_not_loaded() -> None:
+    told = Told()
+    told.record("options", options={"effort": "high"})
+    assert told.reducer.effort == "high"
+    told.record("reasoning", effort="", thinking_tokens=-1)
+    told.record("options", options={"model": "m"})
+    assert told.reducer.effort == "", "another client has left it to the model"
+    for known, effort in (({"effort": "low"}, "low"), ({}, "low"), ({"effort": "no level"}, "")):
+        told.reducer.skipped(parse_snapshot(known), running=False)
+        assert told.reducer.effort == effort
 
 
 def test_a_compaction_and_the_output_of_a_command_are_notices() -> None:
@@ -197,6 +214,9 @@ def test_a_compaction_and_the_output_of_a_command_are_notices() -> None:
     ]
     system("compact_boundary", compact_metadata={"trigger": "auto", "pre_tokens": 167000, "post_tokens": 9000})
     assert told.notices.pop().text.startswith("── The agent goes on without the conversation"), "there is no summary"
+    system("status", status="compacting")
+    system("compact_boundary", compact_metadata={"part": "up_to", "at": 3, "prompt": "Fix it\x1b"})
+    assert told.notices.pop().text.startswith("── Compacted up to “Fix it")
     assert texts[2].startswith("40 % of\nthe window") and "\x1b" not in texts[2] and len(texts) == 3
     moved = f"It goes on in the background with ID: bash_1. You are told when it ends. {_HOW_TO_READ}"
     line = {"type": "text", "text": f"<local-command-stdout>{moved}</local-command-stdout>"}
@@ -260,6 +280,12 @@ def test_what_a_prompt_names_is_said_below_it() -> None:
     ]  # fmt: skip
 
 
+def test_what_a_hostile_worker_says_of_todos_takes_little_memory() -> None:
+    told, long = Told(), "x" * 100_000
+    told.record("todo", id=long, subject=long, status=long, active_form=long, description=long, owner=long)
+    assert len(repr(told.reducer.todos)) < 10_000
+
+
 def test_going_back_brings_the_todo_list_of_that_place_back() -> None:
     told = Told()
 
@@ -272,7 +298,7 @@ def test_going_back_brings_the_todo_list_of_that_place_back() -> None:
     first = write("a")
     write("a", "b")
     told.record("rewind", message="u", to=first + 1, files=[], prompt="")
-    assert [each.text for each in told.reducer.todos.items] == ["a"]
+    assert [each.subject for each in told.reducer.todos.items] == ["a"]
     told.record("rewind", message="u", to=first, files=[], prompt="")
     assert told.reducer.todos.items == ()
 
@@ -288,6 +314,9 @@ def test_the_status_line_has_the_size_that_the_worker_counts_once_an_answer_is_c
     most = {"input_tokens": 50_000, "output_tokens": 8_000, "estimated": "at_most"}
     told.record("model_end", message_id="m3", stop_reason=None, usage=most)
     assert totals.context_text == "context ~1.9k", "what it can be at most says nothing of its size"
+    sizes = {"pre_tokens": 1900, "post_tokens": 600}
+    told.record("message", type="system", subtype="compact_boundary", compact_metadata=sizes)
+    assert totals.context_text == "context ~600", "at once, not with the next answer"
 
 
 SYSTEM: Json = {"type": "system", "sandbox": "no cage", "permissionMode": "plan"}
@@ -420,6 +449,22 @@ def test_a_turn_ends_with_a_line_of_time_files_cost_and_what_still_runs() -> Non
     assert re.fullmatch(r"\d\d:\d\d", at) and runs == "1 task in the background: /tasks"
     told.record("message", **result | {"num_turns": 0}, total_cost_usd=0.021)
     assert len(told.notices) == 1, "a command of the person needs no such line"
+
+
+def test_the_time_of_a_turn_is_without_that_in_which_it_waited_for_the_person(monkeypatch: pytest.MonkeyPatch) -> None:
+    told, now = Told(), 100.0
+    monkeypatch.setattr(session_facts, "time", SimpleNamespace(monotonic=lambda: now))
+    told.record("turn_start")
+    ask: Json = {"subtype": "can_use_tool", "tool_name": "Bash", "input": {}}
+    for request in ("q1", "q2"):
+        told.record("message", type="control_request", request_id=request, request=ask, parent_tool_use_id=None)
+        now += 10.0
+    for request in ("q1", "q2"):
+        now += 5.0
+        told.record("input", id=request, body={"type": "control_response", "response": {"request_id": request}})
+    result: Json = {"type": "result", "subtype": "success", "num_turns": 3, "duration_ms": 33_000}
+    told.record("message", **result)
+    assert told.notices[-1].text.startswith("3 s · ")
 
 
 def test_the_line_of_a_past_turn_does_not_guess_its_cost_and_time_of_day() -> None:

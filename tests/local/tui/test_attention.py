@@ -73,18 +73,18 @@ def test_nobody_is_called_who_looks_at_it_or_logs_in() -> None:
 def test_the_title_says_what_the_session_does_and_is_written_only_when_that_changes() -> None:
     made, _, driver = attention({})
     driver.written = ""
-    for state in ("working", "working", "waits for you", ""):
-        made.state_is(state)
+    for state, name in (("working", ""), ("working", ""), ("waits for you", "Fix `the` cart;"), ("", "")):
+        made.state_is(state, name)
     titles = [each.partition("\x1b]2;")[2] for each in driver.written.split("\x07") if each]
     place = "ccb devbox:/srv/a;b"
-    assert titles == [f"working · {place}", f"waits for you · {place}", place]
+    assert titles == [f"working · {place}", f"waits for you · Fix the cart · {place}", place]
     made.restore()
     assert driver.written.endswith("\x1b]2;\x07\x1b[23;2t")
 
 
 async def test_a_turn_of_the_session_is_told_to_the_title(at: Desk) -> None:
     told: list[str] = []
-    at.view.status.tell_state = told.append
+    at.view.status.tell_state = lambda state, title: told.append(f"{title}{state}")
     at.session.begin()
     await at.until(lambda: "working" in told)
     at.session.ask("q1", "Bash", {"command": "make"})

@@ -32,6 +32,7 @@ RULES: Json = {
             {"behavior": "allow", "source": "session", "rule": "Bash(make *)", "editability": "session"},
             {"behavior": "deny", "source": "userSettings", "rule": "Read(\x1b[31m.env)"},
             {"behavior": "allow", "source": "localSettings", "rule": "Edit"},
+            {"behavior": "allow", "source": "localSettings", "rule": "Bash(reads:services)"},
         ]
     }
 }
@@ -58,8 +59,11 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 async def test_a_command_is_shown_above_its_answer_and_one_that_opens_a_panel_is_not(at: Desk) -> None:
     at.view.reducer.model = ""
     await at.give("/status")
-    await at.sees("❯ /status\n\n Session ", "Model       not known before the first turn, permission mode")
+    await at.sees("❯ /status\n\n Session ", "Model       not known before the first turn, effort high, permission")
     await at.give("/help", sees="type to search")
+    await at.press("escape")
+    at.session.control_answers["side_question"] = {"response": "Because."}
+    await at.give("/btw why?", sees=("Beside the work: why? ─", "Because."), lacks="type to search")
     await at.press("escape")
     await at.give("/nonsense", sees="❯ /nonsense\n\n There is no command /nonsense.", lacks="❯ /help")
 
@@ -123,7 +127,7 @@ async def test_a_rule_is_added_for_the_session_or_always_and_its_own_are_removed
 
     async with desk(laptop=LaptopSide(cast(Any, SimpleNamespace(keep=keep, ask=None, tell=None)))) as at:
         at.session.control_answers["list_permission_rules"] = RULES
-        await at.give("/permissions", sees="a adds a rule")
+        await at.give("/permissions", sees=("a adds a rule", "always here · reading with docker, kubectl, systemctl"))
         await at.press("a")
         await at.enter("Bash(npm", sees="A rule is Tool or Tool(pattern)")
         await at.type(" test *)", sees="allow in this session: Bash(npm test *)▏")

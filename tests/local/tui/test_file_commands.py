@@ -127,6 +127,10 @@ async def test_paths_of_both_machines_complete(tmp_path: Path, monkeypatch: pyte
         await at.type("/get runs/l", sees="runs/loss curve.png")
         await at.press("tab", has='/get "runs/loss curve.png" ', sees="my plots/", lacks="]name")
         await at.press(*"my", "tab", has='/get "runs/loss curve.png" "my plots/"', sees="old.png")
+        at.composer.text = ""
+        await at.type("/add-dir runs", sees="runs/loss curve.png")
+        await at.press("enter", has="")  # a directory that is typed is not lengthened
+        assert at.session.controls == [("add_directory", {"path": "runs"})]
 
 
 @pytest.mark.programs

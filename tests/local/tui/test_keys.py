@@ -43,7 +43,7 @@ async def test_keys_on_a_card_and_in_a_list_are_those_of_the_settings() -> None:
     async with desk(screen=ScreenSettings(chosen), turn="go") as at:
         at.session.ask("one", "Bash", {"command": "make a"})
         at.session.ask("two", "Bash", {"command": "make b"})
-        await at.sees("F4 to answer:", "j Yes, once", "x No, and say why", "1 more waiting: Ctrl+Y")
+        await at.sees("F4 to answer ", "j Yes, once", "x No, and say why", "1 more waiting: Ctrl+Y")
         await at.alone("f4")
         await at.card_listens()
         await at.alone("ctrl+y", sees="$ make b")

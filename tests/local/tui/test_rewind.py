@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
 from tests.support.repl.pilot import Desk
 
-POINTS = {
+from ccb.tunnel.wire.frames import Json
+
+POINTS: Json = {
     "points": [
         {"id": "u2", "text": "now the second\x1b[31m thing", "time": 2.0, "files": 2},
         {"id": "u1", "text": "the first thing", "time": 1.0, "files": 3},
@@ -69,6 +72,22 @@ async def test_esc_twice_opens_it_and_esc_leaves_step_by_step(at: Desk) -> None:
     assert at.composer.text == ""
     await at.press("escape", "escape", sees="Go back to before which prompt?")
     await at.press("escape", then=lambda: not at.view.rewinding.display)
+
+
+@pytest.mark.parametrize(
+    ("key", "line", "given_back"),
+    [("4", "/compact --from u2", "now the second thing"), ("5", "/compact --up-to u2", "")],
+)
+async def test_a_part_of_the_conversation_is_summed_up(at: Desk, key: str, line: str, given_back: str) -> None:
+    answers(at)
+    newest = {**POINTS["points"][0], "prompt": "now the second thing"}
+    at.session.control_answers["rewind_points"] = {"points": [newest], "summaries": True}
+    at.session.control_answers["list_commands"] = {"commands": [{"name": "compact"}]}
+    await at.enter("/rewind", sees="Go back to before which prompt?")
+    await at.press("enter", sees=("thing”, or summarise", "4 summarise from here: this prompt and what follows"))
+    await at.press(key, sees="Enter sums up")
+    await at.press("enter", then=lambda: at.session.prompts == [line])
+    assert at.composer.text == given_back and not at.view.rewinding.display
 
 
 async def test_there_is_no_going_back_while_the_agent_works(at: Desk) -> None:

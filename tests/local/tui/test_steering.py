@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 from tests.support.repl.pilot import Desk, desk
 
 from ccb.local.session.session_client import LinkState
@@ -163,8 +165,11 @@ async def test_esc_after_some_output_keeps_the_prompt_in_the_conversation(at: De
 async def test_a_command_that_runs_for_long_and_a_prompt_that_waits_name_their_keys(at: Desk) -> None:
     await at.turn("go")
     call = at.session.call("Bash", command="make")
-    at.session.run(call, "1", elapsed_s=4)
-    await at.sees("Bash make  4 s", lacks="Ctrl+B background")
-    at.session.run(call, "1", elapsed_s=5)
-    await at.prompt("next", sees=("Bash make  5 s  Ctrl+B background", "❯ next  (queued)  Ctrl+S steers"))
+    at.session.run(call)  # it prints nothing
+    await at.until(lambda: not at.view.reducer.waits_for_model)
+    await at.sees("Bash make", lacks="Ctrl+B background")
+    at.view.status.tick(time.monotonic() + 6)
+    await at.sees("Bash make  6 s  Ctrl+B background")
+    at.session.run(call, "1", elapsed_s=60)
+    await at.prompt("next", sees=("Bash make  60 s  Ctrl+B background", "❯ next  (queued)  Ctrl+S steers"))
     await at.prompt("! ls", sees="❯ ! ls  (queued)", lacks="ls  (queued)  Ctrl+S")

@@ -8,7 +8,7 @@ import pytest
 from tests.local.tui.test_steering import starts
 from tests.local.tui.test_sub_agents import calls, started
 from tests.support.repl.pilot import Desk
-from tests.support.repl.scripted_session import ScriptedTask
+from tests.support.repl.scripted_session import ScriptedSession, ScriptedTask
 
 from ccb.local.session.session_client import LinkState
 from ccb.local.tui.panels import task_panel
@@ -50,6 +50,21 @@ async def test_output_is_shown_as_it_comes_and_where_it_stands_still(at: Desk, m
     count = len(at.session.outputs_read)
     await at.pilot.pause(1.2)
     assert len(at.session.outputs_read) == count, "nobody looks"
+
+
+class Talkative(ScriptedTask):
+    """A worker that sends more than it was asked for."""
+
+    def piece(self, after: int, most: int, before: int | None) -> Json:
+        return {**super().piece(0, 100 * most, before), "start": 1000 if before is None else 0}
+
+
+async def test_a_worker_that_sends_more_than_it_was_asked_for_is_cut_short() -> None:
+    session = ScriptedSession()
+    session.outputs["bash_1"] = Talkative("x\n" * 1000, status="s" * 10_000)
+    tail = task_panel.OutputTail("bash_1", 20, 100)
+    assert len(await tail.read(session)) == 10 and len(tail.state) < 100
+    assert len(await tail.read_earlier(session)) <= 11
 
 
 async def test_x_stops_the_marked_task_but_no_word_that_is_typed_does(at: Desk) -> None:

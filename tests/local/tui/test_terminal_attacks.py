@@ -24,7 +24,8 @@ from ccb.local.session.session_client import LinkState
 from ccb.local.tui.app import Repl
 
 SIZE = (120, 30)
-TITLES = r"\x1b\]2;(?:(?:working|waits for you|waits for the model|reconnecting|lost) · )?(?:ccb devbox:/srv/shop)?\x07"
+STATES = r"(?:(?:working|waits for you|waits for the model|reconnecting|lost) · )?"
+TITLES = rf"\x1b\]2;{STATES}(?:[\w .,:#()/+-]{{1,60}} · )?(?:ccb devbox:/srv/shop)?\x07"
 NEUTRALISERS = ("neutralise", "one_line", "as_line", "escaped", "escaped_name", "_without_hidden_links")
 
 

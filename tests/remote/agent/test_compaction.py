@@ -11,9 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.remote import agent_kit as kit
 
+from ccb.remote.agent import agent_messages
 from ccb.remote.agent.agent_histories import Ledger
 from ccb.remote.agent.compaction import newest, old_results
-from ccb.remote.agent.conversation import Conversation, KeptPrompts, tool_result_message
+from ccb.remote.agent.conversation import FROM, UP_TO, Conversation, KeptPrompts, tool_result_message
 from ccb.remote.context.reminders import Occasion
 from ccb.remote.hooks.hook_outcome import HookOutcome
 from ccb.remote.hooks.hook_runner import HookContext, HookRunner
@@ -48,6 +49,10 @@ def too_long() -> kit.Reply:
 def again(world: kit.World) -> Conversation:
     """What a restart reads."""
     return Conversation.from_records(world.journal.records)
+
+
+def words(text: str) -> Json:
+    return {"type": "text", "text": text}
 
 
 def asked_for_summary(world: kit.World) -> list[int]:
@@ -166,6 +171,14 @@ async def test_without_any_summary_the_session_goes_on_with_the_words_of_the_per
     await world.turn("paint it red")
     assert (await world.turn("and now?"))["result"] == "done"
     assert "paint it red" in texts(world.history()[0])
+
+
+async def test_who_asks_for_a_summary_that_is_too_long_to_make_is_told_what_helps() -> None:
+    world = kit.make_world(kit.says("hello"), *[too_long()] * 4)
+    await world.turn("first")
+    result = await world.turn("/compact")
+    assert "not compacted: for claude" in result["result"] and TOO_LONG in result["result"]
+    assert "/clear" in result["result"] and "Send /compact" not in result["result"]
 
 
 async def test_a_first_prompt_that_is_too_long_is_taken_back_and_not_compacted() -> None:
@@ -304,6 +317,37 @@ def test_only_old_results_are_cleared_and_pairs_stay(rounds: list[list[int]], ke
     assert conversation.size.estimated == before - saved
     assert not old_results(conversation.messages, keep)[0]
     kit.assert_valid([*[m.api() for m in conversation.messages], {"role": "assistant", "content": [{"type": "text"}]}])
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.lists(st.integers(0, 40), max_size=3), min_size=1, max_size=6), st.integers(0), st.booleans())
+def test_a_summary_of_a_part_keeps_the_rest_word_for_word(rounds: list[list[int]], chosen: int, follows: bool) -> None:
+    journal: list[kinds.Record] = []
+
+    def add(content: kinds.Content) -> int:
+        journal.append(record_of(content, len(journal) + 1))
+        return len(journal)
+
+    prompts = []
+    for number, sizes in enumerate(rounds):  # a prompt after results is sent with them
+        prompts.append(add(kinds.PromptRecord([], [kinds.PromptItem(content=[words(f"prompt {number}")])])))
+        for place in range(len(sizes)):
+            block = {"type": "tool_use", "id": f"t{number}_{place}", "name": "Read", "input": {}}
+            add(kinds.MessageRecord({"type": "assistant", "message": {"id": f"m{number}", "content": [block]}}))
+        for place, size in enumerate(sizes):
+            add(kinds.MessageRecord(tool_result_message(f"t{number}_{place}", "x" * size, is_error=False)))
+    before = [block for message in Conversation.from_records(journal).messages for block in message.blocks]
+    part, at = (FROM if follows else UP_TO), chosen % len(prompts)
+    asked = kinds.CompactStartRecord("manual", "", part, prompts[at])
+    add(kinds.MessageRecord(agent_messages.compact_boundary(asked, 9, 9, 9)))
+    add(kinds.MessageRecord(agent_messages.compact_summary("SUMMARY")))
+    after = Conversation.from_records(journal)
+    cut = before.index(words(f"prompt {at}"))
+    kept = [*before[:cut], words("SUMMARY")] if follows else [words("SUMMARY"), *before[cut:]]
+    assert [block for message in after.messages for block in message.blocks] == kept
+    end = [] if after.messages[-1].role == "assistant" else [{"role": "assistant", "content": [words("end")]}]
+    kit.assert_valid([*(message.api() for message in after.messages), *end])
+    assert after.split(prompts[at]) is None or not follows
 
 
 @pytest.mark.parametrize("count", [3, 400])

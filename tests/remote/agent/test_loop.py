@@ -254,7 +254,8 @@ async def test_a_model_switch_counts_from_the_next_call_and_drops_old_thinking()
 
 
 def test_prose_of_errors_tells_what_to_do() -> None:
-    assert "ccb auth status" in ModelError("bad key", status=401).prose("m")
+    assert "/login" in ModelError("bad key", status=401).prose("m")
+    assert "ccb auth status" in ModelError("not for you", status=403).prose("m")
     assert "--model" in ModelError("nope", status=404).prose("m")
     later = ModelError("slow down", status=429, retry_after=7_500).prose("m")
     assert re.fullmatch(r"API Error: 429 slow down · send it again in 126 min, after [A-Z][a-z]+ \d\d:\d\d UTC", later)

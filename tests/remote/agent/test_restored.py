@@ -108,7 +108,7 @@ async def test_the_todo_list_is_told_again_unless_it_is_done(tmp_path: Path, sta
     async with real_tools(world, tmp_path):
         await turn(world, "build the house")
         await turn(world, "/compact")
-    listed = "Your todo list:\n- [completed] Build it\n- [pending] Paint it" in told_in(world)
+    listed = "Your todo list:\n- #1 [completed] Build it\n- #2 [pending] Paint it" in told_in(world)
     assert listed == (status == "pending")
 
 

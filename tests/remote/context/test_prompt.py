@@ -42,7 +42,7 @@ Today is 2026-01-02.
 </system-reminder>"""
 
 MARK = {"type": "ephemeral"}
-GOLDEN_STATIC = "011d3c7a616b9110ccfa2e5a8dd9aa7c5c91943bacb9617a3167e580bcea0a19"
+GOLDEN_STATIC = "68e9b89c0b0dc3883b2a3db94a01821825b619439052c3a301deba4100d49287"
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,19 @@ from tests.remote.worker_process import Laptop, WorkerHost
 
 from ccb.remote.daemon import ports as worker_ports
 from ccb.remote.daemon.ports import MAX_REVERSED, PortWatch
-from ccb.tunnel.wire.frames import INITIAL_CREDIT, ChannelData, ChannelEnd, ChannelOpen, Json
+from ccb.tunnel.wire.channels import ChannelFrame, Channels
+from ccb.tunnel.wire.frames import (
+    CHUNK,
+    INITIAL_CREDIT,
+    ChannelCredit,
+    ChannelData,
+    ChannelEnd,
+    ChannelOpen,
+    Json,
+    Listening,
+)
+from ccb.tunnel.wire.ndjson import MAX_LINE, FrameDecoder, encode_frame
+from ccb.tunnel.wire.session_options import SessionOptions
 
 ECHO = b"echo: "
 
@@ -100,6 +112,11 @@ async def test_the_channels_of_a_client_end_with_its_connection_and_outlive_a_ta
         assert await received(second) == (b"echo: y", "")
 
 
+async def test_who_attaches_is_told_too_that_nothing_listens(host: WorkerHost, session: str) -> None:
+    laptop = await host.drive(session)
+    assert (await laptop.next(Listening)).body == {"ports": []}, "the ports of a worker that was killed are gone"
+
+
 async def test_a_laptop_that_reads_nothing_of_a_port_gets_no_more_than_the_window_and_the_session_goes_on(
     host: WorkerHost, session: str
 ) -> None:
@@ -120,6 +137,74 @@ async def test_a_laptop_that_reads_nothing_of_a_port_gets_no_more_than_the_windo
             size += len(base64.b64decode((await laptop.next(ChannelData)).b64))
         assert (await laptop.turn("hi", says("hello")))["subtype"] == "success"
         assert size == INITIAL_CREDIT and not isinstance(laptop.frames[-1], ChannelData)
+
+
+ME = SessionOptions(client="me@laptop")
+
+
+async def test_a_channel_whose_opening_was_lost_with_its_connection_opens_over_the_next(
+    host: WorkerHost, session: str
+) -> None:
+    channels = Channels()
+
+    async def lose(_: ChannelFrame | ChannelOpen) -> None:
+        sent.set()
+
+    async def take() -> None:
+        while await laptop.read():
+            for frame in laptop.frames:
+                if isinstance(frame, (ChannelData, ChannelCredit, ChannelEnd)):
+                    channels.take(frame)
+            laptop.frames.clear()
+
+    laptop, sent = await host.drive(session, ME), asyncio.Event()
+    channels.back(lose)
+    async with echo_server() as port, channels.open("port", {"port": port}) as channel:
+        await channel.write(b"hello")
+        await sent.wait()
+        channels.lost()
+        channels.back(laptop.send)
+        taking = asyncio.create_task(take())
+        channel.end()
+        assert await asyncio.wait_for(channel.read(), 30) == b"echo: hello"
+        taking.cancel()
+
+
+async def test_what_was_sent_to_a_port_is_not_sent_again_if_the_laptop_has_not_heard_of_its_channel(
+    host: WorkerHost, session: str
+) -> None:
+    requests: list[bytes] = []
+
+    async def refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        requests.append(await reader.read(100))
+        writer.transport.abort()
+
+    laptop = await host.drive(session, ME)
+    server = await asyncio.start_server(refuse, "127.0.0.1", 0)
+    async with server:
+        body: Json = {"port": server.sockets[0].getsockname()[1]}
+        await opened(laptop, "port", body, b"POST")
+        await received(laptop)
+        await laptop.drop()
+        again = await host.drive(session, ME)
+        await opened(again, "port", body, b"POST")
+        assert "ended meanwhile" in (await received(again))[1]
+    assert requests == [b"POST"]
+
+
+async def test_a_new_connection_of_a_client_ends_its_last_one(host: WorkerHost, session: str) -> None:
+    first = await host.drive(session, ME)
+    await first.turn("hi", says("hello"))
+    await host.drive(session, ME)
+    while await first.read():
+        pass
+
+
+def test_a_frame_of_bytes_that_is_too_long_for_a_line_is_cut_like_others() -> None:
+    frame = ChannelData(1, 0, base64.b64encode(bytes(3 * CHUNK)).decode())
+    lines = encode_frame(frame)
+    assert max(map(len, lines)) <= MAX_LINE
+    assert list(FrameDecoder().feed(b"".join(lines))) == [frame]
 
 
 async def test_a_reverse_port_tells_of_connections_and_carries_what_the_laptop_takes_up(
@@ -153,8 +238,8 @@ async def test_where_the_system_does_not_tell_who_listens_the_output_of_commands
 ) -> None:
     monkeypatch.setattr(worker_ports, "can_be_read", lambda: False)
     changed = asyncio.Event()
-    watch = PortWatch(lambda: True, changed.set, lambda: [("npm run dev", "Local: http://localhost:5173/")])
-    looking = asyncio.create_task(watch.run())
+    watch = PortWatch(lambda: True, lambda: [("npm run dev", "Local: http://localhost:5173/")])
+    looking = asyncio.create_task(watch.run(changed.set))
     await changed.wait()
     assert watch.body == {"ports": [{"port": 5173, "name": "npm run dev", "pid": 0}]}
     looking.cancel()

@@ -290,7 +290,7 @@ async def test_who_comes_in_the_middle_of_a_turn_and_wants_nothing_of_the_past_i
     shown = [(each["input"], each["text"], each["taken"]) for each in told["prompts"]]
     assert shown == [(running, "two", True), (waiting, "three", False)]
     assert [ask["request_id"] for ask in told["asks"]] == [asked["request_id"]]
-    assert (told["todos"], told["result"]["result"]) == (todos, "1")
+    assert (told["todos"], told["result"]["result"]) == ([{"id": "1", **todos[0]}], "1")
 
 
 async def test_who_comes_in_the_middle_of_an_answer_gets_it_so_far_once(host: WorkerHost, session: str) -> None:

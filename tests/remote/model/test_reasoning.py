@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from ccb.remote.model.model_request import SMALL, can_think, effort_of, reasoning_fields, resolve_model, small_model
-from ccb.tunnel.wire.model_facts import ModelNames, ModelTable
+from ccb.remote.model.model_request import SMALL, can_think, reasoning_fields, resolve_model, small_model
+from ccb.tunnel.wire.model_facts import ModelNames, ModelTable, effort_of
 from ccb.tunnel.wire.session_options import SessionOptions
 
 NUMBERS = [100_000, 8_000, 1.0, 2.0, 0.1, 1.0]

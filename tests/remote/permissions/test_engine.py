@@ -138,7 +138,15 @@ def test_a_line_makes_no_links_and_files_that_its_other_commands_use_unseen(desk
     linked = ("ln -s src l && rm l/b.py", "ln -s src l; echo > l/b.py", "cp -P to-src l && rm l/b.py")
     made = ("mkdir t && cp a.txt t/b.py && mv t out", "cp a.txt src/settings.json && mv src sub/.claude")
     assert differing(engine, ASK, *(f"$ {line}" for line in (*linked, *made))) == []
-    usual = ("ln -s src l", "sed s/x/y/ a.txt > t && mv t a.txt", "cp a.txt to-src", "cp -r src copy && rm -r src")
+    moved = ("mkdir b; cp a.txt b && mv b c", "cp -r src b && mv b/b.py c && mv b d", "cp -r src b && mv b c")
+    assert differing(engine, ASK, *(f"$ {line}" for line in moved)) == []
+    usual = (
+        "cp a.txt b && mv b c && cp c d",
+        "ln -s src l",
+        "sed s/x/y/ a.txt > t && mv t a.txt",
+        "cp a.txt to-src",
+        "cp -r src copy && rm -r src",
+    )
     assert differing(engine, ALLOW, *(f"$ {line}" for line in usual)) == []
 
 
@@ -405,6 +413,9 @@ def test_suggestions_have_the_public_shape(desk: Desk) -> None:
     added = {"type": "addDirectories", "directories": [str(desk.root / "other")], "destination": "session"}
     assert outside.suggestions == [_rules("allow", "Edit", rule), added]
     assert on_file(engine, "Read", "/etc/hosts").suggestions == [_rules("allow", "Read", "//etc/hosts")]
+    assert bash(engine, "npm test > ../other/x").reason_type == "workingDir"
+    inside = bash(engine, "npm test > a.txt")
+    assert (inside.blocked_path.endswith("/a.txt"), inside.reason_type) == (True, "other")
 
 
 def test_a_headless_denial_says_what_would_allow_it(desk: Desk) -> None:

@@ -16,7 +16,12 @@ SUB = "toolu_sub"
 
 
 def todos(*names: str) -> kinds.MessageRecord:
-    block = {"type": "tool_use", "id": "t", "name": "TodoWrite", "input": {"todos": list(names)}}
+    block = {
+        "type": "tool_use",
+        "id": "t",
+        "name": "TodoWrite",
+        "input": {"todos": [{"content": each} for each in names]},
+    }
     return kinds.MessageRecord({"type": "assistant", "message": {"id": "m", "content": [block]}})
 
 
@@ -49,7 +54,7 @@ def test_results_todos_and_sizes_of_a_sub_agent_are_not_those_of_the_session() -
     )
     replay(records, usage, snapshot)
     body = snapshot.body(len(records), model="", mode="", asks=[])
-    assert (body["result"]["result"], body["todos"]) == ("mine", ["mine"])
+    assert (body["result"]["result"], [each["content"] for each in body["todos"]]) == ("mine", ["mine"])
     assert (usage.context_tokens, usage.spent["total_cost_usd"]) == (7, 1.0)
 
 

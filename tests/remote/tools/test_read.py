@@ -159,7 +159,8 @@ async def test_ls_lists_one_directory(box: Toolbox) -> None:
 def test_reading_tools_and_only_those_are_read_only() -> None:
     read_only = {tool.name for tool in default_tools() if tool.name != "Bash" and tool.is_read_only({})}
     web = {"WebFetch", "WebSearch"}
-    assert read_only == {"BashOutput", "Glob", "Grep", "LS", "Read", "Task", "TaskOutput", "TodoWrite", *web}
+    lists = {"TaskGet", "TaskList", "TodoWrite"}
+    assert read_only == {"BashOutput", "Glob", "Grep", "LS", "Read", "Task", "TaskOutput", *lists, *web}
 
 
 @given(

@@ -12,7 +12,7 @@ from ccb.remote.tools.toolset import Toolset, default_tools
 from ccb.tunnel.wire.frames import Json
 from ccb.tunnel.wire.tool_traits import BUILT_IN, Effect, RuleKind, ToolTraits
 
-GOLDEN_TOOLS = "a64b0bbcde7b5ecb730a0cdeda417c81982ba885d259ce2d7fc8700118bfebba"
+GOLDEN_TOOLS = "d06d3927b6f2138a87f3ba43fd459b5e05c94f9e3d1df11b912ee9a807625350"
 
 
 class Brought(Tool):

@@ -9,33 +9,24 @@ from ccb.remote.context.reminders import Occasion
 from ccb.remote.session_store.session_files import PlanFile
 from ccb.remote.tools.asking import PlanReminders
 from ccb.remote.tools.todo import todo_reminder
-from ccb.remote.tools.tool_state import TodoList
-from ccb.tunnel.wire.frames import Json
+from ccb.remote.tools.tool_state import AgentTodos
+from ccb.tunnel.wire.todo_list import TodoList
 
-ITEM: Json = {"content": "Fix", "status": "in_progress", "activeForm": "Fixing"}
+FIX = TodoList.written([{"content": "Fix", "status": "in_progress", "activeForm": "Fixing"}])
 
 
 def test_a_list_that_is_not_updated_for_long_is_brought_to_mind() -> None:
-    todos = TodoList()
+    todos = AgentTodos()
     reminder = partial(todo_reminder, todos)
     assert not any(list(reminder(Occasion.TOOL_RESULTS)) for _ in range(40)), "nothing is on it"
-    todos.replace([ITEM])
+    todos.use(FIX)
     told = [list(reminder(Occasion.TOOL_RESULTS)) for _ in range(24)]
     assert [number for number, each in enumerate(told) if each] == [11, 23]
-    assert "- [in_progress] Fix" in told[11][0]
+    assert "- #1 [in_progress] Fix" in told[11][0]
     for _ in range(11):
         assert not list(reminder(Occasion.TOOL_RESULTS))
-    todos.replace([ITEM])
+    todos.use(FIX)
     assert not list(reminder(Occasion.TOOL_RESULTS)), "it has just been updated"
-
-
-def test_a_list_of_the_journal_that_is_none_is_not_taken_over() -> None:
-    todos = TodoList()
-    for broken in (None, "x", [{"content": "Fix"}], [{**ITEM, "status": 7}]):
-        todos.restore(broken)
-        assert todos.items == []
-    todos.restore([{**ITEM, "more": 1}])
-    assert todos.items == [ITEM]
 
 
 def test_plan_and_plan_mode_are_told_again_after_a_compaction(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Self
 
 from aiohttp import web
-from tests.support.model.model_script import Json, Recorded, Reply, Script, ScriptEntry, events, message
+from tests.support.model.model_script import Json, Recorded, Reply, Script, ScriptEntry, content_text, events, message
 from tests.support.network.http_server import serving
 
 API_KEY = "sk-ant-test-key-0000"
@@ -32,9 +32,9 @@ _ERROR_TYPES = {
 
 class FakeModel:
     """Serves on 127.0.0.1 while its context is open. Accepts API_KEY as x-api-key or as bearer token. `requests` holds
-    every request to POST /v1/messages, `other_requests` all others (count_tokens, models, unknown paths), `aborted` the
-    numbers of those whose client left before the end. A history in which a tool_use has no tool_result is refused with
-    400, as the real API does."""
+    every request to POST /v1/messages, `other_requests` all others (count_tokens, models, unknown paths) and those for
+    the title of a session, which no script is about; `aborted` the numbers of those whose client left before the end. A
+    history in which a tool_use has no tool_result is refused with 400, as the real API does."""
 
     def __init__(self, script: Sequence[ScriptEntry] = (), *, tls: ssl.SSLContext | None = None) -> None:
         self.script = Script(list(script))
@@ -100,7 +100,7 @@ class FakeModel:
         wrong = history_error(request)
         if wrong:
             return _error(400, wrong)
-        reply = self.script.choose(request)
+        reply = _title(request) if _asks_for_title(request) else self.script.choose(request)
         if reply is None:
             return _error(400, f"the script has no reply for request {request.number}")
         if reply.first_delay:
@@ -141,12 +141,22 @@ class FakeModel:
         headers = {name.lower(): value for name, value in http.headers.items()}
         given = body if isinstance(body, dict) else None
         request = Recorded(self._count, http.method, http.path, http.query_string, headers, given, len(raw))
-        (self.requests if request.path == "/v1/messages" else self.other_requests).append(request)
+        scripted = request.path == "/v1/messages" and not _asks_for_title(request)
+        (self.requests if scripted else self.other_requests).append(request)
         return request
 
     async def _notify(self) -> None:
         async with self._changed:
             self._changed.notify_all()
+
+
+def _asks_for_title(request: Recorded) -> bool:
+    return content_text((request.body or {}).get("system")).startswith("You name sessions")
+
+
+def _title(request: Recorded) -> Reply:
+    """The title of a session whose first prompt is in the second line of the request."""
+    return Reply(text=f"About {request.last_user_text.splitlines()[1]}")
 
 
 class _Output:

@@ -55,6 +55,8 @@ def file_names(session: ScriptedSession, text: str) -> None:
 
 def todos(session: ScriptedSession, text: str) -> None:
     session.done(session.call("TodoWrite", todos=[{"content": text, "status": text, "activeForm": text}]), "ok")
+    session.fact("todo", id=text, subject=text, active_form=text, status="in_progress")
+    session.done(session.call("TaskUpdate", taskId=text, status=text), "ok")
 
 
 def patched(session: ScriptedSession, text: str) -> None:
@@ -167,6 +169,7 @@ async def mcp_servers(at: Desk, text: str) -> None:
 
 async def facts(at: Desk, text: str) -> None:
     at.session.begin(model=text, mode=text)
+    at.session.say({"type": "system", "subtype": "session_title_changed", "title": text})
     for each in ("/model", "/mode", "/status"):
         await at.give(each)
     await at.give("/copy")

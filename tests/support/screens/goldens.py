@@ -35,6 +35,7 @@ PANELS: tuple[Scene, ...] = (
     panels.settings,
     panels.tasks,
     panels.agent,
+    panels.models,
 )
 GOLDENS: tuple[tuple[Scene, tuple[int, int], str], ...] = (
     (scenes.first, NORMAL, "dark"),

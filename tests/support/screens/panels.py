@@ -7,12 +7,14 @@ from tests.support.repl.pilot import Desk
 from tests.support.repl.scripted_session import ScriptedTask
 from tests.support.screens.scenes import agents, answered, sessions
 
+from ccb.local.providers.known_models import ModelOffer
 from ccb.local.session.session_client import SessionEvent
 from ccb.local.slash_commands.this_laptop import RecentHost
-from ccb.local.tui.panels.list_panel import HostPanel
+from ccb.local.tui.panels.list_panel import HostPanel, ModelPanel
+from ccb.tunnel.providers.model_traits import ModelTraits
 from ccb.tunnel.wire.client_requests import LIST_RULES, REWIND_FILES, REWIND_POINTS
 
-__all__ = ["agent", "changes", "conversation", "hosts", "rules", "sessions", "settings", "tasks", "tools"]
+__all__ = ["agent", "changes", "conversation", "hosts", "models", "rules", "sessions", "settings", "tasks", "tools"]
 
 _LINES = [
     {
@@ -117,6 +119,20 @@ async def hosts(at: Desk) -> None:
     ]
     at.view.reading.open(HostPanel(places, lambda host: None))
     await at.sees("gpu-7")
+
+
+async def models(at: Desk) -> None:
+    await answered(at)
+    anthropic = ModelTraits(documents=True, thinking=True)
+    fast = ModelTraits(262_144, thinking=True, efforts=("low", "high"))
+    offers = [
+        ModelOffer("sonnet", "anthropic", "", anthropic, 200_000, 3.0, 15.0, means="claude-sonnet-4-5"),
+        ModelOffer("opus", "anthropic", "", anthropic, 200_000, 5.0, 25.0, means="claude-opus-4-5"),
+        ModelOffer("fast", "lab", "", fast, 262_144, 0.0, 0.0, means="lab/qwen3-coder"),
+        ModelOffer("anthropic.claude-opus-4-5-20251101-v1:0", "bedrock", "", anthropic, 200_000, 5.0, 25.0),
+    ]
+    at.view.reading.open(ModelPanel(offers, at.view.reducer.model, "high", lambda name, level: None))
+    await at.press("down", sees="high")
 
 
 async def settings(at: Desk) -> None:

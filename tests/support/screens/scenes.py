@@ -19,6 +19,7 @@ from ccb.local.connect.session_rows import SessionRow
 from ccb.local.session.session_client import LinkState
 from ccb.local.slash_commands.session_api import LaptopSide
 from ccb.local.terminal import terminal_prompts
+from ccb.local.transcript.transcript_reducer import TranscriptReducer
 from ccb.local.tui import presenters
 from ccb.local.tui.widgets.transcript import Spinners
 from ccb.tunnel.errors import ConnectionLost
@@ -110,9 +111,11 @@ async def streaming(at: Desk) -> None:
 
 async def rewind(at: Desk) -> None:
     await answered(at)
-    at.session.control_answers["rewind_points"] = {"points": _PROMPTS, "files_kept": True}
-    await at.enter("/rewind")
-    await at.sees("before which prompt?")
+    at.session.control_answers["rewind_points"] = {"points": _PROMPTS, "files_kept": True, "summaries": True}
+    changed = {"path": PATH, "insertions": 1, "deletions": 1, "does": "change"}
+    at.session.control_answers["rewind_files"] = {"files": [changed]}
+    await at.enter("/rewind", sees="before which prompt?")
+    await at.press("enter", sees=("~ cart.py", "summarise up to here"))
 
 
 async def answered(at: Desk) -> None:
@@ -147,6 +150,12 @@ async def approvals(at: Desk) -> None:
         reason = "no rule allows this command"
         at.session.ask(str(number), "Bash", asked, decision_reason=reason, permission_suggestions=rules)
     await at.card_focused()
+
+
+async def next_approval(at: Desk) -> None:
+    await approvals(at)
+    await at.press("enter")
+    await at.sees("python -m pytest -x", "1 more waiting", "Enter answers")
 
 
 async def plan(at: Desk) -> None:
@@ -231,9 +240,9 @@ async def sessions(at: Desk) -> None:
 
 @contextmanager
 def _still() -> Iterator[None]:
-    """Let the clock of the status line stand still, and the spinners of running calls."""
-    still = SimpleNamespace(monotonic=lambda: 1000.0)
-    with mock.patch.object(presenters, "time", still), mock.patch.object(Spinners, "_turn"):
+    """Let the clock of the status line stand still, and the spinners and seconds of running calls."""
+    still, calls = SimpleNamespace(monotonic=lambda: 1000.0), mock.patch.object(TranscriptReducer, "tick")
+    with mock.patch.object(presenters, "time", still), mock.patch.object(Spinners, "_turn"), calls:
         yield
 
 

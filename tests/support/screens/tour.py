@@ -45,7 +45,7 @@ TOUR = (
         "set-up",
         scenes.set_up,
         "The first run",
-        "Somebody who has no credential yet is asked for one, once. Enter skips a step, Ctrl+C all of them.",
+        "Two short steps, once: Enter skips one. The session asks for the key, if none is known.",
     ),
     Stop("first", scenes.first, "The first screen", "The composer is there at once; the line below it names the host."),
     Stop(
@@ -70,7 +70,14 @@ TOUR = (
         "approval",
         scenes.approval,
         "An approval",
-        "The card names the host and shows the whole change. Tab and Enter say yes, and Enter alone to the next card.",
+        "The card names the host and shows the whole change. Tab marks yes, and Enter gives it.",
+    ),
+    Stop(
+        "next-approval",
+        scenes.next_approval,
+        "The next approval",
+        "While questions follow each other, the focus stays on their cards with yes marked: Enter alone allows each. "
+        "Text that you type goes to the input, and answers nothing.",
     ),
     Stop(
         "agents",
@@ -91,7 +98,10 @@ TOUR = (
         "The agent works on. ccb says why the connection is gone and when it tries again; `r` tries now.",
     ),
     Stop(
-        "rewind", scenes.rewind, "Back to an earlier prompt", "Esc twice: the conversation, the files, or both go back."
+        "rewind",
+        scenes.rewind,
+        "Back to an earlier prompt",
+        "Esc twice: conversation or files go back, or a part is summed up.",
     ),
     Stop("sessions", scenes.sessions, "Other sessions of the host", "`/resume` lists them all, narrowed as you type."),
     Stop("light", scenes.answered, "The light theme", "The terminal's background decides; `/theme` chooses.", "light"),

@@ -31,7 +31,7 @@ class Wire:
     def channel(self, number: int = 1) -> tuple[Channel, Channel]:
         return self.laptop.add(number, ChannelOpen(number, "port", {})), self.host.add(number)
 
-    async def connect(self) -> None:
+    def connect(self) -> None:
         self.cut()  # an end may not have noticed that
         alive = self._alive = [True]
 
@@ -46,8 +46,8 @@ class Wire:
                 to.take(frame)
 
         self.host.keep_only(self.laptop.numbers)
-        await self.host.back(lambda frame: carry(frame, self.laptop))
-        await self.laptop.back(lambda frame: carry(frame, self.host))
+        self.host.back(lambda frame: carry(frame, self.laptop))
+        self.laptop.back(lambda frame: carry(frame, self.host))
 
     def cut(self) -> None:
         self._alive[0] = False
@@ -63,7 +63,7 @@ class Wire:
 async def connected(number: int = 1) -> AsyncIterator[tuple[Wire, Channel, Channel]]:
     wire = Wire()
     near, far = wire.channel(number)
-    await wire.connect()
+    wire.connect()
     async with near, far:
         yield wire, near, far
 
@@ -81,32 +81,6 @@ async def give(channel: Channel, pieces: list[bytes]) -> None:
     channel.end({"code": 3})
 
 
-async def test_a_channel_whose_opening_was_lost_with_the_connection_carries_what_was_written_before() -> None:
-    laptop, host = Channels(), Channels()
-
-    async def lost(_: object) -> None: ...
-
-    async def to_laptop(frame: ChannelFrame | ChannelOpen) -> None:
-        assert not isinstance(frame, ChannelOpen)
-        laptop.take(frame)
-
-    async def to_host(frame: ChannelFrame | ChannelOpen) -> None:
-        if isinstance(frame, ChannelOpen):
-            far.set_result(host.add(frame.channel))
-        else:
-            host.take(frame)
-
-    far: asyncio.Future[Channel] = asyncio.get_running_loop().create_future()
-    await laptop.back(lost)
-    async with await laptop.open("port", {}) as near:
-        await near.write(b"GET")
-        laptop.lost()
-        await host.back(to_laptop)
-        await laptop.back(to_host)
-        async with await far as other, asyncio.timeout(20):
-            assert await other.read() == b"GET"
-
-
 SIZES = st.lists(st.integers(0, 3 * CHUNK), max_size=6)
 
 
@@ -119,12 +93,12 @@ def test_what_is_written_arrives_once_and_whole_over_any_lost_connections(
     async def run() -> None:
         wire = Wire(random.Random(seed) if seed is not None else None)
         near, far = wire.channel()
-        await wire.connect()
+        wire.connect()
 
         async def reconnect() -> None:
             while True:
                 if not wire.alive:
-                    await wire.connect()
+                    wire.connect()
                 await asyncio.sleep(0)
 
         again = asyncio.create_task(reconnect())
@@ -203,12 +177,12 @@ async def test_too_many_channels_and_a_number_in_use_are_refused() -> None:
 async def test_a_channel_that_is_left_without_a_connection_is_closed_at_the_other_end_by_the_next_attach() -> None:
     wire = Wire()
     near, far = wire.channel()
-    await wire.connect()
+    wire.connect()
     async with far:
         async with near:
             wire.cut()
         reading = asyncio.create_task(far.read())
-        await wire.connect()
+        wire.connect()
         with pytest.raises(ChannelError, match="closed"):
             await reading
 
@@ -216,7 +190,7 @@ async def test_a_channel_that_is_left_without_a_connection_is_closed_at_the_othe
 async def test_leaving_an_open_channel_closes_it_at_the_other_end_behind_what_has_arrived() -> None:
     async with connected() as (_, near, far):
         await far.write(b"last words")
-        while not near._received:
+        while not near._in.received:
             await asyncio.sleep(0)
         await far.close("the program has ended")
         assert await near.read() == b"last words"

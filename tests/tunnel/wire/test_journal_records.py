@@ -28,7 +28,7 @@ KINDS = [
     "message", "input", "queued", "unqueued", "moved", "options", "turn_start", "turn_end", "prompt", "tool_start",
     "model_end", "withdrawn", "model", "agent_result", "late_answer", "damaged", "driver", "worker", "forked",
     "taken", "hook", "file_change", "rewind", "rewound", "compact_start", "compact_end", "reasoning",
-    "worktree",
+    "worktree", "todo",
 ]  # fmt: skip
 CLASSES = [each for each in get_args(journal.Content) if each is not journal.UnknownRecord]
 OF_TYPE: dict[str, st.SearchStrategy[Any]] = {
@@ -40,6 +40,7 @@ OF_TYPE: dict[str, st.SearchStrategy[Any]] = {
     "Json": objects,
     "Json | None": st.none() | objects,
     "list[Json]": st.lists(objects, max_size=2),
+    "list[str]": st.lists(text, max_size=2),
     "list[PromptItem]": st.lists(
         st.builds(journal.PromptItem, names) | st.builds(journal.PromptItem, content=st.lists(objects, max_size=2)),
         max_size=3,

@@ -36,7 +36,8 @@ async def test_a_plan_is_approved_with_the_mode_of_the_answer() -> None:
             assert "planFilePath" not in at.screen
             await at.sees(
                 "Approve the plan on devbox:/srv/shop",
-                "│ 1. Write it",
+                "│ Cache",
+                "│  1. Write it",
                 "1 Yes, and accept edits",
                 "3 No, keep planning",
             )
@@ -99,7 +100,9 @@ async def test_the_approved_plan_stays_in_the_transcript(at: Desk) -> None:
     at.session.begin(mode="plan")
     call = at.session.call("ExitPlanMode")
     at.session.done(call, "The user has approved the plan. Start.", structured={"plan": f"{PLAN}\x1b[2J"})
-    await at.sees("● ExitPlanMode", "1. Write it", "2. Test it", lacks="Start.")
+    await at.sees("● ExitPlanMode", " Cache", "1. Write it", "2. Test it", lacks="Start.")
+    assert "# Cache" not in at.screen
+    await at.press("ctrl+o", sees="# Cache")
 
 
 async def test_the_mode_before_plan_mode_is_offered_if_it_was_another(at: Desk) -> None:
@@ -141,6 +144,22 @@ async def test_a_plan_with_hidden_characters_is_shown_exactly_and_not_edited(at:
     await at.press("ctrl+g")
     await at.pilot.pause()
     assert "Ctrl+G" not in at.screen
+
+
+async def test_the_details_show_the_exact_text_and_the_rendered_one_again() -> None:
+    async with desk(size=(80, 24)) as at:
+        await asked(at, plan=f"# Cache\n\n{'step by step ' * 300}\n\n- **last**")
+        before = at.card.subject.unseen
+        await at.press("space", then=partial(_is_below, at.card, before))
+        await at.press("ctrl+o", sees=("│ # Cache", "Ctrl+O rendered"))
+        assert at.card.subject.unseen and at.session.answers == {}, "no row of the exact text was seen so far"
+        while unseen := at.card.subject.unseen:
+            await at.press("space", then=partial(_is_below, at.card, unseen))
+        await at.sees("│ - **last**", "1 Yes, and accept edits")
+        await at.pause_of_a_person()  # in which the last rows come into sight above the answers
+        await at.press("ctrl+o", sees=("│ Cache", "Ctrl+O exact text", "1 Yes, and accept edits"), lacks="**")
+        await at.answer("1")
+        assert (await answer(at))["behavior"] == "allow"
 
 
 async def test_a_long_plan_is_approved_only_after_all_of_it_was_on_the_screen() -> None:

@@ -54,12 +54,12 @@ async def test_arrows_choose_and_enter_completes_before_it_sends(at: Desk) -> No
 
 
 async def test_what_a_command_of_the_worker_prints_is_shown(at: Desk) -> None:
-    at.session.control_answers["list_commands"] = {"commands": [{"name": "hooks"}]}
-    await at.prompt("/hooks")
-    text = "<local-command-stdout>PreToolUse\n  \x1b[31mguard.sh</local-command-stdout>"
+    at.session.control_answers["list_commands"] = {"commands": [{"name": "memory"}]}
+    await at.prompt("/memory")
+    text = "<local-command-stdout>Instruction files\n  \x1b[31mCLAUDE.md</local-command-stdout>"
     message = {"role": "user", "content": [{"type": "text", "text": text}]}
     at.session.say({"type": "user", "message": message, "isReplay": True, "parent_tool_use_id": None})
-    await at.sees("PreToolUse", "guard.sh")
+    await at.sees("Instruction files", "CLAUDE.md")
     assert "local-command" not in at.screen and "\x1b" not in at.screen
 
 

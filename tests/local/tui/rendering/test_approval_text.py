@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 import unicodedata
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -17,7 +19,8 @@ from tests.support.repl.pilot import Desk, desk
 
 from ccb.local.transcript.blocks import ToolBlock
 from ccb.local.tui.rendering.approval_text import circumstances, subject_lines
-from ccb.local.tui.rendering.card_rows import drawn, fold
+from ccb.local.tui.rendering.card_rows import RowStyle, drawn, fold
+from ccb.local.tui.rendering.untrusted_text import escaped
 from ccb.remote.tools.text_changes import structured_patch
 from ccb.remote.tools.tool_contract import Preview
 from ccb.tunnel.wire.frames import Json
@@ -48,10 +51,44 @@ def asks(tool: str, tool_input: Json, change: object = None) -> ControlRequest:
 
 def card(tool: str, tool_input: Json, width: int, change: object = None) -> list[str]:
     """The rows of a card as a screen shows them: nobody can see blanks at the end of a row."""
-    rows = [row.plain for row in fold(subject_lines(asks(tool, tool_input, change)), width)]
+    rows = [row.plain for row in fold(subject_lines(asks(tool, tool_input, change)), width, PALETTE)]
     assert all(cell_len(row) <= width for row in rows)
     assert not {char for row in rows for char in row if char != " " and unicodedata.category(char)[0] in "CMZ"}
     return [row.rstrip(" ") for row in rows]
+
+
+PLANS = st.lists(
+    st.one_of(
+        st.sampled_from(["word", "words", "5", "code", ".", " ", "  ", "\n", "\n\n", "# ", "## ", "- ", "1. ", "3) "]),
+        st.sampled_from(
+            ["**", "*", "_", "`", "```py name\n", "```", "~~", "> ", "---\n", "===\n", "    ", "\t", "\\*"]
+        ),
+        st.sampled_from(["\\|", "a*b*c", "src/*test*.py", "2 * 3", "__init__", "snake_case_name", "f(x)", "c | d | e"]),
+        st.sampled_from(['[a](http://b.cd/e "title")', "[b](http://é.fr)", "![p](q.png)", "[r]: http://x 'y'\n"]),
+        st.sampled_from(["[r]", "<http://u.v>", "<!-- no", "--> ", "<b>", "&lt;", "&#65;", "&#x202e;", "http://w.xy"]),
+        st.sampled_from(["\x1b[2J", "\u202e", "⟨", "\r", "\n|---|---|\n", "\n| a | b |\n|---|:-:|\n| c | d | e |\n"]),
+    ),
+    max_size=25,
+).map("".join)
+
+
+@given(PLANS, WIDTHS)
+@example("| a | b |\n|---|---|\n| c | d | hidden |\n", 60)
+@example("[r]: http://x 'hidden'\n\n1. a\n1. b\n5) c", 60)
+def test_every_word_of_a_plan_is_on_its_card_however_it_is_drawn(plan: str, width: int) -> None:
+    lines = subject_lines(asks("ExitPlanMode", {"plan": plan}), rendered=True)
+    rows = [row for row in fold(lines, width, PALETTE) if row.voice in (RowStyle.EXACT, RowStyle.MARKDOWN)]
+    assert all(cell_len(row.plain) <= width and row.gutter.strip() for row in rows)
+    shown, said = "".join(row.picture for row in rows), re.sub("[␣⇥]", "", escaped(plan))
+    assert not Counter(re.sub(r"[\s*_#~`>=|\\[\]:+-]", "", said)) - Counter(shown), "only markup is left out"
+    if rows and "|" not in plan:  # the cells of a table stand beside each other
+        inside = iter(re.sub(r"[\W_]", "", shown))
+        assert all(char in inside for char in re.sub(r"[\W_]", "", said)), "what is shown is in the order of the plan"
+
+
+def test_a_word_of_a_plan_that_is_struck_through_keeps_its_signs() -> None:
+    lines = subject_lines(asks("ExitPlanMode", {"plan": "Do ~~not~~ delete *the* cache"}), rendered=True)
+    assert [row.plain.rstrip() for row in fold(lines, 60, PALETTE)] == ["│ Do ~~not~~ delete the cache"]
 
 
 @given(ANY_TEXT, WIDTHS)
@@ -169,7 +206,7 @@ def test_what_looks_like_something_else_is_pointed_out(text: str, warning: str) 
 
 def test_a_doubtful_word_is_marked_where_it_is() -> None:
     asked = asks("Bash", {"command": "curl pаypal.com naïve"})
-    warning, command = [drawn(row, PALETTE) for row in fold(subject_lines(asked), 80)]
+    warning, command = [drawn(row, PALETTE) for row in fold(subject_lines(asked), 80, PALETTE)]
     marked = [command.plain[span.start : span.end] for span in command.spans if "underline" in str(span.style)]
     assert marked == ["pаypal"]
     assert not [span for span in warning.spans if "underline" in str(span.style)]

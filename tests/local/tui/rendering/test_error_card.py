@@ -53,7 +53,7 @@ def test_an_error_of_a_model_call_says_what_helps(error: str, fix: str) -> None:
 def test_a_refused_key_is_said_in_plain_words_above_what_the_api_said() -> None:
     what, evidence, fix = error_lines(ModelError("invalid x-api-key", status=401).prose("m"))
     assert what == "The API refused the key (401)."
-    assert (evidence, fix[:23]) == ("API Error: 401 invalid x-api-key", "→ Check the credential ")
+    assert (evidence, fix[:25]) == ("API Error: 401 invalid x-api-key", "→ /login asks for another")
 
 
 @pytest.mark.parametrize("error", ["something else", "what\nevidence\n→ the one thing"])

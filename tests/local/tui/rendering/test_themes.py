@@ -22,6 +22,7 @@ from ccb.local.tui.rendering.themes import (
     HIGH_CONTRAST_LIGHT,
     LIGHT,
     muted,
+    on_ground,
     terminal_colours,
 )
 
@@ -49,6 +50,22 @@ def test_every_colour_can_be_read_on_its_background(theme: Theme) -> None:
         assert contrast(colour, theme.background) >= 4.5 and contrast(colour, theme.surface) >= 4.5
 
 
+@pytest.mark.parametrize(
+    ("theme", "ground", "fits"),
+    [
+        *((DARK, ground, True) for ground in ("#000000", "#002b36", "#282a36", "#2e3440", "#300a24")),
+        *((LIGHT, ground, True) for ground in ("#ffffff", "#fdf6e3", "#eff1f5")),
+        *((theme, ground, False) for theme, ground in ((DARK, "#555555"), (LIGHT, "#c0c0c0"), (ANSI_DARK, "#000000"))),
+    ],
+)
+def test_the_terminals_own_ground_stays_where_the_colours_can_be_read(theme: Theme, ground: str, fits: bool) -> None:
+    on_own = on_ground(theme, Color.parse(ground))
+    assert (on_own is not None) == fits
+    if on_own is not None:
+        test_every_colour_can_be_read_on_its_background(on_own)
+        assert Color.parse(on_own.background or "") == Color.parse(ground) != Color.parse(on_own.surface or "")
+
+
 @pytest.mark.parametrize("theme", [HIGH_CONTRAST, HIGH_CONTRAST_LIGHT], ids=lambda theme: theme.name)
 def test_strong_contrast_is_strong(theme: Theme) -> None:
     assert theme.foreground and theme.background and theme.surface
@@ -63,7 +80,7 @@ async def test_the_chosen_theme_is_kept_until_auto(tmp_path: Path) -> None:
         await at.give("/theme high-contrast", then=lambda: at.app.theme == HIGH_CONTRAST.name)
     async with desk(environ=environ) as at:
         assert at.app.theme == HIGH_CONTRAST.name
-        at.app.appearance.background_is(light=True)
+        at.app.appearance.background_is(Color(255, 255, 255))
         assert at.app.theme == HIGH_CONTRAST.name, "what the person chose outranks what the terminal says"
         await at.give("/theme auto", then=lambda: at.app.theme == DARK.name)
     async with desk(environ=environ | {"COLORFGBG": "0;15"}) as at:
@@ -210,7 +227,8 @@ async def test_the_terminal_is_asked_for_its_background_and_its_answer_is_never_
         await at.until(lambda: b"\x1b]11;?" in at.written)
         at.type(LIGHT_ANSWER[:9])
         at.type(LIGHT_ANSWER[9:])
-        await at.until(lambda: b"48;2;251;251;250" in at.written)  # the light theme's background
+        await at.until(lambda: b"38;2;31;35;40" in at.written)  # the text of the light theme
+        assert b"48;2;255;255;240" not in at.written and b"48;2;251;251;250" not in at.written, "the ground stays"
         before = len(at.written)
         at.type("typed " + LIGHT_ANSWER.replace("\x1b\\", "\a") + "later\x1b]11;rgb:0")
         await at.until(lambda: "later" in at.text_from(before))
@@ -219,7 +237,7 @@ async def test_the_terminal_is_asked_for_its_background_and_its_answer_is_never_
 
 
 @pytest.mark.programs
-async def test_a_terminal_whose_background_is_known_is_not_asked() -> None:
-    async with demo("xterm-256color", {"COLORFGBG": "0;15"}) as at:
+async def test_a_terminal_of_few_colours_whose_background_is_known_is_not_asked() -> None:
+    async with demo("xterm", {"COLORFGBG": "0;15"}) as at:
         await at.shows("1 Yes, once")
         assert b"\x1b]11;" not in at.written

@@ -151,6 +151,24 @@ async def test_3_keeps_the_rule_for_this_host_and_directory_on_the_laptop() -> N
         assert at.session.answers["ask"]["updatedPermissions"] == kept
 
 
+async def test_r_keeps_the_rule_for_what_operators_read_and_answers_all_such_questions() -> None:
+    kept: list[dict[str, Any]] = []
+
+    async def keep(updates: Sequence[dict[str, Any]]) -> None:
+        kept.extend(updates)
+
+    async with desk(laptop=LaptopSide(cast(Any, SimpleNamespace(keep=keep)))) as at:
+        await at.turn()
+        for command, reads in {"docker ps": True, "make": None, "kubectl get pods": True}.items():
+            at.session.ask(command, "Bash", {"command": command}, permission_suggestions=[RULE], reads_services=reads)
+        await at.card_focused(sees="r Yes, and always here: reading with docker, kubectl, systemctl")
+        await at.answer("r", "enter", sees=("Kept for this host and directory", "allow reading with docker", "$ make"))
+        assert "r Yes" not in at.screen
+        assert [each["rules"] for each in kept] == [[{"toolName": "Bash", "ruleContent": "reads:services"}]]
+        assert at.session.answers["docker ps"]["updatedPermissions"] == kept
+        assert list(at.session.answers) == ["docker ps", "kubectl get pods"]
+
+
 async def test_c_puts_commands_into_the_cage_from_now_on_where_the_host_can_make_it(at: Desk) -> None:
     await at.turn()
     at.session.ask("ask", "Bash", COMMAND, can_be_caged=True)

@@ -56,6 +56,7 @@ async def test_ctrl_s_lays_a_text_aside_and_brings_it_back_while_the_agent_is_id
     await at.type("later")
     await at.press("ctrl+s", sees="laid aside: Ctrl+S brings it back", has="")
     await at.press("ctrl+s", has="later")
+    await at.sees(lacks="laid aside")
     assert at.session.prompts == []
 
 

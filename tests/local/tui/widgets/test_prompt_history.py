@@ -42,6 +42,16 @@ def test_a_directory_that_cannot_be_written_only_keeps_nothing(tmp_path: Path) -
     assert store.load() == ([], "")
 
 
+async def test_a_key_that_somebody_types_behind_login_is_kept_nowhere(tmp_path: Path) -> None:
+    store = PromptStore(tmp_path, "devbox:/srv/shop")
+    async with desk() as at:
+        at.composer.remember(store, [], "")
+        await at.give("/login sk-ant-api03-0123456789abcdef", sees="/login takes the name of a provider")
+        await at.press("up", then=lambda: at.composer.text == "/login")
+        at.composer.text = "/login sk-ant-api03-0123456789abcdef"
+    assert store.load() == (["/login"], "/login")
+
+
 async def test_earlier_runs_are_recalled_and_searched(tmp_path: Path) -> None:
     store = PromptStore(tmp_path, "devbox:/srv/shop")
     for each in ("fix the login form", "run the tests", "explain the login"):
@@ -74,6 +84,9 @@ async def test_a_draft_comes_back_with_the_next_run_unless_something_is_typed(tm
         await at.type("new")
         at.composer.remember(store, *store.load())
         assert at.composer.text == "new"
+        await at.press("ctrl+s", has="")
+        await at.type("newer")
+    assert store.load()[1] == "new\nnewer", "also what was laid aside"
 
 
 async def test_a_long_paste_is_shown_as_a_placeholder_and_sent_whole(at: Desk) -> None:

@@ -13,20 +13,16 @@ from tests.support.repl.pilot import Desk, desk
 
 from ccb.local.session.session_client import LinkState
 from ccb.local.transcript.session_facts import UsageTotals
-from ccb.local.tui.widgets.status_line import Busy, LinkFacts, StatusFacts, state_in_words, status_text
+from ccb.local.tui.widgets.status_line import Busy, LinkFacts, PlaceFacts, StatusFacts, state_in_words, status_text
 
-IDLE = StatusFacts(
-    "devbox", "/srv/deep/app", "claude-sonnet-4-5", "default", LinkFacts(LinkState.CONNECTED), UsageTotals(), None
-)
+PLACE = PlaceFacts("devbox", "/srv/deep/app")
+IDLE = StatusFacts(PLACE, "claude-sonnet-4-5", "default", LinkFacts(LinkState.CONNECTED), UsageTotals(), None)
 WORKING = replace(IDLE, busy=Busy(4.0))
 ASKING = replace(IDLE, busy=Busy(4.0, asking=True), card_waits="approval")
 RECONNECTING = replace(WORKING, link=LinkFacts(LinkState.RECONNECTING))
 EDITS: dict[str, Any] = {"mode": "acceptEdits"}
 BYPASS: dict[str, Any] = {"mode": "bypassPermissions"}
-LONG: dict[str, Any] = {
-    "host": "alice@build-server-17.internal.example.com",
-    "path": "/home/alice/work/customer-portal",
-}
+LONG = PlaceFacts("alice@build-server-17.internal.example.com", "/home/alice/work/customer-portal")
 
 
 def test_the_state_in_words_says_whether_the_person_may_look_away() -> None:
@@ -92,7 +88,7 @@ def test_the_cage_in_force_stands_beside_the_mode(sandbox: str, at_40: str, at_8
             "◌ devbox:/srv/deep/app  BYPASS  reconnecting  working 4 s  claude-sonnet-4-5",
         ),
         (
-            replace(WORKING, **LONG, **EDITS, busy=Busy(1234.0)),
+            replace(WORKING, place=LONG, **EDITS, busy=Busy(1234.0)),
             "● bui…17:cus…al  edits  working 1234 s",
             "● build-server-17:…/customer-portal  edits  working 1234 s",
             "● build-server-17:…/work/customer-portal  accept edits  working 1234 s",
@@ -108,9 +104,9 @@ def test_the_narrower_the_terminal_the_shorter_the_line(facts: StatusFacts, at_4
     ("mode", "said"), [("default", "ask"), ("acceptEdits", "edits"), ("bypassPermissions", "BYPASS")]
 )
 @pytest.mark.parametrize(
-    "where", [{}, LONG, {"host": "web on devbox", "path": "/"}, {"host": "デブ箱サーバーの名前が長い"}]
+    "where", [PLACE, LONG, PlaceFacts("web on devbox", "/"), PlaceFacts("デブ箱サーバーの名前が長い", PLACE.path)]
 )
-def test_at_every_width_from_40_mark_place_mode_and_work_are_seen(mode: str, said: str, where: dict[str, Any]) -> None:
+def test_at_every_width_from_40_mark_place_mode_and_work_are_seen(mode: str, said: str, where: PlaceFacts) -> None:
     for width in range(40, 130):
         for facts, mark, going in [
             (WORKING, "●", "working 4 s"),
@@ -119,7 +115,7 @@ def test_at_every_width_from_40_mark_place_mode_and_work_are_seen(mode: str, sai
             (RECONNECTING, "◌", "reconnecting"),
             (replace(ASKING, link=LinkFacts(LinkState.RECONNECTING)), "◌", "Tab"),
         ]:
-            shown = line(replace(facts, mode=mode, **where), width)
+            shown = line(replace(facts, mode=mode, place=where), width)
             assert shown.startswith(mark) and said in shown and going in shown, shown
             host, _, directory = shown.split("  ")[0].removeprefix(f"{mark} ").rpartition(":")
             assert len(host) >= 3 and directory, shown
@@ -136,8 +132,8 @@ def test_at_every_width_from_40_mark_place_mode_and_work_are_seen(mode: str, sai
     ],
 )
 def test_a_host_is_shortened_to_the_name_it_is_known_by(host: str, short: str) -> None:
-    path = "/" + "x" * 26
-    assert line(replace(IDLE, host=host, path=path), 80).startswith(f"● {short}:")
+    place = PlaceFacts(host, "/" + "x" * 26)
+    assert line(replace(IDLE, place=place), 80).startswith(f"● {short}:")
 
 
 def test_a_hint_has_the_place_of_the_mode_where_there_is_not_enough_for_both() -> None:
@@ -174,7 +170,8 @@ async def test_the_time_in_which_it_waits_for_the_person_is_not_counted_as_work(
 
 def test_a_wide_terminal_also_shows_branch_share_of_the_context_queue_and_round_trip() -> None:
     totals = UsageTotals(context_tokens=24_000, model="m", cost_usd=0.5)
-    full = replace(WORKING, model="m", totals=totals, waiting=(2, 0), branch="fix/total", link=trip(0.0351))
+    place = replace(PLACE, branch="fix/total")
+    full = replace(WORKING, place=place, model="m", totals=totals, waiting=(2, 0), link=trip(0.0351))
     assert line(full, 120) == (
         "● devbox:/srv/deep/app  ask  2 queued  working 4 s, Esc interrupts  fix/total  m  context 24.0k  $0.50  35 ms"
     )

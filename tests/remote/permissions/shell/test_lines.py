@@ -27,6 +27,7 @@ NO_RM = [{"mode": mode, "allowed": "Bash", "disallowed": "Bash(rm *)"} for mode 
 NO_KEY = [{"mode": mode, "disallowed": "Read(secrets/**)"} for mode in ("default", "bypassPermissions")]
 STRICT = [{"sandbox": sandbox(offered=NO_CAGES)}]
 PLAIN: list[dict[str, Any]] = [{}]
+READS: list[dict[str, Any]] = [{"allowed": "Bash(reads:services)"}]
 
 SWEPT = [
     {"mode": mode, "allowed": "Bash(grep *) Bash(rg *)", "disallowed": rule}
@@ -100,10 +101,15 @@ FAMILIES: list[tuple[str, list[str], list[dict[str, Any]], Behavior | tuple[Beha
             ("what is harmless is still not asked about", PLAIN, ALLOW),
             ("what developers run all day is not asked about", PLAIN, ALLOW),
             ("a denied command is found behind every runner", NO_RM, DENY),
+            *(("what operators read", READS, ALLOW), ("what operators read, and still ask", READS, ASK)),
         )
     ),
+    ("what operators read, and a rule denies", ["docker ps"], [{**READS[0], "disallowed": "Bash(docker *)"}], DENY),
+    ("the name of the rule as a command", ["reads:services"], READS, ASK),
     ("blanks that are none", ["ls\xa0&& rm x", "ls;\u2003rm x"], [{"allowed": GIT}], ASK),
     ("starters that nest too deeply", ["find . -exec " * 1_400 + "rm {} +", "xargs " * 3_000 + "rm"], NO_RM, ASK),
+    ("as many wildcards as can be looked up", ["cat" + " a*" * 50], PLAIN, ALLOW),
+    ("more wildcards than that", ["cat" + " a*" * 2_000, "cat" + " <a*" * 51], [*PLAIN, *NO_KEY], ASK),
     ("nothing outside is told", TELLING, PLAIN, ASK),
     ("a runner of what is not written out", NOT_WRITTEN_OUT, NO_RM, ASK),
     ("runners of other commands", WRITTEN_OUT, NO_RM[1:], ALLOW),
@@ -227,6 +233,14 @@ def test_a_file_that_looks_like_an_option_is_not_let_through_a_wildcard(desk: De
         assert bash(desk.engine(), command).behavior is expected, command
     for command in ("uniq a*", "uniq -c -- a*", "git symbolic-ref H*", "git symbolic-ref --short H*", "printf %* x"):
         assert not is_read_only_command(command), "it may become what is written"
+
+
+def test_the_rule_for_what_operators_read_is_offered_where_it_would_be_enough(desk: Desk) -> None:
+    engine = desk.engine()
+    for line in cases("what operators read"):
+        decision = bash(engine, line)
+        assert decision.reads_services and not decision.can_be_caged, line
+    assert [line for line in cases("what operators read, and still ask") if bash(engine, line).reads_services] == []
 
 
 PARTS = cases("parts")
