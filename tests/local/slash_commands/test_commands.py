@@ -209,7 +209,6 @@ CASES = [
     Case("/skills", ["/pdf", "reads forms"],
          {"reload_skills": {"skills": [{"name": "pdf", "description": "reads forms"}]}}, [("reload_skills", {})]),
     Case("/skills", ["There is no skill."]),
-    Case("/ports", ["This session forwards no ports."], asked=[]),
     Case("/login openai", ["No key was given. `ccb auth login openai`"], asked=[]),
     Case("/login sk-ant-api03-0123456789abcdef", ["/login takes the name of a provider"], asked=[]),
     Case("/agents", ["reviewer", "the project · opus · Read, Grep, only reads", "all tools without Bash"],
