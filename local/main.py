@@ -30,7 +30,7 @@ from .terminal.signals import ended_by_signals
 log = logging.getLogger(__name__)
 _RUNNERS = {
     "auth": "commands.auth:run_auth",
-    "config": "commands.config_show:run_config",
+    "config": "commands.config:run_config",
     "models": "commands.models:run_models",
     "usage": "commands.usage:run_usage",
     "proxy": "commands.usage:run_proxy",

@@ -108,7 +108,7 @@ async def _one_session(
             if following is None:
                 return None
             await take_off(app)
-    return arguments_for(following, arguments, connected.session.hello.cwd.raw)
+    return arguments_for(following, connected.arguments, connected.session.hello.cwd.raw)
 
 
 async def _close(session: RemoteSession) -> None:

@@ -274,7 +274,11 @@ class ConnectionOptions:
     ssh_command: str | None = option(
         "--ssh-command", "Run this program instead of ssh, for example 'gcloud compute ssh'; {host} and {command} "
         "mark where host and command go, otherwise they are appended.", "command")
-    container: str | None = option("--container", "Work in this container (docker, podman) of the host.", "name")
+    container: str | None = option(
+        "--container", "Work in this container (docker, podman) of the host, as its user or as USER.", "[user@]name")
+    devcontainer: bool = option(
+        "--devcontainer", "Work in the dev container of the folder HOST:/PATH. If none runs, the devcontainer CLI of "
+        "the host starts it, which runs the commands that devcontainer.json names.", commands="ssh")
     local: bool = option("--local", "Run the worker on this machine instead of the host, without SSH.")
 
 

@@ -236,7 +236,7 @@ def _place_own_words(arguments: Arguments, words: Sequence[str]) -> Arguments:
         name = f"{command.name} {action}".strip()
         do = f"See `ccb help {command.name}`."
         raise UsageError(f"ccb {name} does not go with {len(after)} words after it", do=do)
-    if command.name != "config" or not (after or not needs_host(arguments.connection)):
+    if (command.name, action) != ("config", "show") or not (after or not needs_host(arguments.connection)):
         refuse_ssh_options(arguments.connection, "ccb ssh HOST …")
     elif not arguments.connection.local:
         arguments = _take_host(arguments, after)

@@ -91,10 +91,17 @@ SUBCOMMANDS = (
         "where they are and when they end, `logout` removes a stored one. PROVIDER is written as in front of a model; "
         "without it, `login` and `logout` take anthropic, `status` takes all.",
         words=(("login", 0, 1), ("status", 0, 1), ("logout", 0, 1))),
-    Subcommand("config", ("ccb config show [--origin] [--settings JSON] [HOST:/PATH]",),
-        "show the settings of this machine", "Print each setting that is set on this machine, and what is kept of "
-        'projects: trust, and rules of "always". With HOST:/PATH, also what the project there sets. With --settings, '
-        "these settings count too.", (Group.CONNECTION,), words=(("show", 0, 1),)),
+    Subcommand("config",
+        ("ccb config show [--origin] [--settings JSON] [HOST:/PATH]", "ccb config get KEY [--origin]",
+         "ccb config set KEY VALUE", "ccb config unset KEY", "ccb config edit", "ccb config schema"),
+        "show and change the settings of this machine", "With `show`, print each setting that is set here, and "
+        'what is kept of projects: trust, and rules of "always"; with HOST:/PATH, also what the project there sets. '
+        "With --settings, these settings count too. `get` prints the value of one setting that is in force, set or "
+        "not: a text as it is, everything else as JSON. `set` writes a value, JSON or a text, into your settings file "
+        "and keeps the rest of it as it is; `unset`, or the value null, removes one. KEY has dots: permissions.allow. "
+        "`edit` opens the file in your editor and checks it afterwards. `schema` prints a JSON schema for editors.",
+        (Group.CONNECTION,),
+        words=(("show", 0, 1), ("get", 1, 1), ("set", 2, 2), ("unset", 1, 1), ("edit", 0, 0), ("schema", 0, 0))),
     Subcommand("mcp",
         ("ccb mcp add NAME -- COMMAND [ARG]...", "ccb mcp add NAME URL", "ccb mcp list|get|remove|test|login|logout"),
         "manage the MCP servers of this machine", "Manage the MCP servers of your settings. They run on this machine, "

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from functools import partial
 
-from ccb.tunnel.errors import UsageError
+from ccb.tunnel.errors import ConfigError, UsageError
 from ccb.tunnel.wire.control_protocol import RequestRefused
 from ccb.tunnel.wire.frames import Json
 from ccb.tunnel.wire.mcp_messages import WANTS_LOGIN
@@ -18,7 +18,7 @@ from ..config.settings import settings_path
 from ..config.settings_file import write_settings
 from ..config.settings_loading import load_settings
 from ..credentials.secret_store import SecretStore, open_store
-from ..mcp.mcp_config import HttpServer, ServerConfig, server_config, server_configs
+from ..mcp.mcp_config import HttpServer, ServerConfig, server_config
 from ..mcp.mcp_service import MISSING, package_missing
 from ..terminal.console import print_line, say
 from ..terminal.terminal_prompts import TerminalPrompts
@@ -31,17 +31,19 @@ def run_mcp(arguments: Arguments, environ: Mapping[str, str]) -> int:
     if action == "add":
         described = _described(arguments)
         shown = server_config(name, described, environ).shown
-        write_settings(settings_path(environ), environ, {"mcpServers": {**servers, name: described}})
+        write_settings(settings_path(environ), environ, {name: described}, below=("mcpServers",))
         return _told(f"Added {name}: {shown}", f"Try it: ccb mcp test {name}")
     if action == "list":
-        configs = server_configs(servers, environ)
-        lines = [f"{each}: {config.shown}" for each, config in configs.items()]
+        imported = settings.imported_servers
+        lines = [_row(each, server, imported.get(each, ""), environ) for each, server in servers.items()]
         return _told(*lines or ["No MCP server. Add one: ccb mcp add NAME -- COMMAND"])
     if name not in servers:
         raise UsageError(f"there is no MCP server {name!r}", do="`ccb mcp list` shows them.")
     if action == "remove":
-        left = {each: server for each, server in servers.items() if each != name}
-        write_settings(settings_path(environ), environ, {"mcpServers": left})
+        if name in settings.imported_servers:
+            what = f"{name} is an MCP server of Claude Code, in {settings.imported_servers[name]}"
+            raise UsageError(what, do="Remove it there, or `ccb config set importClaudeSettings off`.")
+        write_settings(settings_path(environ), environ, {name: None}, below=("mcpServers",))
         return _told(f"Removed {name}.")
     config = server_config(name, servers[name], environ)
     if action == "get":
@@ -59,6 +61,16 @@ def run_mcp(arguments: Arguments, environ: Mapping[str, str]) -> int:
         return _told(asyncio.run(log_in(name, config, secrets)))
     there = asyncio.run(LoginStore(config, secrets).forget())
     return _told(f"Logged out of {name}." if there else f"You were not logged in at {name}.")
+
+
+def _row(name: str, server: Mapping[str, object], imported: str, environ: Mapping[str, str]) -> str:
+    try:
+        shown = server_config(name, server, environ).shown
+    except ConfigError as error:
+        if not imported:
+            raise
+        shown = f"not used: {error.evidence}"
+    return f"{name}: {shown}{f'  ({imported})' if imported else ''}"
 
 
 def _told(*lines: str) -> ExitCode:

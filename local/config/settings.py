@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import field, fields
+from dataclasses import field, fields, is_dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, ClassVar, Literal, TypeVar
@@ -24,8 +24,9 @@ Effort = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
 
 _PLACE = r"^[a-z0-9][a-z0-9.:-]{0,62}$"
 _PROJECT = r"^[A-Za-z0-9][A-Za-z0-9._:-]{0,62}$"
-USER, FLAG, KEPT, MANAGED = "user", "flag", "kept", "managed"
-"""The sources of settings on this machine, as the worker names them. `kept` are the rules that "always" has added."""
+CLAUDE, USER, FLAG, KEPT, MANAGED = "claude", "user", "flag", "kept", "managed"
+"""The sources of settings on this machine. `kept` are the rules that "always" has added. The worker, which has the same
+names, takes those of Claude Code as the user's."""
 MANAGED_FILE = Path("/etc/ccb/managed-settings.json")
 MAX_KEEP = 24 * 60  # minutes
 
@@ -198,20 +199,24 @@ SandboxMode = Literal["read-only", "workspace", "off"]
 
 @dataclass(frozen=True)
 class SettingsLayer:
-    """The settings of one source. `path` is the file, or the option. `unknown` are the keys without effect."""
+    """The settings of one source. `path` is the file, or the option. `unknown` are the keys without effect, `notes`
+    sentences about what does not count."""
 
     source: str
     path: str
     text: str
     values: Mapping[str, Any]
     unknown: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class SettingsChoice:
-    """Which sources count. `flag` is the value of --settings; `managed` is the administrator's policy."""
+    """Which sources count. `flag` is the value of --settings; `managed` is the administrator's policy; `draft` is a
+    text in the place of the user's file."""
 
     user: bool = True
+    draft: str | None = None
     flag: str | None = None
     managed: Path = MANAGED_FILE
 
@@ -285,6 +290,11 @@ class Settings:
     outputStyle: str | None = key("Style of answers: `Explanatory`, `Learning`, or of `.claude/output-styles`.")
     language: str | None = key("Language of the answers.")
     mcpServers: dict[str, dict[str, Any]] = key("MCP servers of yours. They run on this machine.", dict)
+    importClaudeSettings: Literal["on", "off", "hooks"] = key(
+        "What counts of your settings of Claude Code here: `on` takes model, permission rules, style and language, MCP "
+        "servers, agents, commands and skills; `hooks` also its hooks, which then run on the host; `off` nothing.",
+        "on",
+    )
     given: frozenset[str] = frozenset()  # the keys that a source sets
     layers: tuple[SettingsLayer, ...] = ()  # the sources, the weakest first
 
@@ -292,7 +302,10 @@ class Settings:
     def warnings(self) -> list[str]:
         """Sentences about keys that stand twice, unknown keys, and rules about tools that there are not."""
         twice, unknown, rules = [], [], []
+        notes = [note for layer in self.layers for note in layer.notes]
         for layer in self.layers:
+            if layer.source == CLAUDE:  # its keys are for another program
+                continue
             for name, line in lines_in(layer.text)[1].items():
                 said = "stands here again: entries of both count, of single values the last"
                 twice.append(f"{layer.path}, line {line}: {name} {said}")
@@ -300,7 +313,14 @@ class Settings:
                 place = f"{layer.path}, line {line_of(layer.text, name.split('.'))}"
                 unknown.append(f"{place}: unknown key {name!r} has no effect{_near(name)}")
             rules += rules_without_tool(layer.path, layer.text, layer.values)
-        return twice + unknown + rules
+        return twice + unknown + rules + notes
+
+    @property
+    def imported_servers(self) -> dict[str, str]:
+        """The names of the MCP servers that only Claude Code's settings have, and the file of each."""
+        layers = [(layer, name) for layer in self.layers for name in layer.values.get("mcpServers", ())]
+        own = {name for layer, name in layers if layer.source != CLAUDE}
+        return {name: layer.path for layer, name in layers if name not in own}
 
     def is_managed(self, name: str) -> bool:
         """Return whether a policy sets a key, so that no option outranks it."""
@@ -311,13 +331,22 @@ SETTING_NAMES = tuple(each.name for each in fields(Settings) if each.metadata)
 
 
 def _near(name: str) -> str:
-    near = nearest(name, SETTING_NAMES, 0.7) if "." not in name else []
-    return f"; did you mean {near[0]!r}?" if near and near[0] != name else ""
+    near = near_setting(name)
+    return f"; did you mean {near!r}?" if near else ""
+
+
+def near_setting(name: str) -> str:
+    """Return the setting that a word may have been meant to be, also one of a section; "" for none."""
+    section, _, last = name.rpartition(".")
+    made = next((each.default_factory for each in fields(Settings) if each.name == section), None)
+    names = [each.name for each in fields(made)] if isinstance(made, type) and is_dataclass(made) else SETTING_NAMES
+    near = nearest(last, names, 0.7) if not section or names is not SETTING_NAMES else []
+    return ".".join(filter(None, (section, *near))) if near and near[0] != last else ""
 
 
 def settings_choice(arguments: Arguments) -> SettingsChoice:
     sources = arguments.sdk.setting_sources
-    return SettingsChoice(sources is None or "user" in sources.split(","), arguments.sdk.settings)
+    return SettingsChoice(sources is None or "user" in sources.split(","), flag=arguments.sdk.settings)
 
 
 def config_dir(environ: Mapping[str, str] = os.environ) -> Path:

@@ -7,7 +7,7 @@ import json
 import os
 import re
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -15,8 +15,10 @@ from typing import Any
 from ccb.tunnel.errors import ConfigError
 from ccb.tunnel.wire.model_facts import ALIASES, may_be_model
 from ccb.tunnel.wire.ndjson import MAX_DEPTH, is_too_deep
-from ccb.tunnel.wire.settings_text import line_of, load_settings
+from ccb.tunnel.wire.settings_text import line_of, lines_in, load_settings
 from ccb.tunnel.wire.tool_traits import no_such_tool, rule_parts, split_rules
+
+from .settings_edit import edited
 
 _SECRET_NAME = re.compile(r"api_?-?key|auth_?-?token|secret|password", re.IGNORECASE)
 _SECRET_VARIABLE = re.compile(r"token$|credentials?$", re.IGNORECASE)
@@ -92,16 +94,16 @@ def read_settings_file(path: Path, environ: Mapping[str, str]) -> dict[str, Any]
     return None if text is None else parse_settings(str(path), text)
 
 
-def read_settings_text(path: Path, environ: Mapping[str, str]) -> str | None:
+def read_settings_text(path: Path, environ: Mapping[str, str], most: int = MAX_BYTES) -> str | None:
     """Return the text of the file, or None without a file. Raises ConfigError."""
     try:
-        raw = _content(path, environ)
+        raw = _content(path, environ, most)
     except FileNotFoundError:
         return None
     except OSError as error:
         raise ConfigError(f"{path} cannot be read", evidence=str(error.strerror), do=f"Check {path}.") from None
-    if len(raw) > MAX_BYTES:
-        raise ConfigError(f"{path} is larger than {MAX_BYTES} bytes", do=f"Check {path}.")
+    if len(raw) > most:
+        raise ConfigError(f"{path} is larger than {most} bytes", do=f"Check {path}.")
     try:
         return raw.decode("utf-8-sig")
     except UnicodeDecodeError:
@@ -126,11 +128,28 @@ def parse_settings(path: str, text: str) -> dict[str, Any]:
     return data
 
 
-def write_settings(path: Path, environ: Mapping[str, str], changes: Mapping[str, object]) -> None:
-    """Set keys of the settings file and keep all others. Raises ConfigError."""
-    data = {**(read_settings_file(path, environ) or {}), **changes}
+def write_settings(
+    path: Path, environ: Mapping[str, str], changes: Mapping[str, object], below: Sequence[str] = ()
+) -> None:
+    """Set keys of the settings file, or of the object `below` some, and keep all else in it. Raises ConfigError."""
+    text = read_settings_text(path, environ) or ""
+    for key, value in changes.items():
+        text = changed(str(path), text, (*below, key), value)
+    write_text(path, text)
+
+
+def changed(path: str, text: str, keys: Sequence[str], value: object) -> str:
+    """Return the text of the file `path` with another value below `keys`, None for no value. Raises ConfigError."""
+    data = parse_settings(path, text) if text.strip() else {}
+    if lines_in(text)[1] or not data:  # a key that stands twice counts as it was read
+        text = json.dumps(data, indent=2, ensure_ascii=False) + "\n"
+    return edited(text, keys, value)
+
+
+def write_text(path: Path, text: str) -> None:
+    """Replace the settings file. Raises ConfigError."""
     try:
-        replace_file(Path(os.path.realpath(path)), json.dumps(data, indent=2, ensure_ascii=False) + "\n")
+        replace_file(Path(os.path.realpath(path)), text)
     except OSError as error:
         raise ConfigError(f"{path} cannot be written", evidence=str(error.strerror), do=f"Check {path}.") from None
 
@@ -162,7 +181,7 @@ def locked(path: Path, *, wait: bool = True) -> Iterator[None]:
         yield
 
 
-def _content(path: Path, environ: Mapping[str, str]) -> bytes:
+def _content(path: Path, environ: Mapping[str, str], most: int) -> bytes:
     """Return the first bytes of the file. Opening a pipe or a device could wait for ever, or have effects."""
     _require_file(path, path.stat())
     fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY)
@@ -172,7 +191,7 @@ def _content(path: Path, environ: Mapping[str, str]) -> bytes:
         _require_ours(path, path, found)
         for directory in _looked_up_in(path, Path(environ.get("HOME") or Path.home())):
             _require_ours(path, directory, directory.lstat())
-        return file.read(MAX_BYTES + 1)
+        return file.read(most + 1)
 
 
 def _require_file(path: Path, found: os.stat_result) -> None:

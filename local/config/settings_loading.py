@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import os
 import re
@@ -18,13 +19,15 @@ from ccb.tunnel.wire.settings_text import line_of
 
 from ..terminal.keymap import DEFAULT_KEYMAP, Keymap, KeyRefused, keymap_of
 from . import settings_file
+from .claude_settings import check_rules, read_claude_settings
 from .settings import EVERYTHING, FLAG, MANAGED, MAX_KEEP, USER, Settings, SettingsChoice, SettingsLayer, settings_path
 
-_JOINED = (
+JOINED = (
     *("permissions", "budgets", "modelCalls", "credentials", "network"),
     *("env", "keys", "mcpServers", "modelAliases", "providers"),
 )
 """The keys whose entries in different sources add up."""
+SCHEMA = "$schema"  # for editors; it sets nothing
 _NO_KEYS = [each.name for each in fields(Settings) if not each.metadata]
 _PROVIDER_NAME = re.compile(r"[a-z0-9][a-z0-9_.-]{0,39}")
 _SECRET_KEY = re.compile(r"api_?-?key$|token$|secret|password|^key$", re.IGNORECASE)
@@ -88,11 +91,13 @@ def keep_output_style(name: str, environ: Mapping[str, str] = os.environ) -> Non
 def load_settings(environ: Mapping[str, str] = os.environ, choice: SettingsChoice = EVERYTHING) -> Settings:
     """Read all sources on this machine. Raise ConfigError, which names the file, the line and the key."""
     read = [_layer(source, path, text) for source, path, text in _sources(environ, choice) if text is not None]
-    if not read:
+    imported = list(_imported(environ, [layer for layer, _ in read])) if choice.user else []
+    if not read and not imported:
         return Settings()
-    layers = tuple(layer for layer, _ in read)
-    settings = read[0][1]
-    if len(layers) > 1:
+    layers = (*imported, *(layer for layer, _ in read))
+    if len(read) == 1 and not imported:
+        settings = read[0][1]
+    else:
         settings, _ = _validated(_merged(layers), layers[0].path, layers[0].text)
     try:
         keymap_of(settings.keys)
@@ -106,10 +111,32 @@ def load_settings(environ: Mapping[str, str] = os.environ, choice: SettingsChoic
     return replace(settings, given=given, layers=layers)
 
 
+def _imported(environ: Mapping[str, str], own: Sequence[SettingsLayer]) -> Iterator[SettingsLayer]:
+    """Yield the settings of Claude Code that count, unless those of ccb switch them off."""
+    said = [layer.values["importClaudeSettings"] for layer in own if "importClaudeSettings" in layer.values]
+    how = said[-1] if said else "on"
+    for layer in read_claude_settings(environ, hooks=how == "hooks") if how != "off" else ():
+        unknown, notes = [*layer.unknown], [*layer.notes]
+        values: dict[str, Any] = {}
+        for name, value in layer.values.items():
+            one = {name: copy.deepcopy(value)}
+            try:
+                unknown += _validated(one, layer.path, layer.text)[1]
+                check_rules(replace(layer, values=one))
+            except ConfigError as error:
+                unknown.append(name)
+                notes.append(f"{error.what}; {name} of this file does not count")
+            else:
+                values |= one
+        yield replace(layer, values=values, unknown=tuple(unknown), notes=tuple(notes))
+
+
 def _sources(environ: Mapping[str, str], choice: SettingsChoice) -> Iterator[tuple[str, str, str | None]]:
     """Yield each source with its path and its text, the weakest first. Raises ConfigError, UsageError."""
-    path = settings_path(environ)
-    yield USER, str(path), settings_file.read_settings_text(path, environ) if choice.user else None
+    path, text = settings_path(environ), choice.draft
+    if text is None and choice.user:
+        text = settings_file.read_settings_text(path, environ)
+    yield USER, str(path), text
     yield FLAG, *_flagged(choice.flag)
     yield MANAGED, str(choice.managed), settings_file.read_settings_text(choice.managed, environ)
 
@@ -138,6 +165,7 @@ def _flagged(flag: str | None) -> tuple[str, str | None]:
 
 def _layer(source: str, path: str, text: str) -> tuple[SettingsLayer, Settings]:
     values = settings_file.parse_settings(path, text)
+    values.pop(SCHEMA, None)
     settings_file.refuse_secrets(path, text, values)
     unknown = [name for name in _NO_KEYS if name in values]
     if isinstance(values.get("sandbox"), dict):  # the family's key of this name is an object with other content
@@ -200,7 +228,7 @@ def _merged(layers: Sequence[SettingsLayer]) -> dict[str, Any]:
     merged: dict[str, Any] = {}
     for layer in layers:
         for name, value in layer.values.items():
-            if name in _JOINED and name in merged:
+            if name in JOINED and name in merged:
                 before = merged[name]
                 lists = {} if name == "keys" else {key: each for key, each in value.items() if isinstance(each, list)}
                 joined = {key: [*before.get(key, []), *each] for key, each in lists.items()}

@@ -69,7 +69,8 @@ Choose = Callable[["HostSessions", Sequence["SessionRow"]], Awaitable[str | None
 @dataclass(frozen=True)
 class OpenSession:
     """`resume` is the command that returns to it, `files` lends its connection, `revoke` ends its model calls. `log_in`
-    asks for the key of a provider, or of that of a model; it returns what to tell the person, "" without a key."""
+    asks for the key of a provider, or of that of a model; it returns what to tell the person, "" without a key.
+    `arguments` lead into the container of its folder, if they asked for that."""
 
     session: RemoteSession
     host: str
@@ -86,6 +87,7 @@ class OpenSession:
     revoke: Callable[[], None] = lambda: None
     models: OfferedModels | None = None
     ports: PortForwards | None = None
+    arguments: Arguments = Arguments()
     log_in: Callable[[str, str], Awaitable[str]] | None = None
 
 
@@ -102,6 +104,7 @@ async def connect_session(
     """Connect, deploy, attach, and stay attached over lost connections. Leaving closes the connection, or hands it to
     `kept`. `session_id` is that of a new session; `choose` picks an existing one. Raises CcbError."""
     async with AsyncExitStack() as stack:
+        arguments, kept, not_taken = await _placed(arguments, prompts, environ, kept, stack)
         choice = settings_choice(arguments)
         host, key = host_label(arguments.connection), host_key(arguments.connection)
         models = (arguments.agent.model, arguments.sdk.fallback_model)
@@ -120,6 +123,7 @@ async def connect_session(
         new = bool(parameters.get("create"))
         startup = await loader.all()
         proxy, proxy_desk = await starting.open_proxy(arguments, startup, environ, stack)
+        from ..config.claude_settings import claude_folder
         from ..config.project_records import Projects
         from ..credentials.credential_sources import api_key_source
         from ..ledger.call_ledger import CallPlace
@@ -135,7 +139,8 @@ async def connect_session(
 
         secrets = startup.stored.secrets
         servers, mcp_warnings = await laptop_servers(arguments, startup.settings, environ, secrets)
-        files, left = requests.own_files() if choice.user else ("", [])
+        folder = claude_folder(environ) if choice.user and startup.settings.importClaudeSettings != "off" else None
+        files, left = requests.own_files(folder)
         chosen = _models(arguments, startup.settings, new=new)
         not_found = await check_models(chosen, environ, startup.settings, startup.stored)
         model = starting.chosen_model(startup.settings, arguments.agent.model) or ""
@@ -146,6 +151,7 @@ async def connect_session(
             api_key_source=api_key_source(await _credential_name(arguments, startup, environ)),
             laptop_mcp=list(servers),
             files=files,
+            agents=requests.own_agents(folder),
             models=known_models.model_options(
                 model, [other] if other else [], environ, startup.settings, startup.models
             ),
@@ -196,7 +202,7 @@ async def connect_session(
             session,
             host,
             options,
-            (*startup.warnings, *lacks, *mcp_warnings, *left, *_other_directory(arguments, hello.cwd)),
+            (*startup.warnings, *not_taken, *lacks, *mcp_warnings, *left, *_other_directory(arguments, hello.cwd)),
             _resume(arguments, hello),
             desk,
             HostSessions(lambda: dialer.transport(ask=False), startup.bundle),
@@ -208,6 +214,7 @@ async def connect_session(
             proxy_desk.revoke,
             models=OfferedModels(environ, startup.settings, chosen, startup.stored, startup.models),
             ports=ports,
+            arguments=arguments,
             log_in=partial(_log_in, startup),
         )
 
@@ -247,6 +254,26 @@ async def watch_session(
         who, patience = requests.client_name(), requests.reconnect_seconds(arguments, basics.settings)
         options = AttachOptions({"client": who}, who, "viewer", tail=1, later_tail=1, patience=patience)
         yield await stack.enter_async_context(RemoteSession(partial(dialer.dial, None), options)), basics.settings
+
+
+async def _placed(
+    arguments: Arguments,
+    prompts: Prompts,
+    environ: Mapping[str, str],
+    kept: SpareTransport | None,
+    stack: AsyncExitStack,
+) -> tuple[Arguments, SpareTransport | None, tuple[str, ...]]:
+    """Find the container of the folder if that is where the session works. Return the arguments that lead into it, what
+    holds the connection, and sentences about what is left out."""
+    if not arguments.connection.devcontainer:
+        return arguments, kept, ()
+    from . import devcontainer
+    from . import dialer as dialing
+
+    if kept is None:
+        kept = await stack.enter_async_context(dialing.SpareTransport())
+    arguments, left = await devcontainer.entered(arguments, prompts, environ, kept)
+    return arguments, kept, left
 
 
 async def _first_dialer(

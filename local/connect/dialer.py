@@ -176,7 +176,10 @@ class SpareTransport:
             await self._transport.close()
 
     def keep(self, dialer: Dialer) -> None:
-        self._transport = dialer.release()
+        self.put(dialer.release())
+
+    def put(self, transport: Transport | None) -> None:
+        self._transport = transport
 
     async def take(self) -> Transport | None:
         transport, self._transport = self._transport, None

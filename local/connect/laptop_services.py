@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
 from typing import TYPE_CHECKING, Any
 
-from ccb.tunnel.errors import CcbError
+from ccb.tunnel.errors import CcbError, ConfigError
 from ccb.tunnel.wire import control_protocol as control
 from ccb.tunnel.wire.session_options import SessionOptions
 from ccb.tunnel.wire.web_fetch import MAX_TEXT, TIMEOUT_S, FetchedText, Page, WebFetcher, WebRefused
@@ -36,23 +36,37 @@ async def laptop_servers(
 ) -> tuple[dict[str, ServerConfig], tuple[str, ...]]:
     """Return the MCP servers that run on this laptop, and warnings. If a server may want a login from the store, it is
     unlocked before the session takes the terminal. Raises ConfigError."""
-    described = {} if arguments.sdk.strict_mcp_config else dict(settings.mcpServers)
+    described, left = ({}, ()) if arguments.sdk.strict_mcp_config else _of_settings(settings, environ)
     if arguments.sdk.mcp_config:
         from ..mcp.mcp_config import mcp_servers
 
         described |= mcp_servers(arguments.sdk.mcp_config)
     if all(server.get("type") == "sdk" for server in described.values()):
-        return {}, ()
+        return {}, left
     from ..mcp.mcp_config import HttpServer, server_configs
     from ..mcp.mcp_service import MISSING, package_missing
 
     if package_missing():
-        return {}, (MISSING,)
+        return {}, (*left, MISSING)
     servers = server_configs(described, environ)
     if any(isinstance(each, HttpServer) and not each.headers for each in servers.values()):
         with suppress(CcbError):
             await secrets.unlock()
-    return servers, ()
+    return servers, left
+
+
+def _of_settings(settings: Settings, environ: Mapping[str, str]) -> tuple[dict[str, dict[str, Any]], tuple[str, ...]]:
+    """Return the servers of the settings, and sentences about those of Claude Code that cannot be used."""
+    described, left = dict(settings.mcpServers), []
+    for name, path in settings.imported_servers.items():
+        from ..mcp.mcp_config import server_config
+
+        try:
+            server_config(name, described[name], environ)
+        except ConfigError as error:
+            del described[name]
+            left.append(f"{error.what} in {path}, so it is not used: {error.evidence}")
+    return described, tuple(left)
 
 
 async def open_servers(

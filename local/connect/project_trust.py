@@ -28,7 +28,7 @@ from ccb.tunnel.wire.tool_traits import BASH
 from ..command_line.arguments import Arguments, ConnectionOptions
 from ..command_line.transport_choice import TransportKind, host_key, host_label, ssh_target, transport_kind
 from ..config.project_records import DIRECTORIES, EVERYWHERE, RULE_KINDS, HostIdentity, ProjectRecord, Projects
-from ..config.settings import KEPT, Settings
+from ..config.settings import CLAUDE, KEPT, USER, Settings
 from .session_request import flagged_mode
 
 if TYPE_CHECKING:
@@ -102,11 +102,11 @@ class ProjectDesk:
         sources = self._arguments.sdk.setting_sources
         self._directory = hello.cwd.raw
         kept = self._kept = await self._record(hello.cwd.raw)
-        layers: list[Json] = [
-            {"source": layer.source, "path": layer.path, "values": values, **_lines(layer.text, values)}
-            for layer in self._settings.layers
-            if (values := {name: value for name, value in layer.values.items() if name in FOR_WORKER})
-        ]
+        layers: list[Json] = []
+        for layer in self._settings.layers:
+            source = USER if layer.source == CLAUDE else layer.source
+            if values := {name: value for name, value in layer.values.items() if name in FOR_WORKER}:
+                layers.append({"source": source, "path": layer.path, "values": values, **_lines(layer.text, values)})
         if kept is not None and kept.permissions:
             values = {"permissions": kept.permissions}
             layers.append({"source": KEPT, "path": str(self._projects.path), "values": values})

@@ -41,9 +41,11 @@ _SWITCH = {**dict.fromkeys(("1", "true", "yes", "on"), True), **dict.fromkeys(("
 _WAIT_VARIABLE = "CLAUDE_CODE_PRINT_BG_WAIT_CEILING_MS"  # set by SDK clients
 
 
-def own_agents(home: Path | None = None) -> dict[str, str]:
-    """Return the text of each file in `~/.claude/agents` by its path; the log tells what is left out."""
-    top = (home or Path.home()) / ".claude" / "agents"
+def own_agents(folder: Path | None) -> dict[str, str]:
+    """Return the text of each file in `agents` of `~/.claude` by its path; the log tells what is left out."""
+    if folder is None:
+        return {}
+    top = folder / "agents"
     paths = sorted(top.rglob("*.md")) if top.is_dir() else []
     found, left = _gathered(top, paths, 1, _MAX_AGENTS, _MAX_AGENT_BYTES)
     for sentence in left:
@@ -51,10 +53,11 @@ def own_agents(home: Path | None = None) -> dict[str, str]:
     return {str(path): file.text for path, file in found if file.text}
 
 
-def own_files(home: Path | None = None) -> tuple[str, list[str]]:
+def own_files(folder: Path | None) -> tuple[str, list[str]]:
     """Pack the commands and skills in `~/.claude`; tell which files stay: no text, large, secret, or linked away."""
-    top = (home or Path.home()) / ".claude"
-    found, left = _gathered(top, _paths(top), 2, _MAX_FILES, _MAX_ALL)
+    if folder is None:
+        return "", []
+    found, left = _gathered(folder, _paths(folder), 2, _MAX_FILES, _MAX_ALL)
     return pack([file for _, file in found]), left
 
 
@@ -153,10 +156,11 @@ def session_options(
     api_key_source: str = "none",
     laptop_mcp: Sequence[str] = (),
     files: str = "",
+    agents: Mapping[str, str] | None = None,
     models: Mapping[str, Any] | None = None,
 ) -> SessionOptions:
-    """Return the options of a new session. `files` are the person's own commands and skills, packed, and `models` the
-    fields about models."""
+    """Return the options of a new session. `files` are the person's own commands and skills, packed, `agents` their
+    agents, and `models` the fields about models."""
 
     agent, streams, sdk = arguments.agent, arguments.streams, arguments.sdk
     host, wait = host_label(arguments.connection), os.environ.get(_WAIT_VARIABLE, "")
@@ -179,7 +183,7 @@ def session_options(
         setup=agent.setup,
         left_out=_left_out(os.environ, headless=arguments.headless),
         task_tools=_SWITCH.get(os.environ.get("CLAUDE_CODE_ENABLE_TASKS", "").lower()),
-        own_agents=own_agents(),
+        own_agents=dict(agents or {}),
         own_files=files,
         client_mcp=client_servers(sdk.mcp_config),
         laptop_mcp=list(laptop_mcp),

@@ -459,7 +459,9 @@ async def _one_session(
         stays = f"ccb: this session stays on the host: {connected.resume}"
         _write(*(repl.farewell() if following is None else [stays]))
         await connected.session.close(done=True)
-    return code, session_api.arguments_for(following, arguments, hello.cwd.raw) if following is not None else None
+    if following is None:
+        return code, None
+    return code, session_api.arguments_for(following, connected.arguments, hello.cwd.raw)
 
 
 async def _until_left(repl: LineRepl, lines: AsyncIterator[str], *, waits: bool) -> int:

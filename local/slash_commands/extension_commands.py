@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from pydantic import ConfigDict, Field
 
+from ccb.tunnel.errors import ConfigError
 from ccb.tunnel.plain_text import HostText, one_line
 from ccb.tunnel.wire import client_requests as requests
 from ccb.tunnel.wire.control_protocol import Request, RequestRefused
 from ccb.tunnel.wire.mcp_messages import MCP_RECONNECT, MCP_STATUS
 from ccb.tunnel.wire.messages import as_blocks
 
+from ..config.settings_loading import load_settings
 from ..session.session_client import Json
 from ..terminal.stdio import in_thread
 from ..transcript.blocks import Level
@@ -248,6 +251,9 @@ async def mcp(api: SessionApi, argument: str) -> Reply:
         return Text("/mcp lists the servers, /mcp reconnect NAME connects one again.", Level.WARNING)
     servers = as_blocks((await api.request(Request(MCP_STATUS, None))).get("mcpServers"))
     own = api.laptop.mcp.states() if api.laptop.mcp is not None else {}
+    for name, path in (await in_thread(lambda: _imported(api.environ))).items() if own else ():
+        if name in own:
+            own[name] = replace(own[name], shown=f"{own[name].shown}, from {path}")
     rows = [_server_row(each, own) for each in servers[:_MAX_SHOWN]]
     missing = own.keys() - {each.get("name") for each in servers}
     unused = "not used by the agent, on this laptop: "
@@ -255,6 +261,13 @@ async def mcp(api: SessionApi, argument: str) -> Reply:
     broken = any(each.get("status") in ("failed", "needs-auth") for each in servers)
     none = "There is no MCP server. `ccb mcp add NAME -- COMMAND` adds one to your settings."
     return Rows(rows, none, "/mcp reconnect NAME tries again." if broken else "")
+
+
+def _imported(environ: Mapping[str, str]) -> Mapping[str, str]:
+    try:
+        return load_settings(environ).imported_servers
+    except ConfigError:  # somebody has changed the file since the start
+        return {}
 
 
 async def _reconnect(api: SessionApi, name: str) -> Text:

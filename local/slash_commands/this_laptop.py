@@ -13,7 +13,7 @@ from ccb.tunnel.transports.pipe import THIS_MACHINE
 from ccb.tunnel.wire.dataclass import dataclass
 
 from ..command_line.transport_choice import shown_host
-from ..commands.config_show import setting_lines
+from ..commands.config import setting_lines
 from ..config.log import state_dir, write_report
 from ..config.settings import settings_path
 from ..config.settings_loading import load_settings

@@ -166,14 +166,14 @@ class Daemon:
         self._begun.set()
         return session
 
+    def _runs_something(self) -> bool:
+        return bool(self.context.tasks.running or self.context.shells.foreground)
+
     def _outputs(self) -> Iterator[tuple[str, str]]:
         """What runs in the background, with the beginning of its output, which names the URL of a server."""
         for task in self.context.tasks.running:
             if task.output is not None:
                 yield task.description, task.output.first(_FOR_URLS)
-
-    def _runs_something(self) -> bool:
-        return bool(self.context.tasks.running or self.context.shells.foreground)
 
     @property
     def _state(self) -> str:

@@ -19,6 +19,7 @@ from tests.support.tool_page import tool_blocks
 
 from ccb.local.command_line.arguments import OPTIONS, Group, Option, OptionKind
 from ccb.local.command_line.subcommands import HOSTS, PATHS, SUBCOMMANDS, Subcommand
+from ccb.local.commands.config import schema_text
 from ccb.local.config.settings import Settings
 from ccb.local.slash_commands.command_table import COMMANDS
 from ccb.local.slash_commands.registry import LaptopCommand
@@ -38,6 +39,7 @@ def pages() -> dict[Path, str]:
     return {
         FOLDER / "command-line.md": _page("Command line", _command_line()),
         FOLDER / "settings.md": _page("Settings", _settings()),
+        FOLDER / "settings.schema.json": schema_text(),
         FOLDER / "tools.md": _page("Tools", tool_blocks()),
         FOLDER / "repl.md": _page("Commands and keys of the REPL", _repl()),
         ROOT / "docs" / "ccb.1": manual_page(),
@@ -143,9 +145,9 @@ def _shown(command: Subcommand) -> str:
 def _settings() -> Iterator[str]:
     yield (
         "ccb reads `~/.config/ccb/settings.json` (`$XDG_CONFIG_HOME/ccb/settings.json` if that variable is set): a "
-        "JSON object with any of these keys. A key that this version does not know has no effect and is reported; a "
-        "wrong value ends ccb with exit code 78 and is named with its line. The file must not contain secrets: "
-        " `ccb auth login` puts a key into "
+        "JSON object with any of these keys, and `$schema` for your editor. A key that this version does not know has "
+        "no effect and is reported; a wrong value ends ccb with exit code 78 and is named with its line. The file must "
+        "not contain secrets: `ccb auth login` puts a key into "
         "the keyring. ccb refuses a file that other users can change: it, and every directory on the way to it from "
         "the home directory on, belongs to you or to root, and neither group nor others may write to it "
         "(`chmod go-w`)."

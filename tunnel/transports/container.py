@@ -8,13 +8,14 @@ from ..errors import CcbError, DeployError, UsageError
 from .login_failures import command_failure
 from .pipe import Pipe, Transport
 
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,250}")
+_NAME = re.compile(r"([A-Za-z0-9_][A-Za-z0-9_.-]{0,63}@)?[A-Za-z0-9][A-Za-z0-9_.-]{0,250}")
 _SEALED = re.compile(r"exec /bin/sh -c '([^'\n]*)'")
 _UNSAFE = re.compile(r'\\(["$`\\]|$)')  # needs a doubled backslash, which fish reads as a single one
 _NO_ENGINE = 93
 
 
 def container_name(text: str) -> str:
+    """Check `[USER@]NAME`. Raise UsageError."""
     if not _NAME.fullmatch(text):
         raise UsageError(
             f"{text[:80]!r} is not a name of a container", do="`docker ps` on the host lists them: --container NAME."
@@ -22,25 +23,31 @@ def container_name(text: str) -> str:
     return text
 
 
-def container_command(name: str, command: str) -> str:
-    """Return the line for the host's login shell that runs `command` in container `name`. Both have the form `exec
-    /bin/sh -c '…'`, which every login shell reads alike; the script stands in double quotes inside. Raise ValueError if
-    that is impossible."""
+def container_command(container: str, command: str) -> str:
+    """Return the line for the host's login shell that runs `command` in `[USER@]NAME`. Both have the form `exec /bin/sh
+    -c '…'`, which every login shell reads alike; the script stands in double quotes inside. Raise ValueError if that is
+    impossible."""
     sealed = _SEALED.fullmatch(command)
     if sealed is None or _UNSAFE.search(sealed[1]):
         raise ValueError("this line cannot be passed on unchanged")
     script = re.sub(r'(["$`])', r"\\\1", sealed[1])
+    _, _, name = container.rpartition("@")
     return (
         "exec /bin/sh -c 'if test -t 0; then stty raw -echo || exit 94; fi; "
         "PATH=$PATH:/usr/local/bin:/usr/bin:/bin; E=; "
         "for D in docker podman; do command -v $D >/dev/null 2>&1 || continue; E=${E:-$D}; "
         f"$D container inspect {name} </dev/null >/dev/null 2>&1 && E=$D && break; done; "
-        f'test "$E" || exit {_NO_ENGINE}; exec $E exec -i {name} sh -c "{script}"\''
+        f'test "$E" || exit {_NO_ENGINE}; exec $E exec {_exec_words(container)} sh -c "{script}"\''
     )
 
 
+def _exec_words(container: str) -> str:
+    user, _, name = container.rpartition("@")
+    return f"-i -u {user} {name}" if user else f"-i {name}"
+
+
 class ContainerTransport(Transport):
-    """Runs commands in the container `container` on the machine behind `host`. Closing it closes `host`."""
+    """Runs commands in the container `[USER@]NAME` on the machine behind `host`. Closing it closes `host`."""
 
     def __init__(self, host: Transport, container: str) -> None:
         self.name = f"{container} on {host.name}"
@@ -57,7 +64,7 @@ class ContainerTransport(Transport):
                 evidence=said,
                 do="Install one of them there, or leave out --container.",
             )
-        shown = f"docker exec -i {self._container} sh  (on {self._host.name})"
+        shown = f"docker exec {_exec_words(self._container)} sh  (on {self._host.name})"
         return command_failure(f"the container {self.name}", shown, status, said)
 
     @property

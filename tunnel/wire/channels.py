@@ -20,7 +20,7 @@ from .frames import CHUNK, INITIAL_CREDIT, ChannelCredit, ChannelData, ChannelEn
 
 MAX_CHANNELS = 64  # of one client
 _GRANT_AT = 512 * 1024  # bytes that were read since the last grant
-BLOCK = 256 * 1024  # bytes of one read
+BLOCK = 256 * 1024
 _MAX_WINDOW = 4 * 1024 * 1024  # bytes under way of one channel that is read: of less, a distant host waits for credit
 _ALL_WINDOWS = 16 * 1024 * 1024  # of all channels, as far as they have more than INITIAL_CREDIT each
 _RESET = struct.pack("ii", 1, 0)  # closing a socket with this linger resets the connection, see socket(7)
@@ -62,7 +62,7 @@ class _Incoming:
         return data
 
     def grant(self, window: int) -> bool:
-        """Take more bytes, if enough was read. Return whether the other end is to hear that."""
+        """Take `window` bytes ahead, if enough was read. Return whether the other end is to hear that."""
         takes = self.received - len(self.unread) + window
         if takes - self.allowed < _GRANT_AT or self.ended:
             return False
@@ -84,7 +84,7 @@ class _Outgoing:
 
     @property
     def room(self) -> int:
-        """How many more bytes are kept: as many as the other end takes, within limits."""
+        """How many bytes may be written. This end keeps as many as the other one takes, within limits."""
         window = min(max(INITIAL_CREDIT, self.up_to - self.arrived), _MAX_WINDOW)
         return window - (self.kept_from + len(self.kept) - self.arrived)
 

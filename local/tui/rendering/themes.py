@@ -26,6 +26,9 @@ from textual.theme import Theme as TextualTheme
 
 from ccb.tunnel.wire.dataclass import dataclass
 
+from ...config.log import state_dir
+from ...config.settings import config_dir
+
 if TYPE_CHECKING:
     from textual.app import App
 
@@ -138,12 +141,9 @@ class ThemeStore:
     @staticmethod
     def of(environ: Mapping[str, str]) -> ThemeStore | None:
         """Return the store of a person, None without a home directory."""
-        home = environ.get("HOME", "")
-        if not Path(home).is_absolute():
+        if not Path(environ.get("HOME", "")).is_absolute():
             return None
-        state = Path(environ.get("XDG_STATE_HOME") or Path(home, ".local", "state"))
-        config = Path(environ.get("XDG_CONFIG_HOME") or Path(home, ".config"))
-        return ThemeStore(state / "ccb" / "theme", config / "ccb" / "themes")
+        return ThemeStore(state_dir(environ) / "theme", config_dir(environ) / "themes")
 
     def load(self) -> str:
         try:

@@ -1,13 +1,24 @@
-"""`ccb config show`."""
+"""`ccb config`: what is shown, and what is changed."""
 
 from __future__ import annotations
 
+import json
+import re
 from pathlib import Path
+from typing import Any
 
+import jsonschema  # type: ignore[import-untyped]
 import pytest
+from tests.support.machine.programs import shell_script
 from tests.support.run_words import run_words
 
+from ccb.local.commands.config import change_setting, schema_text
 from ccb.local.config.project_records import HostIdentity, Projects
+from ccb.local.config.settings import SettingsChoice, settings_path
+from ccb.local.config.settings_loading import load_settings
+from ccb.tunnel.errors import CcbError
+
+GUIDE = Path(__file__).resolve().parents[3] / "docs"
 
 
 def test_each_value_is_shown_with_its_origin(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -38,3 +49,98 @@ def test_each_value_is_shown_with_its_origin(tmp_path: Path, capsys: pytest.Capt
 def test_where_nothing_is_set_it_says_where_settings_are(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run_words(["config", "show"], {"HOME": str(tmp_path)}) == 0
     assert capsys.readouterr().out.startswith(f"Nothing is set. Settings are in {tmp_path}/.config/ccb/settings.json")
+
+
+@pytest.fixture
+def environ(tmp_path: Path) -> dict[str, str]:
+    path = tmp_path / "config/ccb/settings.json"
+    path.parent.mkdir(parents=True)
+    path.write_text('{"$schema": "./s.json",\n "permissions": {"deny": ["Read(/a)"]}}\n')
+    return {"HOME": str(tmp_path), "XDG_CONFIG_HOME": str(tmp_path / "config"), "PATH": "/usr/bin:/bin"}
+
+
+@pytest.mark.parametrize(
+    "words, said",
+    [
+        (["get", "model"], "null"),
+        (["get", "notify"], "auto"),
+        (["get", "graceHours", "--origin"], "24  (default)"),
+        (["get", "permissions.deny", "--origin"], '["Read(/a)"]  (user: FILE, line 2)'),
+        (["get", "env.FOO"], "null"),
+        (["get", "model", "--settings", '{"model": "haiku"}', "--origin"], "haiku  (flag: --settings, line 1)"),
+        (["get", "providers"], "{}"),
+        (["set", "language", "5"], 'language = "5"  (FILE, line 3)'),
+        (["set", "keepConnection", "30"], "keepConnection = 30  (FILE, line 3)"),
+        (["set", 'budgets.hosts."gpu.x".dayUsd', "3"], 'budgets.hosts."gpu.x".dayUsd = 3  (FILE, line 6)'),
+        (["unset", "permissions.deny"], "permissions.deny is removed from FILE."),
+        (["set", "permissions", "null"], "permissions is removed from FILE."),
+        (["unset", "model"], "model is not set in FILE."),
+    ],
+)
+def test_a_value_is_read_and_changed_under_its_name(
+    environ: dict[str, str], words: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run_words(["config", *words], environ) == 0
+    path = settings_path(environ)
+    assert capsys.readouterr().out == f"{said}\n".replace("FILE", str(path))
+    assert path.read_text().startswith('{"$schema": "./s.json"') and not load_settings(environ).warnings
+
+
+@pytest.mark.parametrize(
+    "key, value, said",
+    [
+        ("modle", "x", "Did you mean model?"),
+        ("permissions.alow", "[]", "Did you mean permissions.allow?"),
+        ("given", "[]", "there is no setting"),
+        (".", "[]", "names no setting"),
+        ("graceHours", "soon", "graceHours: Input should be a valid number"),
+        ("permissions.deny", '["Read("]', "the closing parenthesis is missing"),
+        ("keys.details", "Ctrl+Q", "is the key of 'quit'"),
+        ("env.API_TOKEN", "x", "must not hold a secret"),
+        ("model", "haiku", "model is held by the policy"),
+        ("budgets.dayUsd", "100", "budgets.dayUsd is held by the policy"),
+    ],
+)
+def test_what_would_be_wrong_or_without_effect_is_not_written(
+    environ: dict[str, str], key: str, value: str, said: str, tmp_path: Path
+) -> None:
+    policy = tmp_path / "managed.json"
+    policy.write_text('{"model": "opus", "budgets": {"dayUsd": 5}, "permissions": {"deny": ["Read(/b)"]}}')
+    before = settings_path(environ).read_text()
+    with pytest.raises(CcbError) as refused:
+        change_setting(key, value, environ, SettingsChoice(managed=policy))
+    assert said in str(refused.value) and settings_path(environ).read_text() == before
+    change_setting("permissions.deny", "[]", environ, SettingsChoice(managed=policy))  # rules of both count
+
+
+@pytest.mark.parametrize("written, code", [('{"modle": 1}', 0), ('{"model": 1}', 78)])
+def test_the_file_is_checked_when_the_editor_has_ended(
+    environ: dict[str, str], written: str, code: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    editor = shell_script(tmp_path / "bin/ed", f"echo '{written}' > \"$1\"")
+    assert run_words(["config", "edit"], {**environ, "EDITOR": str(editor)}) == code
+    assert "line 1" in capsys.readouterr().err and settings_path(environ).read_text() == f"{written}\n"
+
+
+def _documented() -> list[str]:
+    pages = [GUIDE / "reference/settings.md", *sorted((GUIDE / "guide").glob("*.md"))]
+    blocks = [each for page in pages for each in re.findall(r"```json\n(.*?)```", page.read_text(), re.DOTALL)]
+    return [each for each in blocks if _is_of_settings(each)]
+
+
+def _is_of_settings(block: str) -> bool:
+    try:
+        return bool(json.loads(block).keys() & json.loads(schema_text())["properties"].keys())
+    except (ValueError, AttributeError):
+        return False
+
+
+@pytest.mark.parametrize("text", _documented())
+def test_the_schema_accepts_each_documented_example(text: str) -> None:
+    jsonschema.validate(json.loads(text), json.loads(schema_text()))
+
+
+@pytest.mark.parametrize("wrong", [{"model": 5}, {"modle": "opus"}, {"graceHours": 0}, {"permissions": {"allow": "x"}}])
+def test_the_schema_refuses_a_wrong_value(wrong: dict[str, Any]) -> None:
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate(wrong, json.loads(schema_text()))

@@ -33,7 +33,7 @@ def test_commands_and_skills_travel_with_the_files_beside_a_skill_and_no_secret_
     (top / "skills/pdf/scripts/run.sh").chmod(0o755)
     (top / "skills/pdf/image.bin").write_bytes(b"\xff\xfe\x00")
     (top / "skills/pdf/long.txt").write_text("x" * 200_000)
-    packed, left = own_files(tmp_path)
+    packed, left = own_files(tmp_path / ".claude")
     assert unpack(packed) == [
         OwnFile("commands/team/fix.md", "Fix $1"),
         OwnFile("skills/pdf/SKILL.md", files["skills/pdf/SKILL.md"]),
@@ -70,8 +70,8 @@ def test_a_link_of_the_person_is_followed_and_one_inside_a_skill_brings_no_file_
     (top / "agents/fix.md").symlink_to(tmp_path / "dotfiles/fix.md")
     (top / "agents/rc.md").symlink_to(tmp_path / ".netrc")
     (top / "agents/pack/c.md").symlink_to(tmp_path / "diary.txt")
-    assert [Path(each).name for each in own_agents(tmp_path)] == ["fix.md", "b.md"]
-    packed, left = own_files(tmp_path)
+    assert [Path(each).name for each in own_agents(tmp_path / ".claude")] == ["fix.md", "b.md"]
+    packed, left = own_files(tmp_path / ".claude")
     goes = ["commands/fix.md", "skills/pdf/SKILL.md", "skills/pdf/b.md", "skills/pdf/more/a.md"]
     assert [each.path for each in unpack(packed)] == goes
     stays = [(Path(each.partition(" stays")[0]).name, each.partition(": ")[2].split()[0]) for each in left]

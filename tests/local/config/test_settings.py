@@ -70,7 +70,7 @@ EVERY_KEY = """{
 "mouse": false, "disableAllHooks": true, "allowManagedHooksOnly": true, "env": {"CI": "1"}, "outputStyle": "Learning",
 "autoCompactEnabled": false, "language": "Deutsch", "providers": {}, "mcpServers": {"db": {"command": "npx"}},
 "connectTimeoutSeconds": 12, "pipelinedLogin": false, "backgroundAfterSeconds": 20, "graceHours": 48, "idleMinutes": 5,
-"controlMaster": false, "keepConnection": 30}"""
+"controlMaster": false, "keepConnection": 30, "importClaudeSettings": "hooks"}"""
 
 
 def test_all_known_keys_are_read(environ: dict[str, str]) -> None:
@@ -115,7 +115,7 @@ def test_unknown_keys_have_no_effect_and_are_warned_about(environ: dict[str, str
     assert settings.model is None
     assert settings.warnings == [
         f"{path}, line 1: unknown key 'modle' has no effect; did you mean 'model'?",
-        f"{path}, line 1: unknown key 'permissions.alow' has no effect",
+        f"{path}, line 1: unknown key 'permissions.alow' has no effect; did you mean 'permissions.allow'?",
     ]
 
 

@@ -199,6 +199,8 @@ async def test_a_worker_of_an_older_version_is_said_to_forward_nothing() -> None
     async with session_on(ScriptedHost()) as (session, _), PortForwards(session, {}) as ports:
         with pytest.raises(UsageError, match="older version"):
             await ports.forward(80)
+        with pytest.raises(UsageError, match=r"the host cannot reach port 80: .*older version"):
+            await ports.reverse(80)
 
 
 @contextmanager
@@ -271,23 +273,19 @@ async def test_a_host_that_tells_of_a_thousand_connections_gets_a_bounded_number
 
 async def test_a_flood_of_ports_is_bounded_in_the_list_in_the_offers_and_in_what_is_shown() -> None:
     async with forwards() as (ports, session, peer):
-        for first, count in [
-            *((port, 1) for port in range(1, 100)),
-            *((port, 1000) for port in range(100, 60_000, 1000)),
-        ]:
-            body = {"ports": [{"port": first + n, "name": "\x1b]0;pwned\x07" * 9} for n in range(count)]}
+        for first in range(1, 60_000, 1000):
+            body = {"ports": [{"port": port, "name": "\x1b]0;pwned\x07" * 9} for port in range(first, first + 1000)]}
             await peer.send(Listening(1, body))
         await peer.send(Listening(1, {"ports": [VITE]}))
         await until(lambda: [*ports.listening] == [5173])
         session.warn("the last one")
         said = []
         async for item in session.events():
-            if isinstance(item, LaptopNotice):
-                said.append(item)
-                if item.text == "the last one":
-                    break
-        assert [isinstance(each, PortOffer) for each in said] == [True] * 20 + [False] * 2
-        assert not any("\x1b" in each.text or "\x07" in each.text for each in said)
+            if isinstance(item, LaptopNotice) and item.text == "the last one":
+                break
+            if isinstance(item, LaptopNotice | PortOffer):
+                said.append(item.text)
+        assert [each.split()[0] for each in said] == ["100", "Ports"]
 
 
 @pytest.mark.parametrize("text, ports", [("80", (80, 0)), ("8080:80", (80, 8080))])

@@ -262,7 +262,7 @@ def test_any_script_arrives_in_the_container_as_it_was(text: str) -> None:
     assert said.stdout.decode() == text
 
 
-@pytest.mark.parametrize("name", ["", "-it", "a b", "$(id)", "a;b", "a'b", "x\ny", "../x"])
+@pytest.mark.parametrize("name", ["", "-it", "a b", "$(id)", "a;b", "a'b", "x\ny", "../x", "-u@x", "a b@x", "@x"])
 def test_a_container_has_a_plain_name(name: str) -> None:
     with pytest.raises(UsageError):
         container_name(name)
