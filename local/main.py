@@ -43,6 +43,9 @@ _RUNNERS = {
     "ports": "commands.ports:run_ports",
     "disconnect": "commands.host_commands:run_disconnect",
     "cp": "commands.cp:copy_files",
+    "export": "commands.move:run_export",
+    "import": "commands.move:run_import",
+    "move": "commands.move:run_move",
 }
 
 

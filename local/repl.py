@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import importlib
+import os
 from collections.abc import Sequence
 from contextlib import AsyncExitStack, ExitStack
 from dataclasses import replace
@@ -51,7 +52,14 @@ async def _shown(arguments: Arguments) -> int:
         if arguments.screen.no_mouse:
             screen = replace(screen, mouse=False)
         app = Repl(host, attend, first_prompt=arguments.prompt or "", watching=viewer, screen=screen)
-        return await run_repl(app)
+        code = await run_repl(app)
+    place = app.leaving.moves_to
+    if not place or app.attached is None:
+        return code
+    from .commands.move import move_along
+
+    session = app.attached.api.client.hello.session
+    return await _shown(await move_along(arguments, session, place, os.environ))
 
 
 async def _attend(app: Repl, arguments: Arguments) -> None:

@@ -490,6 +490,14 @@ class HostCommandOptions:
     revoke: bool = option("--revoke", 'Take back trust and rules of "always"; the host is not asked.', commands="trust")
     recursive: bool = option(
         "--recursive", "Copy folders too, as scp does with it (also -r); they are always copied.", commands="cp")
+    output: str | None = option("--output", "Write the session to this file.", "file", commands="export")
+    with_files: bool = option(
+        "--with-files", "Take the files of the directory along, also what is not committed; what git ignores stays.",
+        commands="export, import, move")
+    no_files: bool = option("--no-files", "Leave the files where they are.", commands="export, import, move")
+    source: Literal["claude"] | None = option(
+        "--from", "Read a transcript of this program (claude), not an export.", "program",
+        choices=("claude",), commands="import")
     by: Literal["host", "model", "day", "session"] = option(
         "--by", "Print one line for each of these: host, model, day (default) or session.", "what",
         choices=("host", "model", "day", "session"), commands="usage", default="day")

@@ -109,6 +109,8 @@ def _rules_of_commands(arguments: Arguments) -> tuple[Rule, ...]:
          "--api-key-stdin and --oauth-stdin cannot be used together", "Give one of them."),
         (arguments.command == "stop" and arguments.host_command.all and session.resume, UsageError,
          "an ID and --all cannot be used together", "Give one of them."),
+        (arguments.host_command.with_files and arguments.host_command.no_files, UsageError,
+         "--with-files and --no-files cannot be used together", "Give one of them."),
         (session.continue_latest or session.fork_session or session.session_id, UsageError,
          "--continue, --fork-session and --session-id belong to `ccb ssh`", "Write `ccb ssh HOST …`."),
     )  # fmt: skip

@@ -18,6 +18,7 @@ from .arguments import (
     BY_NAME,
     OPTIONS,
     Arguments,
+    ConnectionOptions,
     Option,
     OptionKind,
     arguments_from,
@@ -32,11 +33,13 @@ from .target import HOME, Target, directory_here, parse_target, remote_path
 from .transport_choice import needs_host
 
 _WRITTEN_AS_HOST = re.compile(r"ssh://\S+|([^\s/:@]+@)?[^\s/:@]+:(/(?!/)|~)\S*", re.IGNORECASE)
-_WITH_SESSION = ("attach", "logs", "stop")
+_WITH_SESSION = ("attach", "logs", "stop", "export", "move")
 _WITHOUT_HOST = ("ps", "trust", "disconnect", "doctor")
 _ON_HOST = re.compile(r"([^/:@]+@)?(\[[^/\]]+\]|[^/:\[]+):")
 _COMMAND = re.compile(r"/[\w:-]+")
 _COPY = "Write `ccb cp HOST:PATH LOCAL` or `ccb cp LOCAL HOST:PATH`."
+_MOVE = "Write `ccb move HOST [ID] HOST2:/PATH`; a path like ./app or /srv/app is one of this machine."
+_IMPORT = "Write `ccb import FILE HOST:/PATH`; a path like ./app or /srv/app is one of this machine."
 _OTHER_NAMES = {
     **dict.fromkeys(("install", "plugin", "plugins"), "help"),
     **dict.fromkeys(("history", "ls"), "sessions"),
@@ -309,6 +312,38 @@ def _place_copy(arguments: Arguments, words: Sequence[str]) -> Arguments:
     return replace(_with_target(arguments, host), copy=(upload, local, host.path or HOME))
 
 
+def _place_import(arguments: Arguments, words: Sequence[str]) -> Arguments:
+    if len(words) != 2 or not words[0]:
+        raise UsageError(f"ccb import takes a file and a place, not {len(words)} words", do=_IMPORT)
+    return replace(arguments_at(arguments, words[1]), rest=(words[0],))
+
+
+def _place_move(arguments: Arguments, words: Sequence[str]) -> Arguments:
+    if not words:
+        raise UsageError("ccb move needs a place to move to", do=_MOVE)
+    arguments_at(arguments, words[-1])
+    if not arguments.connection.local:
+        return replace(_place_host_command(arguments, words[:-1]), rest=(words[-1],))
+    if len(words) > 2:
+        raise UsageError(f"ccb move --local does not take {shortened(words[1])!r}", do=_MOVE)
+    return replace(_take_session(arguments, words[:-1]), rest=(words[-1],))
+
+
+def arguments_at(arguments: Arguments, word: str) -> Arguments:
+    """Return the arguments for the place `word`: `HOST:/PATH`, or a path on this machine. Raise UsageError. The options
+    of the connection are for it, unless a session moves from another host: then they are for that one."""
+    moves, connection = arguments.command == "move", arguments.connection
+    connection = replace(connection, local=False) if connection.local or not moves else ConnectionOptions()
+    there = replace(arguments, connection=connection)
+    if _is_on_host(word):
+        target = parse_target(word)
+        return replace(_with_target(there, target), directory=target.path or HOME)
+    if not _starts_as_path(word):
+        raise UsageError(f"{shortened(word)!r} is no place for a session", do=_MOVE if moves else _IMPORT)
+    path = os.path.abspath(os.path.expanduser(word))  # noqa: PTH100, PTH111 - it is checked where the session goes
+    return replace(there, connection=replace(connection, local=True), directory=path)
+
+
 def _is_on_host(word: str) -> bool:
     """Return whether a word of `cp` names a path on a host: as with scp, a colon comes before any slash."""
     return word[:6].lower() == "ssh://" or bool(_ON_HOST.match(word))
@@ -425,4 +460,6 @@ _PLACES: Mapping[str, Callable[[Arguments, Sequence[str]], Arguments]] = {
     **dict.fromkeys(HOST_COMMANDS, _place_host_command),
     **dict.fromkeys(OWN_WORDS, _place_own_words),
     "cp": _place_copy,
+    "import": _place_import,
+    "move": _place_move,
 }

@@ -152,6 +152,20 @@ SUBCOMMANDS = (
         "End the worker of a session and every process it started: the session with this ID, or the only one that "
         "runs. The session stays and can be resumed.",
         (Group.CONNECTION,)),
+    Subcommand("export", ("ccb export HOST [ID] [--output FILE] [--with-files]",), "write a session into a file",
+        "Write a session into a file: what was said, the earlier versions of files, plan and outputs. The session "
+        "stays where it is. Without --output, the file is ccb-ID.tar in the current directory. With --with-files, the "
+        "repository in its directory goes along, also what is not committed.", (Group.CONNECTION,)),
+    Subcommand("import", ("ccb import FILE HOST:/PATH|PATH", "ccb import --from claude FILE HOST:/PATH|PATH"),
+        "make a session of a file", "Make the session that `ccb export` wrote into FILE one of the host; it goes on in "
+        "PATH, which must be there. With --from claude, FILE is a transcript of Claude Code "
+        "(~/.claude/projects/*/*.jsonl). Import only files that you trust: the agent reads what they say.",
+        (Group.CONNECTION,)),
+    Subcommand("move", ("ccb move HOST [ID] HOST2:/PATH|PATH", "ccb move --local [ID] HOST:/PATH"),
+        "take a session to another machine", "Take a session to another machine, where it goes on in PATH, which must "
+        "be there. It asks whether the files go along. On HOST it cannot be resumed any more. A move that was cut off "
+        "ends when the same command is given again. Options of the connection are for HOST; for HOST2 its ssh_config "
+        "counts.", (Group.CONNECTION,)),
     Subcommand("gc", ("ccb gc HOST [--dry-run] [--older-than DAYS]",), "remove what is no longer needed on a host",
         "Remove what dead workers left behind, bundles that nothing uses, and old sessions. Each removal is listed.",
         (Group.CONNECTION,)),

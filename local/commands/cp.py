@@ -8,7 +8,9 @@ import shutil
 import sys
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack
+from typing import Self
 
+from ccb.deploy.bundle import Bundle
 from ccb.tunnel.plain_text import HostText
 from ccb.tunnel.tasks import cancelled
 from ccb.tunnel.transports.pipe import Transport
@@ -30,29 +32,55 @@ async def copy_files(arguments: Arguments, environ: Mapping[str, str]) -> ExitCo
     """Copy, and return AGENT_FAILED if something had to be left out. Raises CcbError."""
     assert arguments.copy is not None
     order = CopyOrder(*arguments.copy)
-    progress = CopyProgress()
-    if sys.stderr.isatty():
-        say(f"Connecting to {host_label(arguments.connection)} …")
-    prompts = prompts_for(headless=False)
-    connected = asyncio.Event()  # while it is not set, a login may ask for something on the terminal
-    async with AsyncExitStack() as stack:
-        hosts = await stack.enter_async_context(AsyncExitStack())
-
-        async def open_transport(again: bool) -> Transport:
-            connected.clear()
-            _write("")
-            await hosts.aclose()
-            transport, _ = await hosts.enter_async_context(connect_host(arguments, prompts, environ))
-            connected.set()
-            return transport
-
-        await stack.enter_async_context(_shown(connected, order, progress))
-        await copy(order, open_transport, progress)
+    async with CopyingHost(arguments, environ) as host:
+        progress = await host.copy(order)
     for path, why in progress.skipped:
         say(f"ccb: left out: {HostText(spelled(path)).path}: {why}")
     files = f"{progress.copied} files, " if progress.copied != 1 else ""
     say(f"copied {order.shown} ({files}{size_of(progress.done)})")
     return ExitCode.AGENT_FAILED if progress.skipped else ExitCode.OK
+
+
+class CopyingHost:
+    """A host to copy from and to, over as many connections as it takes."""
+
+    def __init__(self, arguments: Arguments, environ: Mapping[str, str]) -> None:
+        self._arguments = arguments
+        self._environ = environ
+        self._prompts = prompts_for(headless=False)
+        self._connected = asyncio.Event()  # while it is not set, a login may ask for something on the terminal
+        self._stack = AsyncExitStack()
+        self._reached: tuple[Transport, Bundle] | None = None
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._stack.aclose()
+
+    async def reached(self, again: bool = False) -> tuple[Transport, Bundle]:
+        """Return the connection, or `again` a new one, and the worker that runs commands over it. Raise CcbError."""
+        if self._reached is None or again:
+            if self._reached is None and sys.stderr.isatty():
+                say(f"Connecting to {host_label(self._arguments.connection)} …")
+            self._connected.clear()
+            _write("")
+            await self._stack.aclose()
+            connecting = connect_host(self._arguments, self._prompts, self._environ)
+            self._reached = await self._stack.enter_async_context(connecting)
+        self._connected.set()
+        return self._reached
+
+    async def copy(self, order: CopyOrder) -> CopyProgress:
+        """Copy, with one line about it on a terminal. Raise CcbError."""
+        progress = CopyProgress()
+
+        async def open_transport(again: bool) -> Transport:
+            return (await self.reached(again))[0]
+
+        async with _shown(self._connected, order, progress):
+            await copy(order, open_transport, progress)
+        return progress
 
 
 def _write(text: str) -> None:

@@ -109,8 +109,8 @@ async def _ps(arguments: Arguments, transport: Transport, bundle: Bundle) -> Exi
     return ExitCode.OK
 
 
-async def _session(arguments: Arguments, transport: Transport, bundle: Bundle) -> str:
-    """Return the session that is named, the only one that runs, or for `logs` the only one. Raise UsageError, which
+async def session_meant(arguments: Arguments, transport: Transport, bundle: Bundle) -> str:
+    """Return the session that is named, the only one that runs, or but for `stop` the only one. Raise UsageError, which
     lists them, if there are several. Return "" for `stop` where none runs."""
     if arguments.session.resume:
         return arguments.session.resume
@@ -118,7 +118,7 @@ async def _session(arguments: Arguments, transport: Transport, bundle: Bundle) -
     running = [row for row in rows if row.alive]
     rows = running if running or arguments.command == "stop" else rows
     host = host_label(arguments.connection)
-    if not rows and arguments.command == "logs":
+    if not rows and arguments.command != "stop":
         raise NoSuchSession(f"{host}: there are no sessions on this host", do="`ccb ssh HOST:/path` starts one.")
     if len(rows) > 1:
         also = ", or --all" if arguments.command == "stop" else ""
@@ -131,7 +131,7 @@ async def _session(arguments: Arguments, transport: Transport, bundle: Bundle) -
 
 
 async def _logs(arguments: Arguments, transport: Transport, bundle: Bundle) -> ExitCode:
-    session = await _session(arguments, transport, bundle)
+    session = await session_meant(arguments, transport, bundle)
     command = {"command": "logs", "session": session, "lines": arguments.host_command.lines or _LINES}
     async with contextlib.aclosing(reports(transport, bundle, command)) as answer:
         async for report in answer:
@@ -147,7 +147,7 @@ async def _stop(arguments: Arguments, transport: Transport, bundle: Bundle) -> E
     command: dict[str, object] = {"command": "stop"}
     if arguments.host_command.all:
         command["all"] = True
-    elif session := await _session(arguments, transport, bundle):
+    elif session := await session_meant(arguments, transport, bundle):
         command["session"] = session
     else:
         print_line(f"No session runs on {host_label(arguments.connection)}.")

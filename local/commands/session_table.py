@@ -17,7 +17,7 @@ from ..terminal.terminal_prompts import read_line
 
 MAX_LISTED = 20
 _ESCAPE = "\x1b"
-_STATES = {"running": "running", "requires_action": "asks", "idle": "idle", "ended": "ended"}
+_STATES = {"running": "running", "requires_action": "asks", "idle": "idle", "ended": "ended", "moved": "moved"}
 _GAP = "  "
 _SHORT_ID = 8
 _MIN_PROMPT = 12

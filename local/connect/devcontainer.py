@@ -108,11 +108,11 @@ async def entered(
         inside = await _inside_of(host, arguments, prompts)
         on_error.pop_all()
     kept.put(ContainerTransport(host, inside.container))
-    taken = {each.rpartition(":")[2] for each in arguments.session.forwards}
-    ports = (*arguments.session.forwards, *(each for each in inside.ports if each not in taken))
+    taken = {each.rpartition(":")[2] for each in arguments.ports.forwards}
+    forwards = (*arguments.ports.forwards, *(each for each in inside.ports if each not in taken))
     connection = replace(arguments.connection, devcontainer=False, container=inside.container)
-    session = replace(arguments.session, forwards=ports)
-    return replace(arguments, directory=inside.folder, connection=connection, session=session), inside.left
+    ports = replace(arguments.ports, forwards=forwards)
+    return replace(arguments, directory=inside.folder, connection=connection, ports=ports), inside.left
 
 
 async def _inside_of(host: Transport, arguments: Arguments, prompts: Prompts) -> _Inside:

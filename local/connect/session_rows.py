@@ -17,7 +17,7 @@ from ccb.tunnel.transports.pipe import Pipe, Transport
 from ccb.tunnel.wire.frames import Bye, Frame, FrameError, Json, Refused, Report
 from ccb.tunnel.wire.ndjson import FrameDecoder
 
-STATES = ("running", "requires_action", "idle", "ended")
+STATES = ("running", "requires_action", "idle", "ended", "moved")
 
 MAX_REPORTS = 1_000_000  # reports of one command. More are a ProtocolError.
 MAX_SESSIONS = 10_000  # sessions of one host. More are a ProtocolError.

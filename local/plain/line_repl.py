@@ -23,6 +23,7 @@ from ccb.tunnel.wire.messages import ControlCancel, ControlRequest, ControlRespo
 
 from ..command_line.arguments import Arguments
 from ..command_line.exit_codes import ExitCode, code_of
+from ..commands.move import move_along
 from ..commands.session_table import choose_session
 from ..config.log import state_dir
 from ..connect.connect_session import connect_session
@@ -179,7 +180,8 @@ class LineReplies:
 
 
 class LineRepl:
-    """`write` prints lines. `run` returns when the person leaves; `following` is the session to which they go on."""
+    """`write` prints lines. `run` returns when the person leaves; `following` is the session to which they go on,
+    `moves_to` the place to which they take this one."""
 
     def __init__(
         self,
@@ -190,6 +192,7 @@ class LineRepl:
         lent: Callable[[], AbstractAsyncContextManager[None]] = nullcontext,
     ) -> None:
         self.following: session_api.NextSession | None = None
+        self.moves_to = ""
         self._write = write
         self._printer = LinePrinter(write, info.path.rstrip("/"))
         self.reducer = TranscriptReducer(
@@ -354,9 +357,11 @@ class LineRepl:
         left = await self._replies.answer(command, typed.argument)
         if isinstance(left, Switch):
             self.following = left.following
-        elif left is not None and left.stops:
-            self._stopping = True
-            await self._attempt(self._api.client.stop)
+        elif left is not None:
+            self.moves_to = left.moves_to
+            if left.stops:
+                self._stopping = True
+                await self._attempt(self._api.client.stop)
         return left is None
 
     async def _answer(self, question: PlainQuestion, text: str) -> None:
@@ -457,8 +462,11 @@ async def _one_session(
         code = await _until_left(repl, lines, waits=not sys.stdin.isatty())
         following = repl.following
         stays = f"ccb: this session stays on the host: {connected.resume}"
-        _write(*(repl.farewell() if following is None else [stays]))
+        if not repl.moves_to:
+            _write(*(repl.farewell() if following is None else [stays]))
         await connected.session.close(done=True)
+    if repl.moves_to:
+        await move_along(connected.arguments, hello.session, repl.moves_to, os.environ)
     if following is None:
         return code, None
     return code, session_api.arguments_for(following, connected.arguments, hello.cwd.raw)

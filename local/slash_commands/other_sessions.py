@@ -1,4 +1,4 @@
-"""/new, /branch, /resume, /rewind, /stop, /quit: another session, the past of this one, and its end."""
+"""/new, /branch, /resume, /rewind, /move, /stop, /quit: another session, the past of this one, and its end."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from ccb.tunnel.wire import client_requests as requests
 from ccb.tunnel.wire.control_protocol import Request
 from ccb.tunnel.wire.dataclass import dataclass
 
+from ..command_line.arguments import Arguments
 from ..transcript.blocks import Level
 from ..transcript.notices import path_in
 from .about_session import PastPrompt, PastPrompts, RewindPreview
@@ -147,6 +148,19 @@ async def _what_changes(api: SessionApi, point: str, number: str) -> list[str]:
         lines.append(f"{one_line(each.does)} {path}, +{each.insertions} -{each.deletions}{why}")
     ways = ", ".join(f"/rewind {number} {scope}" for scope in ("files", "conversation", "both"))
     return [*(lines or ["No file would change."]), f"To go back to before this prompt: {ways}"]
+
+
+@command("move HOST:/PATH", "take this session to another machine, or to a path on this one", takes_text=True)
+async def move(api: SessionApi, place: str) -> Reply:
+    from ..command_line.parser import arguments_at
+
+    why = "Wait until the agent is done, or interrupt it." if api.transcript.running else api.only_here
+    if not why and api.client.hello.storage == "memory":
+        why = "This session is in memory only, and cannot move."
+    if why:
+        return Text(why, Level.WARNING)
+    arguments_at(Arguments(command="move"), place.strip())
+    return Leave(moves_to=place.strip())
 
 
 @command("stop", "end the session on the host; what runs there is killed")

@@ -99,7 +99,10 @@ class Switch:
 
 @dataclass(frozen=True)
 class Leave:
+    """The person leaves. `moves_to`: the session goes to another machine then, and the person with it."""
+
     stops: bool = False
+    moves_to: str = ""
 
 
 @dataclass(frozen=True)

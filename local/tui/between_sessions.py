@@ -43,7 +43,9 @@ async def run_repl(app: Repl) -> int:
             raise app.bug or RuntimeError("the interface ended")
         failed = code == ExitCode.INTERNAL  # an error that comes after the person has left is of no interest
         with suppress(OSError):  # the window may be closed
-            if app.attached is not None:
+            if app.leaving.moves_to:
+                pass  # what comes of that is told later
+            elif app.attached is not None:
                 print_line(*app.attached.farewell())
             else:
                 _tell_of_no_session(app, said=failed, why="" if failed else _WORDS.get(code, ""))

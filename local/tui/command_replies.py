@@ -198,6 +198,7 @@ class CommandReplies(Vertical):
             case Leave(stops=True):
                 await self._actions.stop(self._api.info.host)
             case Leave():
+                self._shell.leaving.moves_to = reply.moves_to
                 self._shell.leave()
 
     def _draw_rows(self, reply: Rows) -> None:

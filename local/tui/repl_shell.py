@@ -25,11 +25,13 @@ QUIT_WINDOW_S = 2.0  # seconds within which Ctrl+C has to be pressed again to qu
 
 @dataclass
 class LeaveState:
-    """How the session ended. `stops`: the person gave /stop; `stopped`: that has ended it. `error`: why it was lost."""
+    """How the session ended. `stops`: the person gave /stop; `stopped`: that has ended it. `error`: why it was lost.
+    `moves_to`: where the person takes it."""
 
     stops: bool = False
     stopped: bool = False
     error: CcbError | None = None
+    moves_to: str = ""
     _quit_pressed_at: float = -QUIT_WINDOW_S
 
     @property

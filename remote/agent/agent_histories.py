@@ -119,6 +119,8 @@ class AgentHistories(Projection):
         elif isinstance(record.content, records.ForkedRecord):
             for history in self._by_id.values():
                 history.apply(record)
+            if record.content.root:
+                self.worktrees.clear()  # they are on another machine
         elif isinstance(record.content, records.AgentResultRecord):
             if record.agent_id != MAIN_AGENT:  # the id may be damaged
                 self._by_id.pop(record.agent_id, None)

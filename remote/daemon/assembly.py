@@ -36,7 +36,7 @@ from ..session.rewind import register_rewinds
 from ..session.sdk_handlers import register_sdk_requests
 from ..session.session import Session, SessionParts
 from ..session.turns import InputQueue
-from ..session_store.session_directory import resumed_elsewhere
+from ..session_store.session_directory import moved_here, resumed_elsewhere
 from ..session_store.session_log import SessionLog
 from ..session_store.session_paths import home_directory
 from ..slash_commands.command_files import written
@@ -89,7 +89,10 @@ def resume_session(log: SessionLog, calls: ModelStreams, context: ToolContext) -
     end_cut_agents(histories, log, recovered.tasks.open)
     lent = _main_agent(calls, context, parts, histories.main, source="resume", ran=recovered.hooks_run)
     session = Session(parts, *lent)
-    if told_in not in ("", context.cwd):
+    moved = recovered.worker.moved
+    if told_in and moved is not None:
+        session.agent.reminders.add("root", moved_here(told_in, context.cwd, moved.outputs, context.spill.directory))
+    elif told_in not in ("", context.cwd):
         session.agent.reminders.add("root", resumed_elsewhere(told_in, context.cwd))
     take_up(recovered, session)
     return _answering(session), recovered.worker.mark

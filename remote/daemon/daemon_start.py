@@ -105,7 +105,10 @@ def _check(params: Params, session: str, where: session_paths.SessionPaths, jour
     if not exists and not params.get("create", True):
         raise HostRefusal("no_session", "there is no session %s on this host" % session, {})
     if exists:
+        from ..session_store.session_registry import check_not_moved
+
         check_host(_owner_of(where.state))
+        check_not_moved(where.state)
     mark = where.file(session_paths.STOPPED)
     if params.get("again") and os.path.exists(mark):
         raise HostRefusal("stopped", "the session was stopped with `ccb stop`", {})

@@ -16,6 +16,7 @@ from ..sandbox.cage_directories import left_directories, open_up, places_in, unn
 from ..sandbox.running import name_of
 from ..session_store import session_registry as registry
 from ..session_store.locks import elsewhere, exists, is_alive
+from ..session_store.session_moves import ARRIVING, LEAVING, is_complete
 from ..session_store.session_paths import MADE
 from ..system.process import stop_marked
 from . import stopping
@@ -29,6 +30,7 @@ _BUNDLE = re.compile(r"[0-9a-f]{64}\.(bundle|zip|[\w.+-]+\.code)")  # a bundle, 
 _RUNTIME = re.compile(r".+\.(sock|lock)|\.probe-([0-9a-f]{16}|\d+)")
 _LOGINS = re.compile(r"login\.json(\.\d+)?|\.[0-9a-f]{16}\.\d+(-[0-9a-f]{16})?")
 _HALF_WRITTEN = ("summary.json.new", "epoch.new")
+_MOVE_S = 86400.0  # an archive is carried away, or arrives, sooner
 _DEAD = "its worker is gone"
 _LEFT = "left by a process that is gone"
 _MAY_RUN = "its worker may run on %s"
@@ -44,7 +46,7 @@ def collect(reports: Reports, bundles: Sequence[str], *, dry_run: bool, older_th
         with contextlib.suppress(FileNotFoundError):
             if not entry.alive:
                 _old_session(remover, entry, older_than_s)
-    _unused_sessions(remover)
+    _unused_sessions(remover, older_than_s)
     for top, names in registry.ours_in(registry.runtime_directories()):
         _dead_sockets(remover, top, names)
         _temporary(remover, top)
@@ -181,13 +183,21 @@ def _old_session(remover: stopping.Remover, entry: registry.SessionEntry, older_
                 remover.file(os.path.join(entry.directory, name), "temp", "half written by a worker that is gone")
             for name in ("", "outputs", "history"):
                 _temporary(remover, os.path.join(entry.directory, name))
+            left = os.path.join(entry.directory, LEAVING)
+            if os.path.isdir(left) and stopping.age(left) > _MOVE_S:
+                remover.tree(left, "temp", "left by an export that was cut off")
 
 
-def _unused_sessions(remover: stopping.Remover) -> None:
+def _unused_sessions(remover: stopping.Remover, older_than_s: float) -> None:
     owners = registry.live_sessions()
     for session, directory in registry.directories():
         journal = os.path.join(directory, "journal.jsonl")
         if session in owners or (os.path.exists(journal) and os.path.getsize(journal)):
+            continue
+        arriving = os.path.join(directory, ARRIVING)
+        waits_s = older_than_s if is_complete(directory) else _MOVE_S
+        if os.path.isdir(arriving) and stopping.age(arriving) < waits_s:
+            remover.reports.kept(directory, "a move to this host is not over")
             continue
         locks = [os.path.join(top, session + ".lock") for top in registry.runtime_directories()]
         if not any(map(registry.read_object, locks)) and stopping.age(directory) < stopping.YOUNG_S:

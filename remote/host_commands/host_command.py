@@ -62,6 +62,10 @@ def _run(params: Json, bundle: str, reports: Reports) -> None:
         from . import stopping
 
         (stopping.rename if command == "rename" else stopping.remove)(params, reports)
+    elif command == "move":
+        from .moving import run_step
+
+        run_step(params, reports)
     elif command == "gc":
         from .gc import collect
 

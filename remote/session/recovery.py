@@ -107,10 +107,14 @@ class Recovered(Projection):
             self.inputs.drop_prompts()
 
     @on(records.ForkedRecord)
-    def _forked(self, _: records.ForkedRecord, __: Record) -> None:
+    def _forked(self, content: records.ForkedRecord, _: Record) -> None:
         for state in (self.doubtful, self.unanswered, self.updates):
             state.clear()
         self._taken = self.result_due = False
+        if content.root:  # what was allowed on another machine is not allowed here
+            old = self.launches.options
+            self.launches = ClientLaunches(SessionOptions(model=old.model, effort=old.effort))
+            self.mode_before_plan = "default"
 
     @on(records.HookRecord)
     def _hook(self, content: records.HookRecord, _: Record) -> None:

@@ -8,6 +8,7 @@ import os
 import threading
 import zlib
 from collections import OrderedDict, deque
+from dataclasses import replace
 
 from ccb.tunnel.wire import journal_records as records
 from ccb.tunnel.wire.dataclass import dataclass
@@ -84,9 +85,23 @@ class RewindPoints(Projection):
             self.points = deque((each for each in self.points if each.seq < content.to), MAX_POINTS)
         self.unfinished = content if content.files else None
 
-    @on(records.RewoundRecord, records.ForkedRecord)
-    def _rewound(self, _: records.RewoundRecord | records.ForkedRecord, __: Record) -> None:
+    @on(records.RewoundRecord)
+    def _rewound(self, _: records.RewoundRecord, __: Record) -> None:
         self.unfinished = None
+
+    @on(records.ForkedRecord)
+    def _forked(self, content: records.ForkedRecord, _: Record) -> None:
+        """Of a session that has moved here, only files below its directory can go back: below the one that it has now.
+        What its journal says about other paths may be a lie."""
+        self.unfinished = None
+        if content.root:
+            changes = list(self._changes)
+            self._changes.clear()
+            self.latest.clear()
+            for seq, each in changes:
+                below = os.path.relpath(each.path, content.root) if os.path.isabs(each.path) else os.pardir
+                if below.split(os.sep)[0] not in (os.pardir, os.curdir):
+                    self._add(seq, replace(each, path=os.path.join(content.to, below)))
 
     def _add(self, seq: int, change: records.FileChangeRecord) -> None:
         self._changes.append((seq, change))

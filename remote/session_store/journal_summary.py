@@ -69,8 +69,9 @@ class JournalSummary(Projection):
         self.cwd = worker.cwd or self.cwd
 
     @on(records.ForkedRecord)
-    def _forked(self, _: records.ForkedRecord, record: Record) -> None:
+    def _forked(self, content: records.ForkedRecord, record: Record) -> None:
         self.created = record.time
+        self.cwd = content.to or self.cwd
 
     @on(records.InputRecord)
     def _input(self, content: records.InputRecord, record: Record) -> None:
@@ -107,11 +108,13 @@ class JournalSummary(Projection):
 
 class LastWorker(Projection):
     """`mark` is that of its processes: a copy does not take over its original's. `told_in` is the directory in which
-    the model was last told anything, "" when it was told nothing."""
+    the model was last told anything, "" when it was told nothing. `moved`: it has come here from another
+    machine since."""
 
     def __init__(self) -> None:
         self.mark = ""
         self.told_in = ""
+        self.moved: records.ForkedRecord | None = None
         self._directory = ""
 
     @on(records.OptionsRecord, records.WorkerRecord)
@@ -120,12 +123,13 @@ class LastWorker(Projection):
         self._directory = content.cwd or self._directory
 
     @on(records.ForkedRecord)
-    def _forked(self, _: records.ForkedRecord, __: Record) -> None:
+    def _forked(self, content: records.ForkedRecord, _: Record) -> None:
         self.mark = ""
+        self.moved = content if content.root else self.moved
 
     @on(records.PromptRecord, main_only=True)
     def _prompt(self, _: records.PromptRecord, __: Record) -> None:
-        self.told_in = self._directory
+        self.told_in, self.moved = self._directory, None
 
 
 def last_mark(path: str) -> str:
@@ -145,8 +149,13 @@ def main_worktree(path: str) -> records.WorktreeRecord | None:
 
 
 def _worktrees(path: str) -> dict[str, records.WorktreeRecord]:
-    found = _with_word(path, b'"worktree"')
-    return {each.agent_id: each.content for each in found if isinstance(each.content, records.WorktreeRecord)}
+    found: dict[str, records.WorktreeRecord] = {}
+    for each in _with_word(path, b'"worktree"', b'"forked"'):
+        if isinstance(each.content, records.WorktreeRecord):
+            found[each.agent_id] = each.content
+        elif isinstance(each.content, records.ForkedRecord) and each.content.root:
+            found.clear()  # they are on another machine
+    return found
 
 
 def unused_origin(path: str) -> str:

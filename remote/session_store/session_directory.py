@@ -96,3 +96,13 @@ def resumed_elsewhere(before: str, now: str) -> str:
         f"This session goes on in {now}. Before, its directory was {before}: what was said about paths below {before} "
         f"holds below {now}, if it is there."
     )
+
+
+def moved_here(before: str, now: str, kept_before: str, kept_now: str) -> str:
+    """Return what the model must be told of a session that has moved to this machine."""
+    both = kept_before and kept_now
+    kept = f" What was kept in {spelled(kept_before)} is in {spelled(kept_now)} now." if both else ""
+    return (
+        f"This session has moved to another machine. {resumed_elsewhere(before, now)}{kept} Programs, processes and "
+        f"files outside of it are those of the other machine: look before you rely on them."
+    )

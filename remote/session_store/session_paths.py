@@ -60,6 +60,7 @@ _RUNTIME_ROOM = 512  # bytes of a lock file
 MADE = ".made"  # file with the parents that were created for a directory of ccb; deploy/stub.py writes it, too
 PLAN = "plan.md"  # file in a session's directory that holds its plan
 STOPPED = "stopped"  # file that `ccb stop` leaves: only a person starts such a session again, which removes it
+MOVED = "moved"  # file that names the machine to which the session has moved: no worker goes on with it here
 
 
 class NoPlace(Exception):

@@ -15,7 +15,7 @@ from ccb.tunnel.wire.frames import Json
 
 from . import session_paths, sockets
 from .locks import elsewhere, is_alive
-from .refusal import no_session
+from .refusal import HostRefusal, no_session
 from .session_directory import is_same_directory
 from .session_files import replace_private
 
@@ -69,8 +69,26 @@ class SessionEntry:
         return elsewhere(self.summary)
 
     @property
+    def moved_to(self) -> str:
+        return moved_to(self.directory)
+
+    @property
     def journal(self) -> str:
         return os.path.join(self.directory, "journal.jsonl") if self.directory else ""
+
+
+def moved_to(directory: str) -> str:
+    """Return where the session of a state directory has moved to, "" if it has not."""
+    path = os.path.join(directory, session_paths.MOVED)
+    return str(read_object(path).get("to") or "another machine") if directory and os.path.lexists(path) else ""
+
+
+def check_not_moved(directory: str) -> None:
+    """Raise HostRefusal if the session of a state directory has moved to another machine."""
+    place = moved_to(directory)
+    if place:
+        do = "Go on with it there, or give the same `ccb move` again."
+        raise HostRefusal("in_use", "the session has moved to %s" % place, {"do": do})
 
 
 def state_directories() -> list[str]:
@@ -209,7 +227,7 @@ def summary_of(journal: str) -> Json:
 
 def latest_of(path: str) -> SessionEntry | None:
     """Return the session of a canonical path used last, one with a prompt if possible; of its worktrees, too."""
-    known = sessions()
+    known = [entry for entry in sessions() if not entry.moved_to]
     there = [entry for entry in known if entry.works_in(path) or entry.is_now_in(path)]
     there = there or [entry for entry in known if path in _listed(entry.summary.get("earlier"))]
     return next((each for each in there if each.summary.get("prompts") != 0), there[0] if there else None)
@@ -240,7 +258,7 @@ def described(entry: SessionEntry) -> Json:
     given = read_object(os.path.join(entry.directory, TITLE)) if entry.directory else {}  # the name given by a list
     title = str(given.get("title") or "") if given.get("over") == (summary.get("title") or "") else ""
     created = summary.get("created")
-    live = summary if alive else {"state": "ended"}
+    live = summary if alive else {"state": "moved" if entry.moved_to else "ended"}
     size, used = _count(summary.get("bytes")), entry.updated
     with contextlib.suppress(OSError):
         info = os.stat(entry.journal)

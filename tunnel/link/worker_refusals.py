@@ -12,7 +12,14 @@ from ..wire.frames import Refused
 
 _MAX_SIMILAR = 8
 _MAX_KEY = 40
-_TO_DO = ("Go on with it there, or in a copy: --fork-session.", "Look at the list again.", "Stop it.", "Stop it there.")
+_TO_DO = (
+    *("Go on with it there, or in a copy: --fork-session.", "Look at the list again.", "Stop it.", "Stop it there."),
+    *("Go on with it there, or give the same `ccb move` again.", "Finish that first: give the same `ccb move` again."),
+    *("Wait until it is over, or interrupt it.", "Leave it there first.", "Move it again."),
+    "Name the directory when you resume it: a session need not move for that.",
+    "Commit or stash what is there, or move without files: --no-files.",
+    "Move without files: --no-files.",
+)
 """What a worker may tell the person to do about a session in use. Another text would be the advice of a stranger."""
 
 
@@ -108,6 +115,7 @@ def _no_sandbox(refused: Refused, host: str) -> errors.CcbError:
 _SIMPLE: Mapping[str, tuple[type[errors.CcbError], str]] = {
     "not_a_directory": (errors.NoSuchPath, "Name the directory to work in."),
     "stopped": (errors.SessionStopped, "Start it again."),
+    "bad_archive": (errors.UsageError, "Export the session again."),
     "no_worktree": (errors.UsageError, "Leave out --worktree, or start in a repository of git with a commit."),
 }
 """For each of these refusal codes: the class of the error, what to do."""

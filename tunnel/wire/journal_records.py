@@ -131,10 +131,15 @@ class WorkerRecord:
 
 @dataclass(frozen=True)
 class ForkedRecord:
-    """`forked`: everything before was copied from the session `source`."""
+    """`forked`: everything before was copied from the session `source`. If that has moved here from another machine:
+    `root` is the directory in which it worked there and `to` the one here, both with every link resolved; `outputs` is
+    the directory of its outputs there."""
 
     kind: ClassVar[str] = "forked"
     source: str = field(metadata={"key": "from"})
+    root: str = ""
+    to: str = ""
+    outputs: str = ""
 
 
 @dataclass(frozen=True)

@@ -59,8 +59,8 @@ SETUP_COMMAND = "/?setup"  # a prompt that only starts a session: its hooks run,
 
 LAPTOP_COMMANDS = """
 ? add-dir agents branch btw bug config copy cost diff doctor effort exit export get help hooks hosts keys login mcp
-mode model new open output-style paste permissions ports put queue quit reconnect rename resume revoke rewind sandbox
-sessions skills status statusline stop tasks theme thinking tools transcript trust vim"""
+mode model move new open output-style paste permissions ports put queue quit reconnect rename resume revoke rewind
+sandbox sessions skills status statusline stop tasks theme thinking tools transcript trust vim"""
 """The names of the slash commands that the laptop carries out. Their lines must not reach a model as text."""
 
 

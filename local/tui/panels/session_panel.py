@@ -223,13 +223,13 @@ class SessionPanel(SearchedPanel[SessionRow]):
         self.update(Group(head, *lines, Text(foot, style=f"not bold {style}")))
 
 
-_STATES = {"running": "working", "requires_action": "asks you", "idle": "idle", "ended": "ended"}
+_STATES = {"running": "working", "requires_action": "asks you", "idle": "idle", "ended": "ended", "moved": "moved"}
 _NUMBER_CELLS, _STATE_CELLS, _MIN_PATH_CELLS = 5, 9, 60
 _ASKED = "asks to use "
 _SPEAKERS = (("prompt: ", "❯ "), ("agent: ", "● "), (_ASKED, "? "), ("call ", "⚙ "), ("turn failed: ", "✗ "))
 _CALLS = ("? ", "⚙ ")
 _CALL = re.compile(r'^(\S+) \{"\w+": ?(?:\[\{"\w+": ?)?"((?:[^"\\]|\\["\\/bfnrt])*).*', re.DOTALL)
-_QUIET = ("idle", "ended", "")
+_QUIET = ("idle", "ended", "moved", "")
 
 
 def session_line(row: SessionRow, width: int, palette: Palette, current: str, usual: str, *, marked: bool) -> Text:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
+from pathlib import Path
 
 import pytest
 from tests.support.hosts.reached_host import Host
@@ -34,3 +36,22 @@ async def test_a_new_session_and_the_way_back_need_no_second_login(host: Host) -
     assert asked[1] == ["the second one"], "the second session begins empty"
     assert asked[2] == ["the first one", "Answer-one.", "and on"]
     assert host.server.logins == 1
+
+
+async def test_move_takes_the_session_and_the_person_to_another_machine(host: Host, project: Path) -> None:
+    host.model.add({"text": "Answer-one."}, {"text": "Answer-two."})
+    async with host.on_terminal() as running:
+        await running.shows("F1 or /help")
+        running.type("the first one\r")
+        await running.shows("Answer-one.")
+        running.type(f"/move {project}\r")
+        await running.shows("Take the files along")
+        running.type("no\r")
+        start = len(running.written)
+        await running.until(lambda: "Answer-one." in running.text_from(start))
+        running.type("and on\r")
+        await running.shows("Answer-two.")
+        running.type("\x04")
+        assert await running.ended() == 0
+    asked = json.dumps(host.model.requests[-1].body)
+    assert "Answer-one." in asked and f"holds below {project}" in asked

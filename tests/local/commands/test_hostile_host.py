@@ -53,6 +53,8 @@ REPORTS: dict[str, tuple[Frame, ...]] = {
     "gc --local": tuple(Report(kind, {**_CHANGE, "pid": 1}) for kind in ("removed", "stopped", "ended", "kept")),
     "clean --local --yes": tuple(Report(kind, _CHANGE) for kind in ("removed", "stopped", "ended", "kept")),
     "clean --local --dry-run": tuple(Report(kind, _CHANGE) for kind in ("removed", "stopped", "ended", "kept")),
+    f"move --local {SESSION} h:/srv --no-files": (Report("session", {"session": SESSION, "moved": True}),),
+    f"export --local {SESSION}": (Report("session", {"session": EVIL}),),
     "trust --local": (
         Report("project", {"directory": f"/srv/{EVIL}", "fingerprint": EVIL}),
         Report("problem", {"text": EVIL}),

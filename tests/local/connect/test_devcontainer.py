@@ -88,7 +88,7 @@ async def test_the_running_container_is_used_with_user_folder_and_ports_of_the_f
     arguments, left = await host.enter("--forward", "8080:5432")
     assert (arguments.connection.container, arguments.connection.devcontainer) == ("vscode@sleepy", False)
     assert arguments.directory == f"/w/{host.folder.name}"
-    assert arguments.session.forwards == ("8080:5432", "3000")
+    assert arguments.ports.forwards == ("8080:5432", "3000")
     assert "db:6379, 70000 is left out" in left[0] and not host.told
     assert not list(host.top.rglob("pwned"))
 

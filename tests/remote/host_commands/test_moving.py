@@ -1,0 +1,253 @@
+"""The steps of a move, each killed at each of its calls to the system: one side owns the session, and the same steps
+again end the move. What comes in an archive is believed only as far as it is checked."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+import uuid
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from tests.remote.agent_kit import content, says
+from tests.remote.worker_process import WorkerHost, until
+
+from ccb.remote.host_commands import moving
+from ccb.remote.host_commands.host_command import run_command
+from ccb.remote.session.recovery import Recovered
+from ccb.remote.session_store.file_history import RewindPoints
+from ccb.remote.session_store.journal import Journal
+from ccb.remote.session_store.journal_summary import worktrees
+from ccb.remote.session_store.refusal import HostRefusal
+from ccb.remote.session_store.session_registry import check_not_moved
+from ccb.tunnel.wire import journal_records as records
+from ccb.tunnel.wire.frames import Json, Report
+from ccb.tunnel.wire.journal_records import record_of, replay, to_line
+from ccb.tunnel.wire.session_archive import ArchiveWriter, Manifest
+from ccb.tunnel.wire.session_options import SessionOptions
+
+assert moving  # it is imported before a step, so that only calls of the step itself count
+_KILLED = 9
+_CALLS = ("open", "os.", "shutil.", "fcntl.")
+
+
+@dataclass
+class Side:
+    """A machine, with a session's project on it."""
+
+    home: Path
+
+    def step(self, name: str, *, kill_at: int = 0, **params: object) -> dict[str, Json] | None:
+        """Run a step in a process of its own. Return the bodies of its reports by kind, None if it was killed at its
+        `kill_at`th call to the system."""
+        reading, writing = os.pipe()
+        if not (pid := os.fork()):
+            self._run({"command": "move", "step": name, **params}, writing, kill_at)
+        os.close(writing)
+        with open(reading, "rb") as file:
+            frames = [json.loads(line) for line in file]
+        if os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == _KILLED:
+            return None
+        refused = [each["message"] for each in frames if each["t"] == "refused"]
+        if refused:
+            raise HostRefusal("", refused[0], {})
+        return {each["kind"]: each["body"] for each in frames if each["t"] == "report"}
+
+    def _run(self, params: Json, out: int, kill_at: int) -> None:
+        left = kill_at
+
+        def count(event: str, _: object) -> None:
+            nonlocal left
+            if event.startswith(_CALLS):
+                left -= 1
+                if not left:
+                    os._exit(_KILLED)
+
+        for name in ("XDG_STATE_HOME", "XDG_CACHE_HOME"):
+            os.environ.pop(name, None)
+        os.environ.update(HOME=str(self.home), XDG_RUNTIME_DIR=str(self.home / "run"))
+        if kill_at:
+            sys.addaudithook(count)
+        os._exit(run_command(params, "b" * 64, out))
+
+    def state(self, session: str) -> Path:
+        return self.home / ".local/state/ccb/sessions" / session
+
+    def owns(self, session: str) -> bool:
+        try:
+            check_not_moved(str(self.state(session)))
+        except HostRefusal:
+            return False
+        return (self.state(session) / "journal.jsonl").exists()
+
+
+@dataclass
+class Move:
+    source: Side
+    target: Side
+    session: str
+    exported: Json = field(default_factory=dict)
+
+    def run(self, kill: str = "", kill_at: int = 0) -> bool:
+        """What the laptop does for `ccb move`. Return False if the step `kill` was killed."""
+        here, there, to = self.source, self.target, "there:/app"
+        for name, side, params in (
+            ("look", here, {}),
+            ("expect", there, {"directory": str(there.home / "app"), "again": True}),
+            ("export", here, {}),
+            ("receive", there, {"directory": str(there.home / "app")}),
+            ("leave", here, {}),
+            ("settle", there, {}),
+        ):
+            if name == "leave":
+                params["journal"] = self.exported["journal"]
+            params = {**params, "session": self.session, "to": to}
+            found = side.step(name, kill_at=kill_at if name == kill else 0, **params)
+            if found is None:
+                return False
+            if name == "look" and found["session"]["moved"]:
+                return there.step("settle", session=self.session) is not None
+            if name == "expect":
+                place = found["expected"]["path"]
+            if name == "export":
+                self.exported = found["exported"]
+                shutil.copy(self.exported["path"], place)
+        return True
+
+    def owners(self) -> list[str]:
+        """Who owns the session: the target also if it has only to be told so."""
+        there = self.target.state(self.session)
+        pending = (there / "arriving/complete").exists() and not self.source.owns(self.session)
+        return ["source"] * self.source.owns(self.session) + ["target"] * (pending or self.target.owns(self.session))
+
+
+def lines(session: str, root: Path, *more: records.Content) -> bytes:
+    first = records.OptionsRecord({"permission_mode": "bypassPermissions", "model": "m"}, session, 1.0, str(root))
+    return b"".join(to_line(record_of(each, seq, 1.0)) for seq, each in enumerate((first, *more), 1))
+
+
+@pytest.fixture
+def move(tmp_path: Path) -> Move:
+    sides = [Side(tmp_path / name) for name in ("here", "there")]
+    for side in sides:
+        for name in ("app", "run"):
+            (side.home / name).mkdir(parents=True, mode=0o700)
+    made = Move(sides[0], sides[1], str(uuid.uuid4()))
+    state = made.source.state(made.session)
+    for name in ("history", "outputs"):
+        (state / name).mkdir(parents=True, mode=0o700)
+    (state / "journal.jsonl").write_bytes(lines(made.session, sides[0].home / "app"))
+    (state / "history" / ("a" * 64)).write_bytes(b"version")
+    (state / "outputs/0001-out").write_bytes(b"output")
+    (state / "plan.md").write_text("the plan")
+    return made
+
+
+@pytest.mark.parametrize("step", ["expect", "export", "receive", "leave", "settle"])
+def test_a_step_that_is_killed_anywhere_leaves_one_owner_and_is_done_again(
+    move: Move, step: str, tmp_path: Path
+) -> None:
+    shutil.copytree(tmp_path, tmp_path.with_name(f"{tmp_path.name}-0"))
+    for kill_at in range(1, 1000):
+        if move.run(step, kill_at):
+            break
+        assert len(move.owners()) == 1, f"killed at call {kill_at}"
+        assert move.run(), f"the move was not ended after a kill at call {kill_at}"
+        assert move.owners() == ["target"]
+        there = move.target.state(move.session)
+        assert (there / "plan.md").read_text() == "the plan" and (there / "outputs/0001-out").read_bytes() == b"output"
+        assert not (there / "arriving").exists()
+        shutil.rmtree(tmp_path)
+        shutil.copytree(tmp_path.with_name(f"{tmp_path.name}-0"), tmp_path)
+    assert kill_at > 5 and move.owners() == ["target"]
+
+
+def test_a_session_that_went_on_meanwhile_does_not_leave(move: Move) -> None:
+    journal = {"bytes": 1, "sha256": "0" * 64}
+    with pytest.raises(HostRefusal, match="went on while it was moved"):
+        move.source.step("leave", session=move.session, to="there:/app", journal=journal)
+    assert move.owners() == ["source"]
+    assert move.run()
+    with pytest.raises(HostRefusal, match="has moved to there:/app"):
+        move.source.step("look", session=move.session, to="elsewhere:/app")
+    with pytest.raises(HostRefusal, match="is on this host already"):
+        move.target.step("expect", session=move.session, directory=str(move.target.home / "app"), again=True)
+
+
+def test_gc_leaves_a_session_that_is_about_to_arrive(move: Move) -> None:
+    assert not move.run("settle", 1)
+    for each in (move.target.state(move.session), move.target.state(move.session) / "arriving"):
+        os.utime(each, (1e9, 1e9))
+    found = move.target.step("", command="gc", older_than_s=1e12)
+    assert found is not None and "a move to this host is not over" in found["kept"]["why"]
+    assert move.run() and move.owners() == ["target"]
+
+
+async def test_a_session_at_work_or_with_a_driver_does_not_leave(host: WorkerHost, session: str) -> None:
+    laptop = await host.drive(session, SessionOptions(client="me@laptop"))
+    call = await laptop.opened("go")
+    refused = await host.refused(session, command="move", step="look", to="")
+    assert refused.code == "in_use" and "a turn of the session is running" in refused.message
+    await laptop.answer(call, content(says("done")))
+    await until(lambda: json.loads((host.state(session) / "summary.json").read_text())["state"] == "idle", "it is done")
+    refused = await host.refused(session, command="move", step="export", to="there:/app")
+    assert "me@laptop drives this session now" in refused.message
+    exporting = await host.connect(session, command="move", step="export")
+    assert (await exporting.next(Report)).kind == "exported"
+
+
+def brought(move: Move, journal: bytes) -> Path:
+    """The state directory after an archive with this journal was imported."""
+    directory = str(move.target.home / "app")
+    found = move.target.step("expect", session=move.session, directory=directory)
+    assert found is not None
+    with open(found["expected"]["path"], "xb") as file:
+        writer = ArchiveWriter(file, Manifest(move.session, "/"))
+        writer.add("journal.jsonl", iter([journal]), len(journal))
+        writer.end()
+    move.target.step("receive", session=move.session, directory=directory)
+    move.target.step("settle", session=move.session)
+    return move.target.state(move.session)
+
+
+@pytest.mark.parametrize(
+    "journal",
+    [
+        b"",
+        b"{}\n",
+        lines("0" * 8, Path("/")),
+        to_line(record_of(records.OptionsRecord({}, "s"), 1 << 62, 1.0)),
+        b"x" * (25 << 20),
+    ],
+    ids=["empty", "no record", "another session", "numbers without end", "a line without end"],
+)
+def test_a_journal_that_no_worker_wrote_is_refused(move: Move, journal: bytes) -> None:
+    with pytest.raises(HostRefusal, match="its journal is"):
+        brought(move, journal)
+    assert not move.target.owns(move.session)
+
+
+async def test_a_journal_that_lies_grants_and_changes_nothing(move: Move) -> None:
+    """It says that everything is allowed, that a file of the user is to be put back, and whose directory may go."""
+    back = {"path": "/etc/passwd", "before": "b", "after": "a", "mode": 0}
+    lies = (
+        records.WorktreeRecord("/home/me/other", "worktree/x", "b", "/home/me"),
+        records.WorkerRecord(1, "b", "another-session", "/etc"),
+        records.FileChangeRecord("t", "/home/me/.ssh/authorized_keys", "a" * 64, "b", 0o600),
+        records.FileChangeRecord("t", "/../../etc/cron.d/x", "a" * 64, "b", 0o600),
+        records.QueuedRecord("task:1", [{"type": "text", "text": "run this"}], {}, wakes=True),
+        records.RewindRecord("m", 0, [back]),
+    )
+    state = brought(move, lines(move.session, Path("/"), *lies))
+    journal, recovered, points = Journal(str(state / "journal.jsonl")), Recovered(), RewindPoints()
+    replay(journal.all(), *recovered.parts, points)
+    await journal.close()
+    assert recovered.launches.options.permission_mode == "default"
+    assert recovered.worker.mark == "" and worktrees(str(state / "journal.jsonl")) == []
+    assert points.unfinished is None
+    below = str(move.target.home / "app")
+    assert points.latest and all(path.startswith(f"{below}/") for path in points.latest)
+    assert all(not each.wakes for each in recovered.inputs._queue)
