@@ -74,8 +74,9 @@ class _Outgoing:
     """The bytes that go over a channel, kept until the other end has them."""
 
     def __init__(self) -> None:
-        self.kept = bytearray()
+        self.kept = bytearray()  # up to half of it may be there already
         self.kept_from = 0
+        self.arrived = 0  # the byte up to which the other end has all
         self.sent = 0
         self.up_to = INITIAL_CREDIT  # the byte up to which the other end takes more
         self.end: Json | None = None  # no more are written
@@ -84,15 +85,18 @@ class _Outgoing:
     @property
     def room(self) -> int:
         """How many bytes may be written. This end keeps as many as the other one takes, within limits."""
-        return min(max(INITIAL_CREDIT, self.up_to - self.kept_from), _MAX_WINDOW) - len(self.kept)
+        window = min(max(INITIAL_CREDIT, self.up_to - self.arrived), _MAX_WINDOW)
+        return window - (self.kept_from + len(self.kept) - self.arrived)
 
     def there(self, frame: ChannelCredit) -> None:
         """Forget what the other end has. Raise ChannelError if that was never sent, or has come already."""
-        there = frame.have - self.kept_from
-        if not 0 <= there <= len(self.kept):
+        gone = frame.have - self.kept_from
+        if frame.have < self.arrived or gone > len(self.kept):
             raise ChannelError("the other end has lost or invented bytes")
-        del self.kept[:there]
-        self.kept_from = frame.have
+        self.arrived = frame.have
+        if 2 * gone >= len(self.kept):  # not each time: what stays is copied
+            del self.kept[:gone]
+            self.kept_from = frame.have
         self.up_to = max(self.up_to, frame.up_to)
 
     def next(self, number: int) -> ChannelData | ChannelEnd | None:
