@@ -15,6 +15,7 @@ from pathlib import Path
 from ..command_line.arguments import OPTIONS, Arguments, Option
 from ..command_line.exit_codes import ExitCode
 from ..command_line.subcommands import NAMES, SUBCOMMANDS, Subcommand, brief, topics
+from ..config.settings import SETTING_NAMES
 from ..terminal.console import print_line
 
 _PROGRAM = "import sys; sys.path.append(sys.argv.pop(1)); import completion_words; completion_words.main()"
@@ -73,6 +74,8 @@ def _kinds(word: str) -> Slot:
         return ["hosts" if "path" not in text else "paths" if word == "HOST:PATH" else "directories"]
     if "topic" in text:
         return [f"={each}" for each in dict.fromkeys(topics())]
+    if word == "KEY":
+        return [f"={each}" for each in SETTING_NAMES]
     kinds = {"session": "sessions", "id": "ids", "path": "files", "local": "files", "file": "files"}
     return [kinds[name] for name in re.findall(r"\w+", text) if name in kinds]
 

@@ -139,6 +139,7 @@ def know_hosts(home: Path) -> None:
         ("ccb audit ", ["11111111-aaaa", "22222222-aaaa", "33333333-aaaa", "44444444-aaaa"]),
         ("ccb -i key-o", ["key-of-ann"]),
         ("ccb help sandb", ["sandbox"]),
+        ("ccb config get graceH", ["graceHours"]),
     ],
 )
 def test_tab_offers_what_may_stand_there(shell: Shell, line: str, offered: list[str]) -> None:
