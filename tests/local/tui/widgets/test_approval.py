@@ -162,7 +162,7 @@ async def test_r_keeps_the_rule_for_what_operators_read_and_answers_all_such_que
         for command, reads in {"docker ps": True, "make": None, "kubectl get pods": True}.items():
             at.session.ask(command, "Bash", {"command": command}, permission_suggestions=[RULE], reads_services=reads)
         await at.card_focused(sees="r Yes, and always here: reading with docker, kubectl, systemctl")
-        await at.answer("r", "enter", sees=("Kept for this host and directory", "allow reading with docker", "$ make"))
+        await at.answer("r", "enter", sees=("Kept for this host, on the laptop", "allow reading with docker", "$ make"))
         assert "r Yes" not in at.screen
         assert [each["rules"] for each in kept] == [[{"toolName": "Bash", "ruleContent": "reads:services"}]]
         assert at.session.answers["docker ps"]["updatedPermissions"] == kept
