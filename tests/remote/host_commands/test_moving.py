@@ -131,7 +131,7 @@ def lines(session: str, root: Path, *more: records.Content) -> bytes:
 
 @pytest.fixture
 def move(tmp_path: Path) -> Move:
-    sides = [Side(tmp_path / name) for name in ("here", "there")]
+    sides = [Side(tmp_path / "now" / name) for name in ("here", "there")]
     for side in sides:
         for name in ("app", "run"):
             (side.home / name).mkdir(parents=True, mode=0o700)
@@ -150,7 +150,7 @@ def move(tmp_path: Path) -> Move:
 def test_a_step_that_is_killed_anywhere_leaves_one_owner_and_is_done_again(
     move: Move, step: str, tmp_path: Path
 ) -> None:
-    shutil.copytree(tmp_path, tmp_path.with_name(f"{tmp_path.name}-0"))
+    shutil.copytree(tmp_path / "now", tmp_path / "before")
     for kill_at in range(1, 1000):
         if move.run(step, kill_at):
             break
@@ -160,8 +160,8 @@ def test_a_step_that_is_killed_anywhere_leaves_one_owner_and_is_done_again(
         there = move.target.state(move.session)
         assert (there / "plan.md").read_text() == "the plan" and (there / "outputs/0001-out").read_bytes() == b"output"
         assert not (there / "arriving").exists()
-        shutil.rmtree(tmp_path)
-        shutil.copytree(tmp_path.with_name(f"{tmp_path.name}-0"), tmp_path)
+        shutil.rmtree(tmp_path / "now")
+        shutil.copytree(tmp_path / "before", tmp_path / "now")
     assert kill_at > 5 and move.owners() == ["target"]
 
 
