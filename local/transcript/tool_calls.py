@@ -183,6 +183,9 @@ _IN_WORDS = tuple(
         rf"\AIt(?: takes longer than .{{1,40}}, so it)? goes on in the background {_GOES_ON}": (
             r"in the background: \1 (/tasks)"
         ),
+        r"^Still running after the command: (.*)\. Its task is (\S+); TaskStop ends it\.$": (
+            r"still running: \1, in the background: \2 (/tasks)"
+        ),
         r"\AThe agent works in the background\. .* task_id: (\S+)\. .*": r"in the background: \1 (/tasks)",
         r"\AThe user doesn't want to proceed with this tool use\. It was not run\. .*": "Interrupted; not run.",
         r"\AThe user doesn't want to proceed (?:(?! while it ran: ).)* while it ran: (what .*\.) Wait .*": (

@@ -240,6 +240,10 @@ def test_a_compaction_and_the_output_of_a_command_are_notices() -> None:
             f"{_HOW_TO_READ}\nOutput so far:\n1",
             "in the background: bash_2 (/tasks)\nOutput so far:\n1",
         ),
+        (
+            "1\nStill running after the command: python3 (pid 7). Its task is bash_3; TaskStop ends it.",
+            "1\nstill running: python3 (pid 7), in the background: bash_3 (/tasks)",
+        ),
         (NOT_RUN, "Interrupted; not run."),
         (f"{STOPPED}\nIt had printed:\n1", "Interrupted; what it had done until then stays done.\nIt had printed:\n1"),
         (agent_messages.INTERRUPTED_FOR_TOOL, "Interrupted."),
