@@ -20,7 +20,7 @@ _MIN_TEXT = 20
 _SHORT = re.compile(r" ?[;:,.(].*", re.DOTALL)
 _USUAL = (
     *("--continue", "--resume", "--model", "--permission-mode", "--allowedTools", "--disallowedTools", "--sandbox"),
-    *("--add-dir", "--plain", "--print", "--identity", "--port", "-o", "--container", "--debug", "--help", "--version"),
+    *("--add-dir", "--plain", "--print", "--identity", "--port", "--container", "--debug", "--help", "--version"),
 )
 """The options in the overview, each with the start of its sentence."""
 
