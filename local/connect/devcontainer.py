@@ -48,7 +48,9 @@ _HEARD_S = 5.0
 _MAX_OUTPUT = 4 * 1024 * 1024
 _MAX_LINE = 200
 _MAX_PORTS = 20
-_JSONC = re.compile(r'("(?:[^"\\]|\\.)*")|//[^\n]*|/\*.*?\*/|,(?=(?:\s|//[^\n]*|/\*.*?\*/)*[}\]])', re.DOTALL)
+_COMMENT = r"//[^\n]*|/\*.*?(?:\*/|\Z)"
+# Looks at nothing twice: the host may have written something that takes for ever otherwise.
+_JSONC = re.compile(rf'("(?:[^"\\]|\\.?)*+(?:"|\Z))|{_COMMENT}|,(?=(?:\s|{_COMMENT})*+[}}\]])', re.DOTALL)
 _USER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}")
 
 

@@ -14,7 +14,7 @@ _TOKEN = re.compile(
     \x1b (?! \[ [0-9;:]* [mABCDGHJK] )  # what is by far the most gets through without a look
     (?: \[ (?P<before>[<-?]?) (?P<numbers>[0-;]*) (?P<between>[ -/]*) (?P<final>[@-~]?)
       | \] (?P<number>[0-9]*);? (?P<title>{_STRING}) (?: \x07 | \x1b\\ | \x9c )?
-      | [PX^_] [^\x07\x18\x1a\x1b\x9c]* (?: \x1b\\ | [\x07\x9c] )?
+      | [PX^_k] [^\x07\x18\x1a\x1b\x9c]* (?: \x1b\\ | [\x07\x9c] )?
       | (?P<escape>[ -/]*[0-~]?)
     )
   | [\x00-\x06\x10-\x1a\x1c-\x1f\x7f-\x9f\U0010eeee]
@@ -22,7 +22,7 @@ _TOKEN = re.compile(
     re.VERBOSE,
 )
 _INCOMPLETE = re.compile(rf"\x1b(?:\[[0-?]*[ -/]*|\]{_STRING}|[ -/]*)?\Z")
-_OPEN_STRING = re.compile(r"\x1b[PX^_][^\x07\x18\x1a\x1b\x9c]*\Z")
+_OPEN_STRING = re.compile(r"\x1b[PX^_k][^\x07\x18\x1a\x1b\x9c]*\Z")
 _STRING_END = re.compile(r"[\x07\x18\x1a\x1b\x9c]")
 
 _ESCAPES = re.compile(r"[78=>DEHMNOc]|[()*+][0-9A-Z]|#[3-68]")
@@ -110,7 +110,7 @@ _RESET = (
     "\x1b[?1000;1001;1002;1003;1004;1005;1006;1007;1015;1016l"  # mouse, focus
     "\x1b[?1;5;9;45;66;2004;2026;2031;2048l\x1b>"  # keys, bracketed paste, sizes as input
     "\x1b[4;20l\x1b[>4;0m\x1b[?7;25h\x1b[0 q"  # insert, keys of xterm, wrapping, the cursor
-    "\x1b7\x1b[r\x1b8"  # scrolling
+    "\x1b7\x1b[?69l\x1b[r\x1b8"  # margins
     "\x1b(B\x1b)B\x0f\x1b[0m"  # characters, colours
 )
 

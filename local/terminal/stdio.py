@@ -77,6 +77,8 @@ class Writer:
             return 0
 
     async def drain(self) -> None:
+        """Wait until all is written. Other tasks get their turn in any case."""
+        await asyncio.sleep(0)
         await self._drained.wait()
 
     async def _write(self) -> None:

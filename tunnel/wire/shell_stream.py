@@ -49,6 +49,9 @@ class ShellInputDecoder:
 
 _RAW = -15  # a deflate stream without head and checksum
 _MAX_OUTPUT = 1 << 16
+_FLOOD = 1 << 15  # bytes at once, more than a screen
+_MAX_RATIO = 4
+_EMPTY_BLOCK = b"\0\0\0\xff\xff"  # of a deflate stream
 
 
 class OutputPacker:
@@ -56,8 +59,11 @@ class OutputPacker:
         self._deflate = zlib.compressobj(1, zlib.DEFLATED, _RAW)
 
     def pack(self, data: bytes) -> bytes:
-        """Return what carries all of `data`: the other end need not wait for more."""
-        return self._deflate.compress(data) + self._deflate.flush(zlib.Z_SYNC_FLUSH)
+        """Return what carries all of `data`: the other end need not wait for more. A flood is not made small: what is
+        under way on the channel is all shown before the effect of Ctrl+C."""
+        packed = self._deflate.compress(data) + self._deflate.flush(zlib.Z_SYNC_FLUSH)
+        lacking = len(data) // _MAX_RATIO - len(packed) if len(data) >= _FLOOD else 0
+        return packed + _EMPTY_BLOCK * max(0, lacking // len(_EMPTY_BLOCK))
 
 
 class OutputUnpacker:

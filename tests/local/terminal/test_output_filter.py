@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -63,6 +65,7 @@ def test_what_full_screen_programs_draw_gets_through_byte_by_byte(sent: str) -> 
     [
         ("a\x1b]52;c;ZXZpbA==\x07b", "ab"),
         ("a\x1bPq#0\x1b\\b\x1b_Gx\x1b\\c\x1b^x\x1b\\d\x1bXx\x1b\\e", "abcde"),
+        ("\x1bka title of screen\x1b\\$ ", "$ "),
         ("a\x1b[21t\x1b[14tb\x05c\x1bZd\x1b[5ie", "abcde"),
         ("\x1b[?1043;25h", "\x1b[?25h"),
         ("\x1b[2h\x1b[?3h", ""),
@@ -75,6 +78,11 @@ def test_what_full_screen_programs_draw_gets_through_byte_by_byte(sent: str) -> 
 def test_what_acts_on_this_machine_is_taken_out_and_the_rest_stays(sent: str, left: str, step: int) -> None:
     data = sent.encode()
     assert filtered(*(data[at : at + step] for at in range(0, len(data), step))) == left
+
+
+def test_leaving_turns_off_what_tmux_and_editors_turn_on() -> None:
+    reset = re.findall(r"\x1b\[\?([0-9;]+)l", OutputFilter().reset)
+    assert {"1", "69", "1000", "1002", "1003", "1004", "1006", "2004", "2026"} <= set(";".join(reset).split(";"))
 
 
 def test_the_last_command_and_its_output_are_text_as_it_was_read() -> None:

@@ -57,6 +57,13 @@ async def test_few_bytes_are_written_without_a_thread_only_where_they_surely_fit
     assert writer.write_few(b"key") == 0
 
 
+async def test_other_tasks_get_their_turn_though_nothing_is_left_to_write(pipe: tuple[int, int]) -> None:
+    other = asyncio.create_task(asyncio.sleep(0))
+    await Writer(pipe[1]).drain()
+    await asyncio.sleep(0)
+    assert other.done(), "a host that sends what is not shown would hold up the keys"
+
+
 async def test_output_waits_for_a_slow_reader(pipe: tuple[int, int]) -> None:
     reader, write_end = pipe
     writer = Writer(write_end)

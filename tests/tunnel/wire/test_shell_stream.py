@@ -36,6 +36,14 @@ def test_an_output_arrives_and_each_piece_without_the_next(sent: list[bytes], st
         assert b"".join(got for piece in pieces for got in unpacker.feed(piece)) == each
 
 
+def test_a_flood_is_not_made_so_small_that_ctrl_c_comes_after_all_that_a_window_holds_of_it() -> None:
+    flood, packer, unpacker = b"y\r\n" * 80_000, OutputPacker(), OutputUnpacker()
+    packed = packer.pack(flood)
+    assert len(flood) // 5 < len(packed) < len(flood) // 3
+    assert b"".join(unpacker.feed(packed)) == flood
+    assert b"".join(unpacker.feed(packer.pack(b"next"))) == b"next"
+
+
 @pytest.mark.parametrize("data", [b"x\0\0\0\1a", b"t\xff\xff\xff\xff", b"s\0\0\0\5abcde", bytes(5)])
 def test_what_is_no_input_of_a_shell_is_refused(data: bytes) -> None:
     with pytest.raises(ValueError, match="no input of a shell"):
