@@ -49,7 +49,7 @@ class ShellInputDecoder:
 
 _RAW = -15  # a deflate stream without head and checksum
 _MAX_OUTPUT = 1 << 16
-_FLOOD = 1 << 15  # bytes at once, more than a screen
+_FLOOD = 1 << 11  # bytes at once. A terminal gives at most 4 KiB
 _MAX_RATIO = 4
 _EMPTY_BLOCK = b"\0\0\0\xff\xff"  # of a deflate stream
 

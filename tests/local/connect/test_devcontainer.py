@@ -176,7 +176,7 @@ async def test_a_host_that_answers_otherwise_or_without_end_is_given_up(host: Ho
         ('{"a": "\\"//",}', {"a": '"//'}),
         ("[/* , */ 1]", [1]),
         (f"[1, {'/' * 100_000}\n 2, {'/**/' * 10_000} 3]", [1, 2, 3]),
-        (f'[1] {"/* " * 100_000}', [1]),
+        (f"[1] {'/* ' * 100_000}", [1]),
     ],
 )
 def test_comments_and_last_commas_are_no_json_and_go(text: str, value: object) -> None:
