@@ -113,7 +113,7 @@ class _Outgoing:
 
 
 class Channel:
-    """This end of a channel. One task may read, another one write. A context: on leaving, the channel is closed."""
+    """This end of a channel. One task may read, others write. A context: on leaving, the channel is closed."""
 
     def __init__(self, number: int, table: Channels, opened: ChannelOpen | None = None) -> None:
         self.number = number
@@ -128,6 +128,7 @@ class Channel:
         self._sending = False
         self._error = ""
         self._changed = asyncio.Event()
+        self._writing = asyncio.Lock()
         self._pump: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Channel:
@@ -160,17 +161,18 @@ class Channel:
         return data
 
     async def write(self, data: bytes) -> None:
-        """Send bytes, as fast as the other end reads them. Raise ChannelError."""
+        """Send bytes, as fast as the other end reads them. Those of several tasks are not mixed. Raise ChannelError."""
         view = memoryview(data)
-        while view:
-            while self._out.room <= 0 and not self._error:
-                await self._change()
-            if self._error or self._out.end is not None:
-                raise ChannelError(self._error or "the channel is closed")
-            piece = view[: self._out.room]
-            self._out.kept += piece
-            view = view[len(piece) :]
-            self._changed.set()
+        async with self._writing:
+            while view:
+                while self._out.room <= 0 and not self._error:
+                    await self._change()
+                if self._error or self._out.end is not None:
+                    raise ChannelError(self._error or "the channel is closed")
+                piece = view[: self._out.room]
+                self._out.kept += piece
+                view = view[len(piece) :]
+                self._changed.set()
 
     def end(self, result: Json | None = None) -> None:
         """Write no more. What was written still arrives, and the other end may send on."""

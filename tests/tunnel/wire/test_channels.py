@@ -130,6 +130,26 @@ async def test_a_reader_that_stops_holds_up_its_own_channel_only() -> None:
     assert sum(sent) == 4 * INITIAL_CREDIT + len(b"still here")
 
 
+async def test_what_two_tasks_write_is_not_mixed() -> None:
+    now = asyncio.Event()
+    async with connected() as (_, near, far):
+
+        async def write_now() -> None:
+            await now.wait()
+            await near.write(b"2")
+
+        writing = [asyncio.create_task(near.write(b"1" * 2 * INITIAL_CREDIT)), asyncio.create_task(write_now())]
+        while far._in.received < INITIAL_CREDIT:
+            await asyncio.sleep(0)
+        now.set()  # before the first one hears that there is room
+        near.take(ChannelCredit(1, INITIAL_CREDIT, INITIAL_CREDIT))
+        got = bytearray()
+        while len(got) <= 2 * INITIAL_CREDIT:
+            got += await far.read()
+        await asyncio.gather(*writing)
+    assert got == b"1" * 2 * INITIAL_CREDIT + b"2"
+
+
 @pytest.mark.parametrize(
     "frame",
     [
