@@ -141,6 +141,8 @@ async def test_what_two_tasks_write_is_not_mixed() -> None:
         writing = [asyncio.create_task(near.write(b"1" * 2 * INITIAL_CREDIT)), asyncio.create_task(write_now())]
         while far._in.received < INITIAL_CREDIT:
             await asyncio.sleep(0)
+        for _turn in range(20):  # of the loop, until nothing is due any more
+            await asyncio.sleep(0)
         now.set()  # before the first one hears that there is room
         near.take(ChannelCredit(1, INITIAL_CREDIT, INITIAL_CREDIT))
         got = bytearray()
