@@ -311,9 +311,10 @@ async def test_each_rule_that_the_session_would_get_has_a_line(at: Desk) -> None
     assert (await answered(at))["updatedPermissions"][0]["rules"] == rules
 
 
-async def test_a_key_pressed_twice_does_not_answer_the_next_card(at: Desk) -> None:
+async def test_a_key_pressed_twice_does_not_answer_the_next_card(at: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     await asks(at, first="echo one", second="echo two")
     await at.card_focused(sees="1 more waiting")
+    monkeypatch.setattr("ccb.local.tui.approvals.LOCK_S", 2.0)  # longer than a busy machine needs below
     await at.answer("1", sees="echo two")
     await at.press("1", "enter", has="")
     await at.card_listens()
