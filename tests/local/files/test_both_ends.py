@@ -38,7 +38,7 @@ def half(end: socket.socket, wire: Count, limit: int | None = None) -> protocol.
 
     def write(data: bytes) -> None:
         if limit is not None and wire.bytes + len(data) > limit:
-            end.close()
+            end.shutdown(socket.SHUT_WR)  # closed with unread bytes, it would take back what it has sent
             raise protocol.StreamEnded
         wire.bytes += len(data)
         end.sendall(data)
@@ -59,9 +59,9 @@ def carry(source: Path, target: Path, name: str = "name", *, limit: int | None =
             pass
         except (OSError, protocol.CannotCopy) as error:
             channel.say("failed", **failure(error))
-            with contextlib.suppress(ConnectionError):
-                while here.recv(65536):  # as the program on the host does
-                    pass
+        with contextlib.suppress(OSError):
+            while here.recv(65536):  # as the program on the host does
+                pass
         here.close()
 
     sending = threading.Thread(target=send)
