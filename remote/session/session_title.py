@@ -54,6 +54,6 @@ class SessionTitle:
 
 
 def title_in(answer: str) -> str:
-    """Return the title in an answer of the model, "" if it is none."""
+    """Return the title in the answer of a model, "" if the answer has no usable title."""
     line = next((line for line in map(str.strip, answer.splitlines()) if line), "").strip(_MARKS)
     return line if len(line) <= _MAX_CHARS else ""

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import signal
-import socket
 import urllib.request
 
 import pytest
+from tests.local.ports.test_port_forwards import free_port, listens
 from tests.support.hosts.reached_host import Host
 from tests.support.machine.waiting import until
 from tests.support.model.model_script import uses
@@ -15,18 +15,6 @@ from tests.support.network.relay import relay
 from tests.support.person.laptop import STREAM
 
 pytestmark = pytest.mark.visited
-
-
-def free_port() -> int:
-    with socket.socket() as bound:
-        bound.bind(("127.0.0.1", 0))
-        port: int = bound.getsockname()[1]
-        return port
-
-
-def listens(port: int) -> bool:
-    with socket.socket() as tried:
-        return tried.connect_ex(("127.0.0.1", port)) == 0
 
 
 async def get(port: int, path: str) -> bytes:

@@ -1,4 +1,4 @@
-"""What crosses on a channel to a shell comes out as it was, wherever it is cut, and what is none is refused."""
+"""Input and output of a shell are decoded as they were sent, in pieces of any size. Broken data is refused."""
 
 from __future__ import annotations
 
