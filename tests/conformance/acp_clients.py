@@ -24,14 +24,13 @@ class RecordedAgent:
     program: Path
     record: Path
 
-    @property
-    def lines(self) -> list[Line]:
-        return read(self.record)
-
-    def conforms(self) -> bool:
-        wrong = faults(self.lines)
+    def take(self) -> list[Line]:
+        """The conversations since the last time, which must keep to the protocol."""
+        lines = read(self.record)
+        self.record.unlink()
+        wrong = faults(lines)
         assert not wrong, "\n".join(wrong[:20])
-        return True
+        return lines
 
 
 def recorded(directory: Path, command: Sequence[str]) -> RecordedAgent:

@@ -56,7 +56,9 @@ def updates(lines: list[Line], kind: str = "") -> list[Json]:
 
 
 def said(lines: list[Line]) -> str:
-    return "".join(each["content"]["text"] for each in updates(lines, "agent_message_chunk"))
+    """What the model said, without what ccb itself tells a client that knows no notices."""
+    texts = [each["content"]["text"] for each in updates(lines, "agent_message_chunk")]
+    return "".join(each for each in texts if not each.startswith("\n\n*ccb: "))
 
 
 def _shape(lines: list[Line]) -> Iterator[str]:
