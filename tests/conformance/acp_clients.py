@@ -11,8 +11,8 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.conformance.acp_schema import Line, faults, read
 from tests.conformance.official_sdks import PACKAGES, PLACE, PROGRAMS, PYTHON, Json, Program, running_program
+from tests.support.acp_schema import Line, faults, read
 from tests.support.machine.programs import shell_script
 from tests.support.person.laptop import Here
 
