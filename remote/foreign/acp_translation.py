@@ -19,6 +19,7 @@ from ccb.tunnel.wire.tool_traits import BASH, EDIT, EXIT_PLAN_MODE, MULTI_EDIT, 
 
 from ..permissions.modes import ACCEPT_EDITS, BYPASS, DONT_ASK, PLAN
 from ..slash_commands.command_registry import MAX_COMMANDS
+from ..system.host import is_under
 
 EDITING, CHANGING = ("edit",), ("edit", "delete", "move", "execute")
 """The kinds of calls that the permission mode acceptEdits allows, and those that plan mode refuses."""
@@ -167,8 +168,7 @@ def unasked_answer(mode: str, call: Json, roots: Sequence[str]) -> bool | None:
 
 
 def _is_inside(path: str, roots: Sequence[str]) -> bool:
-    real = os.path.realpath(path)
-    return os.path.isabs(path) and any(f"{real}/".startswith(f"{os.path.realpath(root).rstrip('/')}/") for root in roots)
+    return os.path.isabs(path) and any(is_under(os.path.realpath(path), os.path.realpath(root)) for root in roots)
 
 
 def approval(agent: str, tool_use_id: str, call: Json, options: Sequence[Json]) -> ToolApproval:
@@ -251,11 +251,12 @@ def commands(listed: object) -> list[tuple[str, str, str]]:
 @dataclass(frozen=True)
 class Choice:
     """What an agent lets somebody choose from: models, modes. `option` is the id of the config option, "" where the
-    agent has a method of its own for it. `values` are names by the value that is sent."""
+    agent has a method of its own for it. `values` are names by the value that is sent, perhaps among others."""
 
     current: str
     values: Mapping[str, str]
     option: str = ""
+    takes_any: bool = False
 
     def find(self, wanted: str) -> str:
         """Return the value that a word of the person or of ccb means, "" for none."""
@@ -264,7 +265,7 @@ class Choice:
             for value, name in self.values.items():
                 if plain and any(matches(_plain(each), plain) for each in (value, name)):
                     return value
-        return ""
+        return wanted if self.takes_any else ""
 
 
 _NO_CHOICE = Choice("", {})

@@ -85,7 +85,8 @@ class AgentProcess(asyncio.Protocol):
         await asyncio.wait({self._watch})
         if self._flood:
             return f"was stopped: more than {MAX_UNREAD >> 20} MiB of what it said waited to be read"
-        how = f"ended with exit code {self.code}" if (self.code or 0) >= 0 else f"was ended by signal {-(self.code or 0)}"
+        code = self.code or 0
+        how = f"ended with exit code {code}" if code >= 0 else f"was ended by signal {-code}"
         line = clean(self._said).strip().rpartition("\n")[2]
         return f"{how}: {line[:_SHOWN]}" if line else how
 

@@ -6,7 +6,7 @@ import time
 
 from ccb.tunnel.wire.control_protocol import new_uuid
 from ccb.tunnel.wire.frames import Json
-from ccb.tunnel.wire.journal_records import ModelEndRecord, ToolStartRecord
+from ccb.tunnel.wire.journal_records import AgentResultRecord, ModelEndRecord, ToolStartRecord
 
 from ..agent import agent_messages
 from ..agent.agent_histories import AgentLog, zero_usage
@@ -30,6 +30,10 @@ class AnswerWriter:
         self._kind = ""  # of the open block
         self._text: list[str] = []
         self._size = 0
+        self._sub_agents: set[str] = set()
+
+    def is_taken(self, tool_use_id: str) -> bool:
+        return tool_use_id in self._log.conversation.used_ids
 
     def say(self, kind: str, text: str) -> None:
         """Take a piece of text or thinking."""
@@ -68,6 +72,22 @@ class AnswerWriter:
     def show(self, body: Json) -> None:
         self._log.message(body)
 
+    def stream(self, body: Json) -> None:
+        """Show a `stream_event`, if the client wants such."""
+        if self._shows_parts:
+            self._log.progress("", body)
+
+    def know_sub_agent(self, tool_use_id: str) -> None:
+        if tool_use_id:
+            self._sub_agents.add(tool_use_id)
+
+    def sub_agent_ended(self, tool_use_id: str) -> None:
+        """Note that a call has its result, which may have been one of a sub-agent."""
+        if tool_use_id in self._sub_agents:
+            self._sub_agents.discard(tool_use_id)
+            result = {"type": "result", "subtype": "success", "is_error": False, "result": ""}
+            self._log.of_sub_agent(AgentResultRecord(result), tool_use_id)
+
     def end_block(self) -> None:
         kind, text = self._kind, "".join(self._text)
         if not kind:
@@ -100,5 +120,4 @@ class AnswerWriter:
         return self._head
 
     def _stream(self, event: Json) -> None:
-        if self._shows_parts:
-            self._log.progress("", {"type": "stream_event", "event": event, "parent_tool_use_id": None})
+        self.stream({"type": "stream_event", "event": event, "parent_tool_use_id": None})

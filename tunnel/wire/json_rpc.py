@@ -208,7 +208,7 @@ class JsonRpcPeer:
 
     async def _handle(self, before: asyncio.Task[None] | None, number: object, method: str, params: Json) -> None:
         try:
-            if before is not None:
+            if before is not None and not before.done():  # else it begins at once, before the next message
                 await asyncio.wait([before])
             result = await self._handlers[method](params)
             reply: Json = {"result": {} if result is None else result}
