@@ -166,7 +166,14 @@ def _main_agent(
         from ..foreign.foreign_agent import ForeignAgent  # most sessions have none
         from ..foreign.foreign_session import LentToAgent
 
-        own = LentToAgent(context, engine, parts.broker, deps.hooks, lambda: launches.options)
+        own = LentToAgent(
+            context,
+            engine,
+            parts.broker,
+            deps.hooks,
+            options=lambda: launches.options,
+            trusted=lambda: agent.config.settings.trusted,
+        )
         program = ForeignAgent(options.foreign_agent, own, relay, known)
         deps.commands.provide(program.commands)
         deps = replace(deps, program=program)

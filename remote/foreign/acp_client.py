@@ -54,6 +54,7 @@ class AcpClient:
         self.session = ""
         self.models = self.modes = translation.Choice("", {})
         self.commands: Sequence[tuple[str, str, str]] = ()
+        self.usage: Json = {}
         self.used = self.size = 0
         self.cost_usd = 0.0
         self.takes_gateway = False
@@ -120,7 +121,7 @@ class AcpClient:
             await asyncio.wait({self._asked})
             if self._not_kept is not None:
                 raise self._not_kept
-            reason = as_text(as_dict(self._asked.result()).get("stopReason"))
+            answer = as_dict(self._asked.result())
         except RpcError as error:
             gone = error.code == PEER_ENDED
             turn.close("The agent has ended while this ran." if gone else "The agent has failed while this ran.")
@@ -128,6 +129,7 @@ class AcpClient:
         finally:
             self._turn = None
             self._asked.cancel()
+        reason, self.usage = as_text(answer.get("stopReason")), translation.usage_in(answer)
         turn.close(stopped=reason == "cancelled")
         return self._ending(reason, turn, writer)
 
@@ -208,6 +210,8 @@ class AcpClient:
             self.commands = translation.commands(update.get("availableCommands"))
         elif kind == "current_mode_update":
             self.modes = replace(self.modes, current=as_text(update.get("currentModeId")))
+        elif translation.told_mode(update):
+            self.modes = replace(self.modes, current=translation.told_mode(update))
         elif kind == "config_option_update":
             self._offered(update)
         elif kind == "usage_update":

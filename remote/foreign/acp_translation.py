@@ -13,7 +13,7 @@ from typing import Any
 from ccb.tunnel.wire.control_protocol import AGENT_OPTION, AskedBecause, ToolApproval, ToolPermission
 from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.frames import Json
-from ccb.tunnel.wire.messages import as_blocks, as_dict, as_text
+from ccb.tunnel.wire.messages import as_blocks, as_dict, as_number, as_text
 from ccb.tunnel.wire.todo_list import MAX_TODOS
 from ccb.tunnel.wire.tool_traits import BASH, EDIT, EXIT_PLAN_MODE, MULTI_EDIT, READ, WEB_FETCH, WRITE
 
@@ -269,6 +269,13 @@ class Choice:
 
 
 _NO_CHOICE = Choice("", {})
+_MODE_TEXT = "[MODE_UPDATE] "
+_USAGE = {
+    "input_tokens": "inputTokens",
+    "output_tokens": "outputTokens",
+    "cache_read_input_tokens": "cachedReadTokens",
+    "cache_creation_input_tokens": "cachedWriteTokens",
+}
 _MODE_NAMES = {
     "default": ("default", "ask", "agent", "code", "build", "normal", "auto"),
     ACCEPT_EDITS: ("acceptEdits", "autoEdit"),
@@ -302,3 +309,20 @@ def offered(answer: Json, category: str) -> Choice:
     values = {as_text(each.get(key)): as_text(each.get("name")) for each in listed if each.get(key)}
     current = as_text(told.get("currentModelId" if category == "model" else "currentModeId"))
     return Choice(current, values) if told else _NO_CHOICE
+
+
+def told_mode(update: Mapping[str, Any]) -> str:
+    """Return the mode that Gemini CLI tells in a text of its own, "" for another update."""
+    if update.get("sessionUpdate") != "agent_message_chunk":
+        return ""
+    text = text_in(as_dict(update.get("content")))
+    return text[len(_MODE_TEXT) :].strip() if text.startswith(_MODE_TEXT) else ""
+
+
+def usage_in(answer: Mapping[str, Any]) -> Json:
+    """Return what a prompt took, in the names of the Messages API. Gemini CLI has a field of its own."""
+    told = as_dict(answer.get("usage"))
+    if told:
+        return {name: int(as_number(told.get(key))) for name, key in _USAGE.items()}
+    counted = as_dict(as_dict(as_dict(answer.get("_meta")).get("quota")).get("token_count"))
+    return {name: int(as_number(counted[name])) for name in ("input_tokens", "output_tokens") if name in counted}

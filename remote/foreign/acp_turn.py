@@ -26,6 +26,7 @@ _ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _TAIL_LINES, _TAIL_BYTES = 40, 8_192
 _CHUNKS = {"agent_message_chunk": TEXT, "agent_thought_chunk": THINKING}
 _STILL_RUNS = "The agent has ended its turn without a result of this call."
+_DENIED = "The user denied this; it was not done."
 _LEVELS = {"error": "error", "warning": "warning"}
 
 
@@ -75,8 +76,10 @@ class AcpTurn:
         answer = await self._permission(call, params) if call is not None else ToolPermission(False)
         if answer.allow and call is not None:
             self._start(call)
-        elif answer.interrupt:
-            self.interrupted = True
+        elif call is not None:  # some agents say nothing more of it
+            self.interrupted = self.interrupted or answer.interrupt
+            self._writer.result(call.tool_use_id, _DENIED, is_error=True)
+            self._forget(as_text(call.known.get("toolCallId")))
         return {"outcome": translation.chosen_option(options, answer)}
 
     async def _permission(self, call: _Call, params: Json) -> ToolPermission:
@@ -156,7 +159,10 @@ class AcpTurn:
     def _end(self, call: _Call, own_id: str) -> None:
         content = translation.result_content(call.known, self._printed(call), call.exit_code)
         self._writer.result(call.tool_use_id, content, is_error=call.known.get("status") == "failed")
-        del self._calls[own_id]
+        self._forget(own_id)
+
+    def _forget(self, own_id: str) -> None:
+        self._calls.pop(own_id, None)
         self._ended.add(own_id)
 
     def _printed(self, call: _Call) -> str:

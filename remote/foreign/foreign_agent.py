@@ -119,9 +119,7 @@ class ForeignAgent:
         options = self._lent.options()
         writer = AnswerWriter(agent_log, connection.models.current, shows_parts=options.partial_messages)
         self._tell_at_start(writer, goes_on=goes_on)
-        if connection.session != self._known:
-            self._known = connection.session
-            agent_log.record(AgentSessionRecord(self.name, self._known))
+        self._know(connection.session, agent_log)
         await self._choose(connection, writer, state, agent_log)
         self._has_turns = True
         working = asyncio.get_running_loop().create_task(connection.prompt(blocks, writer))
@@ -132,6 +130,7 @@ class ForeignAgent:
             raise
         finally:
             working.cancel()
+            self._know(connection.session, agent_log)
         return await self._ended(working, connection, state, writer)
 
     def unread(self, prompts: Sequence[Prompt]) -> None:
@@ -179,7 +178,8 @@ class ForeignAgent:
         await self._end()
         context, agent = self._lent.context, self.agent
         acp = agent.dialect is AgentDialect.ACP
-        env = {**context.login.variables, **({} if in_band else environment_of(agent, self._url))}
+        own = environment_of(agent, "" if in_band else self._url, trusted=self._lent.trusted())
+        env = {**context.login.variables, **own}
         resumed = () if acp or not known else ("--resume", known)
         argv = [*agent.argv, *flags_for(agent, self._lent.options()), *resumed]
         try:
@@ -240,6 +240,11 @@ class ForeignAgent:
             self._told.add(self.name)
             writer.tell(f"{self.name} calls its models with its own login on this host, not through your laptop.")
 
+    def _know(self, session: str, agent_log: AgentLog) -> None:
+        if session not in ("", self._known):
+            self._known = session
+            agent_log.record(AgentSessionRecord(self.name, session))
+
     async def _choose(
         self, connection: AgentConnection, writer: AnswerWriter, state: AgentState, agent_log: AgentLog
     ) -> None:
@@ -285,6 +290,8 @@ class ForeignAgent:
             writer.end_message()
             text = f"{shown_command(self.agent)} {how}, in the middle of this turn. {_STARTS_AGAIN}"
             return TurnEnding(EndReason.MODEL_ERROR, errors=(text,))
+        if connection.usage:
+            state.count(connection.models.current or self.name, connection.usage)
         state.ledger.total_cost_usd = max(state.ledger.total_cost_usd, connection.cost_usd)
         return ending
 

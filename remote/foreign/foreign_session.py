@@ -31,16 +31,19 @@ class LentToAgent:
     broker: Broker
     hooks: HookRunner
     options: Callable[[], SessionOptions]
+    trusted: Callable[[], bool]  # the project is
 
 
 class AgentConnection(Protocol):
     """One process of an agent, as its dialect makes it. `session` is the agent's own id of the conversation; `used` and
-    `size` are what fills its window and how large that is, in tokens, if it says so."""
+    `size` are what fills its window and how large that is, in tokens, and `usage` what the last turn took, if it says
+    so."""
 
     session: str
     models: Choice
     modes: Choice
     commands: Sequence[tuple[str, str, str]]
+    usage: Json
     used: int
     size: int
     cost_usd: float

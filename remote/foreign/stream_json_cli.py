@@ -30,6 +30,7 @@ from ccb.tunnel.wire.messages import as_blocks, as_dict, as_text
 from ccb.tunnel.wire.model_facts import TOKENS, count
 from ccb.tunnel.wire.ndjson import MAX_FRAME, LineSplitter, count_values, dump_line, load, to_bytes
 
+from ..agent.agent_messages import INTERRUPTED, mode_message
 from ..agent.turn_state import EndReason, TurnEnding
 from ..permissions.modes import ACCEPT_EDITS, BYPASS, DEFAULT, DONT_ASK, PLAN
 from ..session_store.journal import NotKept
@@ -55,6 +56,7 @@ class StreamJsonCli:
         self.models = Choice("", {}, takes_any=True)
         self.modes = Choice(DEFAULT, {mode: mode for mode in (DEFAULT, ACCEPT_EDITS, PLAN)})
         self.commands: Sequence[tuple[str, str, str]] = ()
+        self.usage: Json = {}
         self.used = self.size = 0
         self.cost_usd = 0.0
         self._name, self._process, self._lent = name, process, lent
@@ -104,6 +106,7 @@ class StreamJsonCli:
     def _ending(self, result: Json) -> TurnEnding:
         subtype, text = as_text(result.get("subtype")), as_text(result.get("result"))
         self.cost_usd = max(self.cost_usd, messages.as_number(result.get("total_cost_usd")))
+        self.usage = as_dict(result.get("usage"))
         if self._interrupted:
             return TurnEnding(EndReason.ABORTED_STREAMING, errors=("Request interrupted by user",))
         if result.get("is_error") is not True:
@@ -210,6 +213,8 @@ class StreamJsonCli:
             self._count(as_dict(as_dict(body.get("message")).get("usage")))
             self._open.update(as_text(each.get("id")) for each in message.blocks if each.get("type") == "tool_use")
             writer.show(body)
+        elif isinstance(message, messages.UserMessage) and message.text("") == INTERRUPTED:
+            return  # the turn says so itself
         elif isinstance(message, messages.UserMessage) and not message.is_replay:
             for tool_use_id in message.done_tool_uses():
                 self._open.discard(tool_use_id)
@@ -275,6 +280,16 @@ class StreamJsonCli:
             asked.text("description")[:200] or None,
         )
         try:
-            return await broker.request(Request(CAN_USE_TOOL, question, about=asked.tool_name))
+            answer = await broker.request(Request(CAN_USE_TOOL, question, about=asked.tool_name))
+            self._share_mode(answer.updates)
+            return answer
         except (RequestFailed, RequestMoot) as error:
             return ToolPermission(False, str(error))
+
+    def _share_mode(self, updates: Sequence[Json]) -> None:
+        """Let a mode that the person has chosen at a question hold for ccb, too."""
+        permissions = self._lent.permissions
+        before = permissions.mode
+        permissions.apply([each for each in updates if each.get("type") == "setMode"])
+        if permissions.mode != before and self._writer is not None:
+            self._writer.show(mode_message(permissions))

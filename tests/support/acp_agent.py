@@ -1,4 +1,4 @@
-"""An agent that speaks ACP on stdio, with the standard library alone: `python acp_agent.py LOG [load] [deaf] [gateway]`.
+"""An agent that speaks ACP on stdio, with the standard library alone: `python acp_agent.py LOG [load] [deaf]…`.
 
 A prompt is a list of words, each an act: `say:TEXT`, `think:TEXT`, `ask` (for a command), `edit`, `terminal`, `plan`,
 `title:TEXT`, `wait` (until it is cancelled), `form`, `die`. LOG gets a line for each message, and the environment.

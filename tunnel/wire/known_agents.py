@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import field, replace
 from enum import Enum
 from typing import Any
 
@@ -29,14 +29,17 @@ class AgentDialect(Enum):
 @dataclass(frozen=True)
 class KnownAgent:
     """`environment` leads it to its models, with `URL` in its values; empty, it uses a login of its own on the host.
-    `in_band`: it can be told the address in the protocol, and needs the environment only where it cannot. `flags` are
-    options of the session that it takes on its command line, as field of `SessionOptions` and flag."""
+    `in_band`: it can be told the address in the protocol, and needs that environment only where it cannot. `variables`
+    it has always, and those of `if_trusted` where the person trusts the project. `flags` are options of the session
+    that it takes on its command line, as field of `SessionOptions` and flag."""
 
     name: str
     argv: tuple[str, ...]
     dialect: AgentDialect = AgentDialect.ACP
     environment: Mapping[str, str] = field(default_factory=dict)
     in_band: bool = False
+    variables: Mapping[str, str] = field(default_factory=dict)
+    if_trusted: Mapping[str, str] = field(default_factory=dict)
     flags: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -69,10 +72,18 @@ _AGENTS = (
         _CLAUDE_ARGV,
         AgentDialect.STREAM_JSON,
         _ANTHROPIC,
+        variables={"CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1"},
         flags={name: OWN_OPTIONS[name] for name in _CLAUDE_FLAGS.split()},
     ),
     KnownAgent("claude-acp", ("claude-agent-acp",), environment=_ANTHROPIC, in_band=True),
-    KnownAgent("gemini", ("gemini", "--acp"), environment=_GEMINI, in_band=True),
+    KnownAgent(
+        "gemini",
+        ("gemini", "--acp"),
+        environment=_GEMINI,
+        in_band=True,
+        variables={"GEMINI_CLI_NO_RELAUNCH": "true"},
+        if_trusted={"GEMINI_CLI_TRUST_WORKSPACE": "true"},
+    ),
     KnownAgent("codex", ("codex-acp",), environment=_OPENAI),
     KnownAgent("opencode", ("opencode", "acp"), environment={"OPENCODE_CONFIG_CONTENT": _OPENCODE}),
     KnownAgent(
@@ -113,15 +124,17 @@ def foreign_agent(text: str) -> KnownAgent:
     program = words[0].rpartition("/")[2]
     if text.startswith(_STREAM_JSON):
         claude = KNOWN_AGENTS["claude"]
-        return KnownAgent(program, (*words, *claude.argv[1:]), claude.dialect, claude.environment, flags=claude.flags)
+        return replace(claude, name=program, argv=(*words, *claude.argv[1:]))
     for known in _AGENTS:
         if known.dialect is AgentDialect.ACP and (program, *words[1 : len(known.argv)]) == known.argv:
-            return KnownAgent(known.name, words, known.dialect, known.environment, known.in_band)
+            return replace(known, argv=words)
     return KnownAgent(program, words, environment={**_ANTHROPIC, **_OPENAI, **_GEMINI})
 
 
-def environment_of(agent: KnownAgent, url: str) -> dict[str, str]:
-    return {name: value.replace(URL, url) for name, value in agent.environment.items()} if url else {}
+def environment_of(agent: KnownAgent, url: str, *, trusted: bool) -> dict[str, str]:
+    """Return the variables of the agent. Without a `url`, it is told that in the protocol, or not at all."""
+    led = {name: value.replace(URL, url) for name, value in agent.environment.items()} if url else {}
+    return {**led, **agent.variables, **(agent.if_trusted if trusted else {})}
 
 
 def options_without_effect(agent: KnownAgent, options: Any) -> list[str]:
