@@ -27,9 +27,8 @@ class Foreign:
         self.command = shlex.join([sys.executable, str(_AGENT), str(self.log), *options])
 
     async def drive(self, *, have: int = 0, **options: Any) -> Laptop:
-        given = {"permission_prompts": "stdio", "client": "alice@laptop pid 1 aa", **options}
-        given = SessionOptions(foreign_agent=self.command, **given)
-        return await self.host.drive(self.session, given, have=have)
+        fields = {"permission_prompts": "stdio", "client": "alice@laptop pid 1 aa", **options}
+        return await self.host.drive(self.session, SessionOptions(foreign_agent=self.command, **fields), have=have)
 
     def notes(self, method: str) -> list[Json]:
         lines = [json.loads(line) for line in self.log.read_text().splitlines()]
