@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from tests.support.acp_schema import SCHEMA, faults_of_agent
 from tests.support.person.laptop import Laptop, Running
 
 Json = dict[str, Any]
@@ -160,6 +161,7 @@ async def acp(laptop: Laptop, words: Sequence[str], env: Mapping[str, str] | Non
             assert running.process.stderr is not None
             stderr = (await running.process.stderr.read()).decode()
             assert code == 0 and "Traceback" not in stderr, stderr
+            assert not SCHEMA.exists() or faults_of_agent(client.lines) == []
         finally:
             reading.cancel()
             await asyncio.gather(reading, return_exceptions=True)
