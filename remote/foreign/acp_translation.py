@@ -48,6 +48,8 @@ def merged_call(known: Json, update: Mapping[str, Any]) -> Json:
 
 def is_ready(call: Json) -> bool:
     """Return whether enough is known of a call to show it: agents name one before they know its input."""
+    if call.get("kind") in EDITING:
+        return bool(diffs_in(call)) or has_ended(call)
     known = call.get("rawInput") or call.get("content") or call.get("locations")
     return bool(known) or call.get("status") in ("in_progress", "completed", "failed")
 
