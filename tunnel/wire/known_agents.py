@@ -100,6 +100,7 @@ _AGENTS = (
 )
 KNOWN_AGENTS = {agent.name: agent for agent in _AGENTS}
 
+_RUNNERS = ("python", "python3", "node", "npx", "bunx", "uvx", "env")  # the program is what they run
 _STREAM_JSON = AgentDialect.STREAM_JSON.value + ":"
 
 
@@ -121,12 +122,14 @@ def foreign_agent(text: str) -> KnownAgent:
     words = tuple(shlex.split(text[len(_STREAM_JSON) :] if text.startswith(_STREAM_JSON) else text))
     if not words:
         raise ValueError("the command line of the agent is empty")
-    program = words[0].rpartition("/")[2]
+    named = [each for each in words if not each.startswith("-") and each.rpartition("/")[2] not in _RUNNERS]
+    program = (named or words)[0].rpartition("/")[2]
     if text.startswith(_STREAM_JSON):
         claude = KNOWN_AGENTS["claude"]
         return replace(claude, name=program, argv=(*words, *claude.argv[1:]))
     for known in _AGENTS:
-        if known.dialect is AgentDialect.ACP and (program, *words[1 : len(known.argv)]) == known.argv:
+        start = words[0].rpartition("/")[2], *words[1 : len(known.argv)]
+        if known.dialect is AgentDialect.ACP and start == known.argv:
             return replace(known, argv=words)
     return KnownAgent(program, words, environment={**_ANTHROPIC, **_OPENAI, **_GEMINI})
 
