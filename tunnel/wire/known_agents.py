@@ -49,6 +49,7 @@ OWN_OPTIONS = {
     "system_prompt": "--system-prompt",
     "append_system_prompt": "--append-system-prompt",
     "max_turns": "--max-turns",
+    "max_budget_usd": "--max-budget-usd",
     "add_dirs": "--add-dir",
     "tools": "--tools",
     "agents": "--agents",
@@ -61,7 +62,8 @@ OWN_OPTIONS = {
 }
 """The options about ccb's own agent, as field of `SessionOptions` and flag. Other agents take few of them."""
 
-_CLAUDE_FLAGS = "allowed_tools disallowed_tools system_prompt append_system_prompt max_turns add_dirs fallback_model"
+_CLAUDE_FLAGS = """
+allowed_tools disallowed_tools system_prompt append_system_prompt max_turns max_budget_usd add_dirs fallback_model"""
 _CLAUDE_ARGV = (
     *("claude", "--print", "--verbose", "--input-format", "stream-json", "--output-format", "stream-json"),
     *("--include-partial-messages", "--permission-prompt-tool", "stdio"),
