@@ -177,8 +177,8 @@ class AcpTurn:
     def close(self, why: str = _STILL_RUNS, *, stopped: bool = False) -> None:
         """Close the calls that have no result. Raise NotKept."""
         for call in self._calls.values():
+            printed = self._printed(call)
             if call.name:
-                printed = self._printed(call)
                 text = (NOT_RUN if call.asks else STOPPED) if stopped else why
                 self._writer.result(call.tool_use_id, f"{text}\n{printed}".rstrip("\n"), is_error=True)
         self._calls.clear()

@@ -35,6 +35,7 @@ from .stream_json_cli import StreamJsonCli
 
 log = logging.getLogger(__name__)
 
+_KEPT_MESSAGES = 20  # in memory
 _MAX_MODELS = 50  # that clients are told
 _CANCEL_S = 3.0  # for an agent that was told to end its turn; the turn itself waits two seconds longer
 _STARTS_AGAIN = "Send the next prompt to start it again."
@@ -139,6 +140,7 @@ class ForeignAgent:
         finally:
             working.cancel()
             self._know(connection.session, agent_log)
+            del state.conversation.messages[:-_KEPT_MESSAGES]  # the agent has a history of its own
         return await self._ended(working, connection, state, writer)
 
     def unread(self, prompts: Sequence[Prompt]) -> None:
