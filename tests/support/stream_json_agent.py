@@ -59,7 +59,7 @@ def act(word: str) -> str:
         message("assistant", {"type": "text", "text": text})
     elif act == "ask":
         number = called("Bash", {"command": "touch made"})
-        request = {"subtype": "can_use_tool", "tool_name": "Bash", "input": {"command": "touch made"}}
+        request: Json = {"subtype": "can_use_tool", "tool_name": "Bash", "input": {"command": "touch made"}}
         suggested = [{"type": "setMode", "mode": "acceptEdits", "destination": "session"}]
         request.update(tool_use_id=number, permission_suggestions=suggested)
         send("control_request", request_id=f"r{number}", request=request)
