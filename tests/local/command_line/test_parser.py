@@ -210,6 +210,7 @@ def test_a_value_may_start_with_a_dash_and_short_options_may_stand_together() ->
         (["--init-only", "-p", "go"], "--init-only starts a new session without a prompt"),
         (["--init-only", "--continue"], "--init-only starts a new session without a prompt"),
         (["--maintenance", "--init"], "cannot be used together"),
+        (["--remote-bin", "claude", "--agent", "gemini"], "--remote-bin and --agent cannot be used together"),
         (["ssh", "h", "--session-id", ID, "--continue"], "--fork-session is also specified"),
         (["ssh", "h", "--view"], "belongs to"),
         (["ssh", "h", "--resume=nonsense"], "not a session ID"),
