@@ -126,6 +126,27 @@ async def test_a_cut_in_mid_answer_and_a_killed_worker_show_each_word_once(host:
     assert len(host.model.requests) <= 3
 
 
+async def test_without_a_connection_cancel_ends_the_prompt_at_once_and_the_turn_afterwards(
+    host: Host, here: Path
+) -> None:
+    host.model.add(uses("Bash", command="touch never"), {"text": "Back."})
+    async with relay(host.server.port) as between, acp(host.laptop, words(host, port=between.port)) as editor:
+        await editor.initialize()
+        session = await editor.new(here)
+        prompt = await editor.begin("session/prompt", sessionId=session, prompt=content("hi"))
+        asked = await editor.question()
+        between.freeze()
+        between.cut()
+        await editor.until(lambda: any("connects again" in each["title"] for each in editor.updates("notice")))
+        await editor.notify("session/cancel", sessionId=session)
+        assert (await prompt)["result"] == {"stopReason": "cancelled"}
+        await editor.answer(asked, {"outcome": {"outcome": "cancelled"}})
+        between.thaw()
+        assert await editor.prompt(session, "again") == {"stopReason": "end_turn"}
+        assert editor.text() == "Back."
+    assert not (host.home / "app" / "never").exists()
+
+
 async def test_the_editor_ends_a_terminal_goes_on_and_the_editor_takes_it_back(host: Host, here: Path) -> None:
     host.model.add({"text": "The first half, and the second.", "stall_after": 5})
     async with acp(host.laptop, words(host)) as editor:
@@ -255,7 +276,10 @@ async def test_todos_are_a_plan_and_a_command_of_the_laptop_is_answered_there(ho
         ]  # fmt: skip
         assert await editor.prompt(session, "/status") == {"stopReason": "end_turn"}
         assert session in editor.text() and len(host.model.requests) == 2
-        host.model.add({"text": "Named."})
+        host.model.add({"text": "A summary."}, {"text": "Named."})
+        assert await editor.prompt(session, "/compact") == {"stopReason": "end_turn"}
+        states = [(each["compactionId"], each["status"]) for each in editor.updates("compaction_update")]
+        assert [state for _, state in states] == ["in_progress", "completed"] and len({each for each, _ in states}) == 1
         await editor.prompt(session, "/rename A better name")
         await editor.until(lambda: editor.updates("session_info_update"))
         assert editor.updates("session_info_update")[-1]["title"] == "A better name"
