@@ -129,13 +129,15 @@ def failed_result(terminal: EndReason, errors: Sequence[str]) -> Json:
 
 @dataclass(frozen=True)
 class TurnEnding:
-    """`text` is the answer or the error; `errors` is listed by results of subtype `error_…`."""
+    """`text` is the answer or the error; `errors` is listed by results of subtype `error_…`. `denials` are those of an
+    agent of others."""
 
     terminal: EndReason
     text: str = ""
     errors: tuple[str, ...] = ()
     api_error_status: int | None = None
     structured: dict[str, Any] | None = None
+    denials: tuple[Json, ...] = ()
 
     @property
     def is_error(self) -> bool:

@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import Protocol
 
 from ccb.tunnel.wire.frames import Json
-from ccb.tunnel.wire.journal_records import AgentSessionRecord
+from ccb.tunnel.wire.journal_records import AgentSessionRecord, PromptItem, PromptRecord
 from ccb.tunnel.wire.known_agents import (
     AgentDialect,
     KnownAgent,
@@ -37,6 +37,7 @@ log = logging.getLogger(__name__)
 
 _KEPT_MESSAGES = 20  # in memory
 _MAX_MODELS = 50  # that clients are told
+_LOOK_S = 0.5  # between two looks for prompts that an agent takes while it works
 _CANCEL_S = 3.0  # for an agent that was told to end its turn; the turn itself waits two seconds longer
 _STARTS_AGAIN = "Send the next prompt to start it again."
 
@@ -131,17 +132,37 @@ class ForeignAgent:
         self._know(connection.session, agent_log)
         await self._choose(connection, writer, state, agent_log)
         self._has_turns = True
-        working = asyncio.get_running_loop().create_task(connection.prompt(blocks, writer))
-        try:
-            await asyncio.wait({working})
-        except asyncio.CancelledError:
-            await self._stop_turn(connection, working, writer)
-            raise
-        finally:
-            working.cancel()
-            self._know(connection.session, agent_log)
-            del state.conversation.messages[:-_KEPT_MESSAGES]  # the agent has a history of its own
-        return await self._ended(working, connection, state, writer)
+        while True:
+            late: list[Json] = []
+            working = asyncio.get_running_loop().create_task(connection.prompt(blocks, writer))
+            try:
+                while not working.done():
+                    await asyncio.wait({working}, timeout=_LOOK_S if connection.can_steer else None)
+                    if not working.done():
+                        late += await self._steer(connection, agent_log)
+            except asyncio.CancelledError:
+                await self._stop_turn(connection, working, writer)
+                raise
+            finally:
+                working.cancel()
+                self._know(connection.session, agent_log)
+                del state.conversation.messages[:-_KEPT_MESSAGES]  # the agent has a history of its own
+            ending = await self._ended(working, connection, state, writer)
+            if not late or ending.is_error:
+                self._unread += late
+                return ending
+            blocks = late
+
+    async def _steer(self, connection: AgentConnection, agent_log: AgentLog) -> list[Json]:
+        """Give the prompts that wait to the agent, which works. Return the blocks of those that came too late."""
+        late: list[Json] = []
+        for prompt in self._lent.take_queued():
+            agent_log.conversation.know_input(prompt.input_id, list(prompt.blocks))
+            agent_log.record(PromptRecord([], [PromptItem(prompt.input_id)]))
+            await agent_log.commit()
+            if not await connection.steer(prompt.blocks):
+                late += prompt.blocks
+        return late
 
     def unread(self, prompts: Sequence[Prompt]) -> None:
         """Keep prompts that the agent gets together with the next one."""
