@@ -161,6 +161,8 @@ def test_a_value_may_start_with_a_dash_and_short_options_may_stand_together() ->
         (["ssh", "h", "--session-id", "42"], "Error: Invalid session ID. Must be a valid UUID."),
         (["ssh", "h", "-P", "70000"], "is not a port number"),
         (["ssh", "h", "--forward", "8080:70000"], "argument '8080:70000' is no port"),
+        (["acp", "h", "--map", "srv=/mnt"], "argument 'srv=/mnt' does not name two absolute paths"),
+        (["ssh", "h", "--map", "/srv=/mnt", "-p", "x"], "--map belongs to `ccb acp`"),
         (["ports", "h", "--reverse", "80:8080"], "takes one port, which is the same on both machines"),
         (["ssh", "ssh://h:1/x", "-P", "2"], "port 1"),
         (["ssh", "h", "-o", ""], "not an ssh option"),
