@@ -138,12 +138,8 @@ class AcpClient:
         return [*sent, *translation.links(blocks, self._lent.context.cwd)], left
 
     async def steer(self, blocks: Sequence[Json]) -> bool:
-        sent, _ = translation.prompt_blocks(blocks, as_dict(self._can.get("promptCapabilities")))
-        params: Json = {
-            "sessionId": self.session,
-            "prompt": [*sent, *translation.links(blocks, self._lent.context.cwd)],
-        }
-        params["_meta"] = {"steering": {"idleBehavior": "promptRequired"}}
+        meta = {"steering": {"idleBehavior": "promptRequired"}}
+        params = {"sessionId": self.session, "prompt": self._sendable(blocks)[0], "_meta": meta}
         try:
             answer = as_dict(await self._request("_session/steering", params, _CHANGE_S))
         except AgentFailed as error:
