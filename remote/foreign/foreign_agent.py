@@ -66,7 +66,7 @@ class ForeignAgent:
         self._relaying = AsyncExitStack()
         self._url = ""
         self._process: AgentProcess | None = None
-        self._is_caged = False
+        self._is_caged = self._works = False
         self._connection: AgentConnection | None = None
         self._starting: asyncio.Task[bool] | None = None
         self._unread: list[Json] = []  # blocks that the agent gets with the next prompt
@@ -98,8 +98,9 @@ class ForeignAgent:
         return [SlashCommand(name, does, run, hint, source=self.name) for name, does, hint in offered]
 
     def begin(self) -> None:
-        """Start the agent beside other work, if it does not run."""
-        if (self._starting is None or self._starting.done()) and not self._is_usable:
+        """Start the agent beside other work, if it does not run. In a turn, its end is for `run` to tell."""
+        starts = self._starting is not None and not self._starting.done()
+        if not (starts or self._works or self._is_usable):
             self._starting = asyncio.get_running_loop().create_task(self._start())
 
     @property
@@ -131,7 +132,20 @@ class ForeignAgent:
         self._tell_at_start(writer, goes_on=goes_on)
         self._know(connection.session, agent_log)
         await self._choose(connection, writer, state, agent_log)
-        self._has_turns = True
+        self._has_turns = self._works = True
+        try:
+            return await self._work(connection, writer, state, agent_log, blocks)
+        finally:
+            self._works = False
+
+    async def _work(
+        self,
+        connection: AgentConnection,
+        writer: AnswerWriter,
+        state: AgentState,
+        agent_log: AgentLog,
+        blocks: Sequence[Json],
+    ) -> TurnEnding:
         while True:
             late: list[Json] = []
             working = asyncio.get_running_loop().create_task(connection.prompt(blocks, writer))
