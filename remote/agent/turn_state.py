@@ -170,6 +170,10 @@ class AgentProgram(Protocol):
     def context_size(self) -> tuple[int, int]:
         """What fills its window and how large that is, in tokens; 0 if it does not say."""
 
+    @property
+    def is_all_memory(self) -> bool:
+        """Whether its conversation may be lost with its process."""
+
     async def settle(self) -> None:
         """Wait until it has started, or cannot be."""
 

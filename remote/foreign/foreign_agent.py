@@ -82,6 +82,11 @@ class ForeignAgent:
         return self._connection.models.current if self._connection is not None else ""
 
     @property
+    def is_all_memory(self) -> bool:
+        """ACP agents often cannot load the sessions that they say they can."""
+        return self._is_usable and self.agent.dialect is AgentDialect.ACP
+
+    @property
     def offered_models(self) -> list[tuple[str, str]]:
         return list(self._connection.models.values.items())[:_MAX_MODELS] if self._connection is not None else []
 

@@ -13,7 +13,7 @@ import pytest
 from tests.remote.agent_kit import Json
 from tests.remote.worker_process import Laptop, WorkerHost, alive, until
 
-from ccb.tunnel.wire.frames import Progress
+from ccb.tunnel.wire.frames import Detach, Progress
 from ccb.tunnel.wire.session_options import SessionOptions
 
 _AGENT = Path(__file__).resolve().parents[2] / "support" / "acp_agent.py"
@@ -287,6 +287,17 @@ async def test_an_agent_that_cannot_start_ends_the_turn_and_says_why(host: Worke
     result = await turn(laptop, "hello")
     assert result["is_error"] and "/nowhere/agent --acp cannot be started on this host" in result["errors"][0]
     await laptop.end()
+
+
+async def test_an_agent_whose_memory_is_its_process_stays_when_everybody_leaves(host: WorkerHost) -> None:
+    foreign = Foreign(host)
+    laptop = await foreign.drive()
+    await turn(laptop, "say:hello")
+    await laptop.send(Detach(laptop.epoch, done=True))
+    await laptop.drop()
+    again = await foreign.drive(have=laptop.last_seq)
+    assert (again.hello.pid, (await turn(again, "say:on"))["result"]) == (laptop.hello.pid, "on")
+    await again.end()
 
 
 async def test_the_agent_ends_with_its_session(host: WorkerHost) -> None:
