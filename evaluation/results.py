@@ -1,0 +1,148 @@
+"""The results of attempts: their file (JSONL), their table, and the comparison of two files."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from math import comb
+from pathlib import Path
+from statistics import fmean, median
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """One attempt at a task. `ending` is how the agent's turn ended ("success", "timeout", …). `score` is the reward
+    of the hidden tests; None if the attempt says nothing about the agent: a provider failed, or the budget ended."""
+
+    task: str
+    attempt: int
+    model: str
+    options: str
+    host: str
+    ending: str
+    score: float | None
+    cost_usd: float = 0.0
+    seconds: float = 0.0
+    turns: int = 0
+    session_id: str = ""
+    said: str = ""
+
+
+class ResultsFile:
+    """The outcomes of one model with one set of options. Raises ValueError if the file has others."""
+
+    def __init__(self, path: Path, model: str, options: str) -> None:
+        self._path = path
+        self.rows = read_results(path) if path.exists() else []
+        for row in self.rows:
+            if (row.model, row.options) != (model, options):
+                raise ValueError(f"{path} has results of {row.model} {row.options}: choose another file with --out")
+
+    @property
+    def done(self) -> set[tuple[str, int]]:
+        return {(row.task, row.attempt) for row in self.rows if row.score is not None}
+
+    @property
+    def spent_usd(self) -> float:
+        return sum(row.cost_usd for row in self.rows)
+
+    def add(self, outcome: Outcome) -> None:
+        self.rows.append(outcome)
+        with self._path.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(dataclasses.asdict(outcome)) + "\n")
+
+
+def read_results(path: Path) -> list[Outcome]:
+    """Raises ValueError if a line is no result."""
+    try:
+        return [Outcome(**json.loads(line)) for line in path.read_text(encoding="utf-8").splitlines()]
+    except (ValueError, TypeError) as error:
+        raise ValueError(f"{path} is no file of results: {error}") from None
+
+
+def _by_task(rows: Iterable[Outcome]) -> Mapping[str, list[Outcome]]:
+    found: dict[str, list[Outcome]] = defaultdict(list)
+    for row in rows:
+        if row.score is not None:
+            found[row.task].append(row)
+    return dict(sorted(found.items()))
+
+
+def _columns(lines: Sequence[Sequence[str]]) -> str:
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    pad = [str.ljust, *[str.rjust] * (len(widths) - 1)]
+    aligned = [[to(cell, width) for to, cell, width in zip(pad, line, widths, strict=True)] for line in lines]
+    return "\n".join("  ".join(line).rstrip() for line in aligned)
+
+
+def table(rows: Sequence[Outcome]) -> str:
+    """A line for each task, with the means of its attempts, and their totals."""
+    lines = [("task", "score", "of", "cost $", "time s", "turns", "ended")]
+    tasks = _by_task(rows)
+    for task, attempts in tasks.items():
+        endings = ", ".join(sorted({row.ending for row in attempts} - {"success"}))
+        lines.append((task, *_figures(attempts), endings))
+    counted = [row for attempts in tasks.values() for row in attempts]
+    if counted:
+        lines.append(("all tasks (means)", *_figures(counted), ""))
+    text = _columns(lines)
+    if left := len(rows) - len(counted):
+        text += f"\n{left} attempts say nothing about the agent (see `ending` and `said`); the next run repeats them."
+    return f"{text}\nspent ${sum(row.cost_usd for row in rows):.2f}"
+
+
+def _figures(rows: Sequence[Outcome]) -> tuple[str, ...]:
+    scores = [row.score for row in rows if row.score is not None]
+    return (
+        f"{fmean(scores):.2f}",
+        str(len(rows)),
+        f"{fmean(row.cost_usd for row in rows):.3f}",
+        f"{fmean(row.seconds for row in rows):.0f}",
+        f"{fmean(row.turns for row in rows):.1f}",
+    )
+
+
+def sign_test(more: int, less: int) -> float:
+    """The chance of a split at least this uneven if more and less were equally likely (two-sided, exact). With one
+    attempt a task and scores of 0 and 1, it is McNemar's exact test."""
+    tried = more + less
+    tail = sum(comb(tried, count) for count in range(min(more, less) + 1)) / 2**tried
+    return min(1.0, 2 * tail)
+
+
+_COMPARED: Mapping[str, Callable[[Outcome], float]] = {
+    "score": lambda row: row.score or 0.0,
+    "cost $": lambda row: row.cost_usd,
+    "time s": lambda row: row.seconds,
+    "turns": lambda row: row.turns,
+}
+
+
+def comparison(first: Sequence[Outcome], second: Sequence[Outcome]) -> str:
+    """What changes from `first` to `second`, task by task: pairs of the means of each task that both have."""
+    left, right = _by_task(first), _by_task(second)
+    tasks = sorted(left.keys() & right.keys())
+    if not tasks:
+        return "no task is in both files"
+    pairs = {
+        name: [(fmean(map(figure, left[task])), fmean(map(figure, right[task]))) for task in tasks]
+        for name, figure in _COMPARED.items()
+    }
+    lines = [("", "median A", "median B", "median of B - A", "B more", "B less", "p")]
+    for name, values in pairs.items():
+        more, less = sum(b > a for a, b in values), sum(b < a for a, b in values)
+        middles = (median(a for a, _ in values), median(b for _, b in values), median(b - a for a, b in values))
+        figures = [f"{middle:.3f}" for middle in middles]
+        lines.append((name, *figures, str(more), str(less), f"{sign_test(more, less):.3f}"))
+    differing = [(task, f"{a:.2f}", f"{b:.2f}") for task, (a, b) in zip(tasks, pairs["score"], strict=True) if a != b]
+    said = [f"{len(tasks)} tasks are in both files; A {_name(first)}, B {_name(second)}", _columns(lines)]
+    if differing:
+        said.append(_columns([("score of", "A", "B"), *differing]))
+    return "\n\n".join(said)
+
+
+def _name(rows: Sequence[Outcome]) -> str:
+    return f"is {rows[0].model} {rows[0].options}".rstrip()
