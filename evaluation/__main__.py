@@ -72,9 +72,10 @@ def _evaluate(chosen: argparse.Namespace) -> int:
         evaluation = Evaluation(pending, settings, results, chosen.budget, print_line)
         asyncio.run(evaluation.run([Machine(host) for host in chosen.host or [None]], chosen.jobs))
     print_line(*table(results.rows).splitlines())
-    if evaluation.pending:
-        say(f"{len(evaluation.pending)} attempts were not made; the same command makes them")
-    return bool(evaluation.pending)
+    left = {(task.name, number) for task, number in attempts} - results.done
+    if left:
+        say(f"{len(left)} attempts have no score: not made, or a provider failed. The same command makes them.")
+    return bool(left)
 
 
 def _tasks(name: str, patterns: Sequence[str], folder: Path) -> list[Task]:

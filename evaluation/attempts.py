@@ -89,7 +89,7 @@ class Evaluation:
         budget_usd: float | None,
         tell: Callable[[str], None],
     ) -> None:
-        self.pending = deque(pending)
+        self._pending = deque(pending)
         self._settings = settings
         self._results = results
         self._budget_usd = budget_usd
@@ -98,7 +98,7 @@ class Evaluation:
         self._running = 0
 
     async def run(self, machines: Sequence[Machine], jobs: int) -> None:
-        """Make the attempts, `jobs` at a time on each machine. What could not be made stays in `pending`."""
+        """Make the attempts, `jobs` at a time on each machine, until a machine fails or the budget is used up."""
         slots = len(machines) * jobs
         async with asyncio.TaskGroup() as group:
             for machine in machines:
@@ -106,17 +106,17 @@ class Evaluation:
                     group.create_task(self._work(machine, slots))
 
     async def _work(self, machine: Machine, slots: int) -> None:
-        while self.pending:
+        while self._pending:
             share = self._share(slots)
             if share is not None and share < _LEAST_USD:
                 return
-            task, number = self.pending.popleft()
+            task, number = self._pending.popleft()
             self._running += 1
             self._reserved_usd += share or 0
             try:
                 outcome = await attempt(task, number, machine, self._settings, share)
             except (Unusable, OSError) as error:
-                self.pending.append((task, number))
+                self._pending.append((task, number))
                 self._tell(str(error))
                 return
             finally:

@@ -52,7 +52,8 @@ class Ccb(BaseAgent):  # type: ignore[misc] # Harbor is not installed where type
             raise RuntimeError(f"ccb needs a container that {self._engine} runs: {found.stdout} {found.stderr}")
         container, self._directory = found.stdout.split()
         user = environment.default_user
-        words = [self._engine, "exec", "-i", *([] if user is None else ["-u", str(user)]), container]
+        words = [self._engine, "exec", "-i", "-e", "IS_SANDBOX=1"]  # root may run all without asking: it is thrown away
+        words += [container] if user is None else ["-u", str(user), container]
         self._transport = shlex.join(words)
 
     async def run(self, instruction: str, environment: BaseEnvironment, context: AgentContext) -> None:

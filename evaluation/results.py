@@ -88,10 +88,7 @@ def table(rows: Sequence[Outcome]) -> str:
     counted = [row for attempts in tasks.values() for row in attempts]
     if counted:
         lines.append(("all tasks (means)", *_figures(counted), ""))
-    text = _columns(lines)
-    if left := len(rows) - len(counted):
-        text += f"\n{left} attempts say nothing about the agent (see `ending` and `said`); the next run repeats them."
-    return f"{text}\nspent ${sum(row.cost_usd for row in rows):.2f}"
+    return f"{_columns(lines)}\nspent ${sum(row.cost_usd for row in rows):.2f}"
 
 
 def _figures(rows: Sequence[Outcome]) -> tuple[str, ...]:
@@ -122,26 +119,29 @@ _COMPARED: Mapping[str, Callable[[Outcome], float]] = {
 
 
 def comparison(first: Sequence[Outcome], second: Sequence[Outcome]) -> str:
-    """What changes from `first` to `second`, task by task: pairs of the means of each task that both have."""
+    """What changes from `first` (A) to `second` (B): pairs of the means of each task that both have."""
     left, right = _by_task(first), _by_task(second)
     tasks = sorted(left.keys() & right.keys())
     if not tasks:
-        return "no task is in both files"
+        return "no task has a score in both files"
     pairs = {
         name: [(fmean(map(figure, left[task])), fmean(map(figure, right[task]))) for task in tasks]
         for name, figure in _COMPARED.items()
     }
-    lines = [("", "median A", "median B", "median of B - A", "B more", "B less", "p")]
+    each = [("task", *(f"{name} {side}" for name in pairs for side in ("A", "B - A")))]
+    for index, task in enumerate(tasks):
+        cells = [f"{value:.3g}" for values in pairs.values() for a, b in [values[index]] for value in (a, b - a)]
+        each.append((task, *cells))
+    sums = [("", "mean A", "mean B", "median A", "median B", "median of B - A", "B more", "B less", "p")]
     for name, values in pairs.items():
         more, less = sum(b > a for a, b in values), sum(b < a for a, b in values)
-        middles = (median(a for a, _ in values), median(b for _, b in values), median(b - a for a, b in values))
-        figures = [f"{middle:.3f}" for middle in middles]
-        lines.append((name, *figures, str(more), str(less), f"{sign_test(more, less):.3f}"))
-    differing = [(task, f"{a:.2f}", f"{b:.2f}") for task, (a, b) in zip(tasks, pairs["score"], strict=True) if a != b]
-    said = [f"{len(tasks)} tasks are in both files; A {_name(first)}, B {_name(second)}", _columns(lines)]
-    if differing:
-        said.append(_columns([("score of", "A", "B"), *differing]))
-    return "\n\n".join(said)
+        sides = list(zip(*values, strict=True))
+        middles = [*map(fmean, sides), *map(median, sides), median(b - a for a, b in values)]
+        sums.append(
+            (name, *(f"{value:.3f}" for value in middles), str(more), str(less), f"{sign_test(more, less):.3f}")
+        )
+    said = f"{len(tasks)} tasks have scores in both files; A {_name(first)}, B {_name(second)}"
+    return "\n\n".join([_columns(each), said, _columns(sums)])
 
 
 def _name(rows: Sequence[Outcome]) -> str:
