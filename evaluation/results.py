@@ -80,7 +80,7 @@ def _columns(lines: Sequence[Sequence[str]]) -> str:
 
 def table(rows: Sequence[Outcome]) -> str:
     """A line for each task, with the means of its attempts, and their totals."""
-    lines = [("task", "score", "of", "cost $", "time s", "turns", "ended")]
+    lines: list[Sequence[str]] = [("task", "score", "of", "cost $", "time s", "turns", "ended")]
     tasks = _by_task(rows)
     for task, attempts in tasks.items():
         endings = ", ".join(sorted({row.ending for row in attempts} - {"success"}))
@@ -106,8 +106,8 @@ def sign_test(more: int, less: int) -> float:
     """The chance of a split at least this uneven if more and less were equally likely (two-sided, exact). With one
     attempt a task and scores of 0 and 1, it is McNemar's exact test."""
     tried = more + less
-    tail = sum(comb(tried, count) for count in range(min(more, less) + 1)) / 2**tried
-    return min(1.0, 2 * tail)
+    tail = sum(comb(tried, count) for count in range(min(more, less) + 1))
+    return min(1.0, tail / 2.0 ** (tried - 1))
 
 
 _COMPARED: Mapping[str, Callable[[Outcome], float]] = {
@@ -128,11 +128,13 @@ def comparison(first: Sequence[Outcome], second: Sequence[Outcome]) -> str:
         name: [(fmean(map(figure, left[task])), fmean(map(figure, right[task]))) for task in tasks]
         for name, figure in _COMPARED.items()
     }
-    each = [("task", *(f"{name} {side}" for name in pairs for side in ("A", "B - A")))]
+    each: list[Sequence[str]] = [("task", *(f"{name} {side}" for name in pairs for side in ("A", "B - A")))]
     for index, task in enumerate(tasks):
         cells = [f"{value:.3g}" for values in pairs.values() for a, b in [values[index]] for value in (a, b - a)]
         each.append((task, *cells))
-    sums = [("", "mean A", "mean B", "median A", "median B", "median of B - A", "B more", "B less", "p")]
+    sums: list[Sequence[str]] = [
+        ("", "mean A", "mean B", "median A", "median B", "median of B - A", "B more", "B less", "p")
+    ]
     for name, values in pairs.items():
         more, less = sum(b > a for a, b in values), sum(b < a for a, b in values)
         sides = list(zip(*values, strict=True))
