@@ -20,9 +20,10 @@ from ccb.tunnel.wire.control_protocol import Request, RequestFailed, new_uuid
 from ccb.tunnel.wire.messages import as_blocks
 
 from ..command_line.arguments import Arguments
-from ..command_line.exit_codes import ExitCode, code_of, error_lines
+from ..command_line.exit_codes import ExitCode, error_lines
 from ..command_line.transport_choice import host_command
 from ..connect.connect_session import connect_session
+from ..connect.host_connection import HostConnection
 from ..terminal.console import say, stdout_failure
 from ..terminal.signals import Interrupts
 from ..terminal.stdio import Writer
@@ -180,9 +181,10 @@ class HeadlessRun:
             return await self._work("")
 
     async def _work(self, prompt: str) -> ExitCode:
-        async with connect_session(
-            self._arguments, session_id=self._session_id, prompts=prompts_for(headless=True)
-        ) as connected:
+        async with (
+            HostConnection(self._arguments, prompts_for(headless=True)) as host,
+            connect_session(host, self._arguments, session_id=self._session_id) as connected,
+        ):
             self._attached(connected)
             session = connected.session
             from .event_printer import EventPrinter  # the worker is still being loaded
@@ -255,7 +257,7 @@ class HeadlessRun:
         say(*error_lines(error))
         lines = [line for line in (error.what, error.evidence, error.do) if line]
         await self.fail(lines, reason="link_lost" if isinstance(error, ConnectionLost) else "startup_failed")
-        return code_of(error)
+        return error.exit_code
 
     async def fail(self, errors: list[str], *, reason: str) -> None:
         await self.results.fail(self._session_id, errors, reason=reason)
