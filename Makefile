@@ -113,9 +113,10 @@ bench: $(STAMP) $(REFERENCE_CLI) ## every benchmark as one table, each figure be
 	@$(BIN)/python -m benchmarks
 
 SET ?= ccb
-eval: $(STAMP) ## try tasks: MODEL=… [SET=human-eval HOSTS='a b' TASKS='sql,race' REPEAT=3 BUDGET=10 ARGS='--jobs 4']
+eval: $(STAMP) ## try tasks: MODEL=… [SET=human-eval HOSTS='a b' TASKS='sql,race' REPEAT=3 BUDGET=10 OPTIONS='effort=high' OUT=FILE ARGS='--jobs 4']
 	@$(BIN)/python -m evaluation --model "$(MODEL)" --set $(SET) $(addprefix --host ,$(HOSTS)) $(if $(TASKS),--tasks '$(TASKS)') \
-		$(if $(REPEAT),--repeat $(REPEAT)) $(if $(BUDGET),--budget $(BUDGET)) $(ARGS)
+		$(if $(REPEAT),--repeat $(REPEAT)) $(if $(BUDGET),--budget $(BUDGET)) $(if $(OPTIONS),--options "$(OPTIONS)") \
+		$(if $(OUT),--out $(OUT)) $(ARGS)
 
 N ?= 1000
 SEED ?= 1

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import re
-import shlex
 import sys
 import tempfile
 from collections.abc import Iterable, Sequence
@@ -13,14 +12,14 @@ from fnmatch import fnmatch
 from pathlib import Path
 
 from evaluation.attempts import AgentSettings, Evaluation
-from evaluation.machine import Machine
 from evaluation.results import ResultsFile, comparison, read_results, table
 from evaluation.task_sets import Task, TaskSource, human_eval, own_tasks, read_task
 
 from ccb.local.terminal.console import print_line, say
+from ccb.tunnel.errors import CcbError
 
-# Nobody answers questions. Commands run in a cage, which keeps them inside of the repository.
-_OPTIONS = ("--permission-mode", "acceptEdits", "--sandbox", "workspace")
+# Nobody answers questions. Commands run in a cage, in which they write to the repository only, and not to its `.git`.
+_OPTIONS = "permission_mode=acceptEdits sandbox=workspace 'allowed_tools=Bash(git *)'"
 _CACHE = Path(".make/evaluation")
 
 
@@ -32,11 +31,11 @@ def _parser() -> argparse.ArgumentParser:
     add("--model", help="the model to evaluate, as for ccb --model")
     add("--set", default="ccb", metavar="NAME", help="ccb, human-eval, or a folder that --write has made")
     add("--tasks", default="*", metavar="NAMES", help="these tasks only: names or patterns, with commas")
-    add("--host", action="append", default=[], metavar="HOST", help="run there, not here; may be repeated")
+    add("--host", action="append", default=[], metavar="HOST", help="work there, not here; may be repeated")
     add("--jobs", type=int, default=2, metavar="N", help="attempts at a time on each machine (default: 2)")
     add("--repeat", type=int, default=1, metavar="N", help="attempts at each task (default: 1)")
     add("--budget", type=float, metavar="USD", help="what all attempts in the file may cost together")
-    add("--options", metavar="OPTIONS", default=shlex.join(_OPTIONS), help="options of ccb (default: %(default)s)")
+    add("--options", default=_OPTIONS, help="as ccb.connect names them, with blanks between (default: %(default)s)")
     add("--out", type=Path, metavar="FILE", help="results, a JSON object a line; what is in it is not repeated")
     add("--compare", type=Path, nargs=2, metavar="FILE", help="compare two files of results, task by task")
     add("--write", type=Path, metavar="FOLDER", help="write the tasks in Harbor's layout, and end")
@@ -56,21 +55,24 @@ def main(words: Sequence[str] | None = None) -> int:
         if not chosen.model:
             parser.error("--model is missing")
         return _evaluate(chosen)
-    except (ValueError, OSError) as error:
+    except (CcbError, OSError, TypeError, ValueError) as error:
         say(f"evaluation: {error}")
         return 2
 
 
 def _evaluate(chosen: argparse.Namespace) -> int:
-    settings = AgentSettings(chosen.model, shlex.split(chosen.options))
+    settings = AgentSettings(chosen.model, chosen.options)
+    hosts = chosen.host or [""]
+    for host in hosts:
+        settings.connect(host, "~")  # raises for what is no option
     out = chosen.out or Path(re.sub(r"[^\w.-]+", "-", f"eval-{chosen.set}-{chosen.model}.jsonl"))
-    results = ResultsFile(out, settings.model, shlex.join(settings.options))
+    results = ResultsFile(out, settings.model, settings.options)
     with tempfile.TemporaryDirectory(prefix="ccb-evaluation-") as folder:
         tasks = _tasks(chosen.set, chosen.tasks.split(","), Path(folder))
         attempts = [(task, number) for number in range(1, chosen.repeat + 1) for task in tasks]
         pending = [(task, number) for task, number in attempts if (task.name, number) not in results.done]
         evaluation = Evaluation(pending, settings, results, chosen.budget, print_line)
-        asyncio.run(evaluation.run([Machine(host) for host in chosen.host or [None]], chosen.jobs))
+        asyncio.run(evaluation.run(hosts, chosen.jobs))
     print_line(*table(results.rows).splitlines())
     left = {(task.name, number) for task, number in attempts} - results.done
     if left:

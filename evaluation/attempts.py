@@ -5,14 +5,16 @@ from __future__ import annotations
 import asyncio
 import shlex
 import time
-from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections import defaultdict, deque
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from evaluation.machine import Machine, Unusable
 from evaluation.results import Outcome, ResultsFile
 from evaluation.task_sets import Task
+
+import ccb
 
 _SETUP_S = 120.0
 _LEAST_USD = 0.01
@@ -22,60 +24,92 @@ _SAID = 500
 
 @dataclass(frozen=True)
 class AgentSettings:
-    """What is evaluated: a model, and options of ccb."""
+    """What is evaluated: a model, and options as `ccb.connect` names them: `NAME=VALUE` or `NAME`, with blanks between
+    them. One that is there several times has several values."""
 
     model: str
-    options: Sequence[str]
+    options: str
 
-    def arguments(self, budget_usd: float | None) -> list[str]:
-        limit = [] if budget_usd is None else ["--max-budget-usd", f"{budget_usd:.4f}"]
-        return ["--model", self.model, *limit, *self.options]
+    def connect(self, host: str, directory: str, budget_usd: float | None = None) -> ccb.Host:
+        """Return a directory of a host, "" for this machine."""
+        given: dict[str, list[str]] = defaultdict(list)
+        for word in shlex.split(self.options):
+            name, is_value, value = word.partition("=")
+            given[name] += [value] if is_value else []
+        several = {name: values for name, values in given.items() if values[1:]}
+        keywords: dict[str, Any] = {name: values[0] if values else True for name, values in given.items()} | several
+        if budget_usd is not None:
+            keywords["max_budget_usd"] = budget_usd
+        return ccb.connect(f"{host}:{directory}" if host else directory, model=self.model, **keywords)
 
 
 async def attempt(
-    task: Task, number: int, machine: Machine, settings: AgentSettings, budget_usd: float | None = None
+    task: Task, number: int, host: str, settings: AgentSettings, budget_usd: float | None = None
 ) -> Outcome:
-    """Let the agent try a task once, and run its hidden tests. Raises Unusable if the machine does not let it try."""
-    async with machine.directory() as top:
+    """Let the agent try a task once, and run its hidden tests. Raises CcbError if it could not try."""
+    async with settings.connect(host, "~") as there, _directory(there) as top:
         repository = f"{top}/{task.name}"
-        await machine.put(task.folder / "environment", f"{top}/image")
-        enter = f"cd {shlex.quote(repository)}"
-        made = f"mv {top}/image/repo {shlex.quote(repository)} && {enter} && sh ../image/setup.sh && rm -r ../image"
-        await machine.shell(made, seconds=_SETUP_S)
+        await there.copy(task.folder / "environment", f":{top}/image")
+        await _run(there, f"mv image/repo {task.name} && cd {task.name} && sh ../image/setup.sh && rm -r ../image", top)
         start = time.monotonic()
-        result = await machine.ask(task.instruction, repository, settings.arguments(budget_usd), seconds=task.agent_s)
+        async with settings.connect(host, repository, budget_usd) as agent, await agent.session() as session:
+            prompt = session.prompt(task.instruction)
+            try:
+                async with asyncio.timeout(task.agent_s):
+                    async for _ in prompt:
+                        pass
+                ending = ""
+            except TimeoutError:
+                ending = "timeout"
         seconds = time.monotonic() - start
-        await machine.put(task.folder / "tests", f"{top}/tests")
-        tested = f"{enter} && REWARD_FILE={top}/tests/reward sh {top}/tests/test.sh >/dev/null 2>&1"
-        reward = await machine.shell(f"({tested}); cat {top}/tests/reward || echo 0", seconds=task.verifier_s)
-    found = result or {"subtype": "timeout"}
+        await there.copy(task.folder / "tests", f":{top}/tests")
+        tested = f"cd {task.name} && REWARD_FILE=../tests/reward sh ../tests/test.sh"
+        reward = await _run(there, f"({tested}) >/dev/null 2>&1; cat tests/reward || echo 0", top, task.verifier_s)
+    result = prompt.result.raw if prompt.result else {}
+    ending = ending or _ending(result)
     return Outcome(
         task.name,
         number,
         settings.model,
-        shlex.join(settings.options),
-        machine.name,
-        ending=_ending(found),
-        score=float(reward) if _says_something(found) else None,
-        cost_usd=float(found.get("total_cost_usd", 0)),
+        settings.options,
+        host or "local",
+        ending,
+        score=float(reward) if ending in _OF_AGENT else None,
+        cost_usd=prompt.result.cost if prompt.result else 0.0,
         seconds=round(seconds, 1),
-        turns=int(found.get("num_turns", 0)),
-        session_id=str(found.get("session_id", "")),
-        said=str(found.get("result") or found.get("errors") or "")[-_SAID:],
+        turns=prompt.result.turns if prompt.result else 0,
+        session_id=session.id,
+        said=prompt.result.text[-_SAID:] if prompt.result else "",
     )
 
 
-def _ending(result: Mapping[str, Any]) -> str:
-    if result["subtype"] == "success" and result.get("is_error"):
+@asynccontextmanager
+async def _directory(host: ccb.Host) -> AsyncIterator[str]:
+    """A new directory, for this user alone, until the context ends."""
+    made = (await _run(host, "mktemp -d")).strip()
+    try:
+        yield made
+    finally:
+        await _run(host, f"rm -rf {shlex.quote(made)}")
+
+
+async def _run(host: ccb.Host, script: str, directory: str = "", seconds: float = _SETUP_S) -> str:
+    done = await host.run(script, directory=directory, timeout=seconds)
+    if done.code != 0:
+        raise ccb.errors.UsageError(f"{script} ended with code {done.code}: {done.stderr}")
+    return done.text
+
+
+_OF_AGENT = ("success", "error_max_turns", "refusal", "timeout")
+"""How a turn ends by what the agent did. In all other ways a provider failed, or the budget was used up."""
+
+
+def _ending(result: dict[str, Any]) -> str:
+    if result.get("stop_reason") == "refusal":
+        return "refusal"
+    if result.get("subtype") == "success" and result.get("is_error"):
         return str(result.get("terminal_reason") or "error")
-    return str(result["subtype"])
-
-
-def _says_something(result: Mapping[str, Any]) -> bool:
-    """Whether the turn ended by what the agent did, and not because a provider failed or the budget was used up."""
-    if result["subtype"] in ("timeout", "error_max_turns") or result.get("stop_reason") == "refusal":
-        return True
-    return result["subtype"] == "success" and not result.get("is_error")
+    return str(result.get("subtype"))
 
 
 class Evaluation:
@@ -97,15 +131,15 @@ class Evaluation:
         self._reserved_usd = 0.0
         self._running = 0
 
-    async def run(self, machines: Sequence[Machine], jobs: int) -> None:
-        """Make the attempts, `jobs` at a time on each machine, until a machine fails or the budget is used up."""
-        slots = len(machines) * jobs
+    async def run(self, hosts: Sequence[str], jobs: int) -> None:
+        """Make the attempts, `jobs` at a time on each host, until a host fails or the budget is used up."""
+        slots = len(hosts) * jobs
         async with asyncio.TaskGroup() as group:
-            for machine in machines:
+            for host in hosts:
                 for _ in range(jobs):
-                    group.create_task(self._work(machine, slots))
+                    group.create_task(self._work(host, slots))
 
-    async def _work(self, machine: Machine, slots: int) -> None:
+    async def _work(self, host: str, slots: int) -> None:
         while self._pending:
             share = self._share(slots)
             if share is not None and share < _LEAST_USD:
@@ -114,16 +148,16 @@ class Evaluation:
             self._running += 1
             self._reserved_usd += share or 0
             try:
-                outcome = await attempt(task, number, machine, self._settings, share)
-            except (Unusable, OSError) as error:
+                outcome = await attempt(task, number, host, self._settings, share)
+            except (ccb.CcbError, TimeoutError) as error:
                 self._pending.append((task, number))
-                self._tell(str(error))
+                self._tell(f"{task.name} #{number} on {host or 'this machine'}: {error or 'took too long'}")
                 return
             finally:
                 self._running -= 1
                 self._reserved_usd -= share or 0
             self._results.add(outcome)
-            self._tell(f"{task.name} #{number} on {machine.name}: {_verdict(outcome)}")
+            self._tell(f"{task.name} #{number} on {outcome.host}: {_verdict(outcome)}")
 
     def _share(self, slots: int) -> float | None:
         """What the next attempt may cost: an equal part of what is left, for each slot that is free."""

@@ -6,12 +6,17 @@ import asyncio
 import json
 import re
 import sys
+import tempfile
 from dataclasses import asdict
 from pathlib import Path
 
 import pytest
+from evaluation.__main__ import main
 from evaluation.results import Outcome, comparison, read_results, sign_test
 from evaluation.task_sets import own_tasks
+from tests.support.hosts.reached_host import Host
+from tests.support.machine.processes import processes_of
+from tests.support.machine.waiting import until
 from tests.support.model.fake_model import FakeModel
 from tests.support.model.model_script import uses
 from tests.support.person.laptop import Laptop
@@ -35,7 +40,7 @@ async def _evaluate(laptop: Laptop, *words: str) -> tuple[int | None, str, list[
         stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
     )  # fmt: skip
     said, _ = await process.communicate()
-    return process.returncode, said.decode(), read_results(out)
+    return process.returncode, said.decode(), read_results(out) if out.exists() else []
 
 
 @pytest.mark.programs
@@ -63,7 +68,7 @@ async def test_some_are_solved_and_what_a_provider_failed_at_is_tried_again(
     code, said, rows = await _evaluate(laptop, "--tasks", "sql,float,race")
     assert (code, [(row.task, row.score) for row in rows[3:]]) == (0, [("race", 0.0)]), said
 
-    code, said, rows = await _evaluate(laptop, "--tasks", "sql", "--options", "--effort high")
+    code, said, rows = await _evaluate(laptop, "--tasks", "sql", "--options", "effort=high")
     assert code == 2 and "choose another file" in said and len(rows) == 4
 
 
@@ -88,6 +93,33 @@ async def test_an_agent_that_takes_too_long_is_ended_and_judged_by_what_it_has_d
     assert (code, [(row.score, row.ending) for row in rows]) == (0, [(1.0, "timeout")]), said
 
 
+@pytest.mark.programs
+@pytest.mark.visited
+async def test_tasks_are_tried_on_a_host_and_nothing_is_left_there(host: Host) -> None:
+    host.model.add(uses("Bash", command=TASKS["sql"].files["solve.sh"]), {"text": "Fixed."})
+    way = [f"port={host.server.port}", f"identity_file={host.server.identity}", "ssh_options=IdentitiesOnly=yes"]
+    way += [f"ssh_options=UserKnownHostsFile={host.server.trust(host.server.port)}", "sandbox=workspace"]
+    code, said, rows = await _evaluate(
+        host.laptop, "--tasks", "sql", "--host", host.login, "--options", " ".join(way), "--jobs", "2"
+    )
+    assert (code, [(row.host, row.score) for row in rows]) == (0, [(host.login, 1.0)]), said
+    await until(lambda: not processes_of(host.user))
+    assert not [path for path in Path(tempfile.gettempdir()).glob("tmp.*") if path.stat().st_uid == host.uid]
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["--options", "efort=high"], "did you mean effort"),
+        (["--tasks", "nothing"], "no task of ccb is called nothing"),
+        (["--set", "/nowhere"], "no task of /nowhere"),
+    ],
+)
+def test_what_cannot_be_is_refused(words: list[str], says: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--model", "sonnet", *words]) == 2
+    assert says in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(("more", "less", "chance"), [(0, 0, 1), (5, 0, 0.0625), (1, 6, 0.125), (3, 3, 1)])
 def test_the_sign_test_is_exact(more: int, less: int, chance: float) -> None:
     assert sign_test(more, less) == pytest.approx(chance)
@@ -102,26 +134,10 @@ def test_two_settings_are_compared_task_by_task(tmp_path: Path) -> None:
         ]
 
     first, second = tmp_path / "a.jsonl", tmp_path / "b.jsonl"
-    for path, made in ((first, rows("", "00 01 11 00", 1)), (second, rows("--effort high", "11 11 11 00 11", 1.5))):
+    for path, made in ((first, rows("", "00 01 11 00", 1)), (second, rows("effort=high", "11 11 11 00 11", 1.5))):
         path.write_text("".join(f"{json.dumps(asdict(row))}\n" for row in made))
     lines = [line.split() for line in comparison(read_results(first), read_results(second)).splitlines()]
     assert lines[2][:5] == ["t1", "0.5", "0.5", "2", "0.5"]
-    assert lines[6] == [
-        "4",
-        "tasks",
-        "have",
-        "scores",
-        "in",
-        "both",
-        "files;",
-        "A",
-        "is",
-        "m,",
-        "B",
-        "is",
-        "m",
-        "--effort",
-        "high",
-    ]
+    assert " ".join(lines[6]) == "4 tasks have scores in both files; A is m, B is m effort=high"
     assert lines[9] == ["score", "0.375", "0.750", "0.250", "1.000", "0.250", "2", "0", "0.500"]
     assert lines[10] == ["cost", "$", "2.500", "3.000", "2.500", "3.000", "0.500", "4", "0", "0.125"]
