@@ -58,6 +58,8 @@ def main(words: Sequence[str] | None = None) -> int:
     except (CcbError, OSError, TypeError, ValueError) as error:
         say(f"evaluation: {error}")
         return 2
+    except KeyboardInterrupt:
+        return 130
 
 
 def _evaluate(chosen: argparse.Namespace) -> int:

@@ -90,7 +90,7 @@ async def _directory(host: ccb.Host) -> AsyncIterator[str]:
     try:
         yield made
     finally:
-        await _run(host, f"rm -rf {shlex.quote(made)}")
+        await host.run(f"rm -rf {shlex.quote(made)}", timeout=_SETUP_S)
 
 
 async def _run(host: ccb.Host, script: str, directory: str = "", seconds: float = _SETUP_S) -> str:

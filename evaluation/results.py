@@ -36,7 +36,8 @@ class ResultsFile:
 
     def __init__(self, path: Path, model: str, options: str) -> None:
         self._path = path
-        self.rows = read_results(path) if path.exists() else []
+        path.touch()  # what cannot be written is found out before it is paid for
+        self.rows = read_results(path)
         for row in self.rows:
             if (row.model, row.options) != (model, options):
                 raise ValueError(f"{path} has results of {row.model} {row.options}: choose another file with --out")

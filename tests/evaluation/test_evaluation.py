@@ -40,7 +40,7 @@ async def _evaluate(laptop: Laptop, *words: str) -> tuple[int | None, str, list[
         stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
     )  # fmt: skip
     said, _ = await process.communicate()
-    return process.returncode, said.decode(), read_results(out) if out.exists() else []
+    return process.returncode, said.decode(), read_results(out)
 
 
 @pytest.mark.programs
@@ -113,10 +113,13 @@ async def test_tasks_are_tried_on_a_host_and_nothing_is_left_there(host: Host) -
         (["--options", "efort=high"], "did you mean effort"),
         (["--tasks", "nothing"], "no task of ccb is called nothing"),
         (["--set", "/nowhere"], "no task of /nowhere"),
+        (["--out", "/nowhere/out.jsonl"], "No such file or directory: '/nowhere/out.jsonl'"),
     ],
 )
-def test_what_cannot_be_is_refused(words: list[str], says: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["--model", "sonnet", *words]) == 2
+def test_what_cannot_be_is_refused(
+    words: list[str], says: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["--model", "sonnet", "--out", str(tmp_path / "out.jsonl"), *words]) == 2
     assert says in capsys.readouterr().err
 
 

@@ -7,7 +7,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from evaluation.task_sets import TaskSource, own_tasks, parse_task
+from evaluation.task_sets import TaskSource, human_eval, own_tasks, parse_task
 
 TASKS = {task.name: task for task in own_tasks()}
 
@@ -33,6 +33,14 @@ def _rewards(source: TaskSource, directory: Path) -> list[str]:
 @pytest.mark.parametrize("name", sorted(TASKS, key=lambda name: name not in ("merge-conflict", "sql", "shell-octal")))
 def test_hidden_tests_fail_before_the_solution_and_pass_after_it(name: str, tmp_path: Path) -> None:
     assert _rewards(TASKS[name], tmp_path) == ["0", "1"]
+
+
+@pytest.mark.thorough
+def test_problems_of_human_eval_are_unsolved_at_first_and_solved_by_their_solutions(tmp_path: Path) -> None:
+    problems = list(human_eval(tmp_path))
+    assert len(problems) == 164
+    for index in (0, 32, 50):  # the tests of the last two use functions beside the one that is asked for
+        assert _rewards(problems[index], tmp_path) == ["0", "1"], problems[index].name
 
 
 def test_there_are_thirty_tasks_of_different_kinds() -> None:
