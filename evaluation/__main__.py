@@ -53,7 +53,7 @@ def main(words: Sequence[str] | None = None) -> int:
             print_line(f"{len(_write(_sources(chosen.set), chosen.write))} tasks are in {chosen.write}")
             return 0
         if not chosen.model:
-            parser.error("--model is missing")
+            parser.error("which model? --model NAME, with make: MODEL=NAME")
         return _evaluate(chosen)
     except (CcbError, OSError, TypeError, ValueError) as error:
         say(f"evaluation: {error}")
@@ -75,7 +75,8 @@ def _evaluate(chosen: argparse.Namespace) -> int:
         pending = [(task, number) for task, number in attempts if (task.name, number) not in results.done]
         evaluation = Evaluation(pending, settings, results, chosen.budget, print_line)
         asyncio.run(evaluation.run(hosts, chosen.jobs))
-    print_line(*table(results.rows).splitlines())
+    if results.rows:
+        print_line(*table(results.rows).splitlines())
     left = {(task.name, number) for task, number in attempts} - results.done
     if left:
         say(f"{len(left)} attempts have no score: not made, or a provider failed. The same command makes them.")

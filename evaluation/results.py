@@ -143,9 +143,9 @@ def comparison(first: Sequence[Outcome], second: Sequence[Outcome]) -> str:
         sums.append(
             (name, *(f"{value:.3f}" for value in middles), str(more), str(less), f"{sign_test(more, less):.3f}")
         )
-    said = f"{len(tasks)} tasks have scores in both files; A {_name(first)}, B {_name(second)}"
+    said = "\n".join([f"{len(tasks)} tasks have scores in both files", f"A: {_name(first)}", f"B: {_name(second)}"])
     return "\n\n".join([_columns(each), said, _columns(sums)])
 
 
 def _name(rows: Sequence[Outcome]) -> str:
-    return f"is {rows[0].model} {rows[0].options}".rstrip()
+    return f"{rows[0].model} {rows[0].options}".rstrip()

@@ -141,6 +141,6 @@ def test_two_settings_are_compared_task_by_task(tmp_path: Path) -> None:
         path.write_text("".join(f"{json.dumps(asdict(row))}\n" for row in made))
     lines = [line.split() for line in comparison(read_results(first), read_results(second)).splitlines()]
     assert lines[2][:5] == ["t1", "0.5", "0.5", "2", "0.5"]
-    assert " ".join(lines[6]) == "4 tasks have scores in both files; A is m, B is m effort=high"
-    assert lines[9] == ["score", "0.375", "0.750", "0.250", "1.000", "0.250", "2", "0", "0.500"]
-    assert lines[10] == ["cost", "$", "2.500", "3.000", "2.500", "3.000", "0.500", "4", "0", "0.125"]
+    assert [" ".join(line) for line in lines[6:9]] == ["4 tasks have scores in both files", "A: m", "B: m effort=high"]
+    assert lines[11] == ["score", "0.375", "0.750", "0.250", "1.000", "0.250", "2", "0", "0.500"]
+    assert lines[12] == ["cost", "$", "2.500", "3.000", "2.500", "3.000", "0.500", "4", "0", "0.125"]
