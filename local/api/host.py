@@ -147,10 +147,7 @@ class Host:
     async def sessions(self) -> list[SessionInfo]:
         """Return the sessions of the host, those used last first. Raises CcbError."""
         listed = await (await self._connection.sessions()).listed()
-        return [
-            SessionInfo(row.session, row.title.raw or row.prompt.raw, row.cwd.raw, row.alive, row.state)
-            for row in listed
-        ]
+        return [SessionInfo(row.session, row.prompt.raw, row.cwd.raw, row.alive, row.state) for row in listed]
 
     async def run(
         self, command: str, *, directory: str = "", input: bytes | str = b"", timeout: float | None = None
@@ -205,7 +202,7 @@ class Host:
         paths = os.fspath(source), os.fspath(target)
         upload = paths[1].startswith(":")
         if upload == paths[0].startswith(":"):
-            raise UsageError("one of the two paths is of the host", do="Write `:PATH` for it.")
+            raise ValueError("one of the two paths is `:PATH`, a path of the host")
         local, remote = paths if upload else paths[::-1]
         return await self._copied(CopyOrder(upload, local, self._remote(remote[1:])))
 

@@ -69,7 +69,7 @@ class Prompt(Generic[D]):
 
     def __aiter__(self) -> AsyncIterator[Event]:
         if self._begun:
-            raise UsageError("a prompt is iterated once", do="Give the text to session.prompt again.")
+            raise RuntimeError("a prompt is iterated once: give the text to session.prompt again")
         self._begun = True
         return self._iterate()
 
@@ -149,7 +149,7 @@ class Session:
         self._leave = asyncio.Event()
         self._stays = False
         self._owner: asyncio.Task[None] | None = None
-        self._failure: CcbError | None = None
+        self._failure: Exception | None = None
         self._current: Prompt[Any] | None = None
         self._pending = PendingPrompts()
         self._partial = PartialEvents()
@@ -205,8 +205,7 @@ class Session:
         prompt = Prompt[Any](self, content, Schema(schema))
         async for _ in prompt:
             pass
-        if prompt.result is None:
-            raise UsageError("the prompt was closed before its answer came")
+        assert prompt.result is not None, "nobody else can close this prompt"
         if not prompt.result.ok:
             raise TurnFailed(prompt.result.text or "the turn failed", prompt.result)
         return prompt.result
@@ -311,8 +310,9 @@ class Session:
             async with connect_session(self._host, self._arguments, session_id=identity) as opened:
                 self._opened = opened
                 remote = opened.session
-                for kind in (control.CAN_USE_TOOL, ELICITATION) if self._callbacks.asks else ():
-                    remote.register(kind)
+                if self._callbacks.asks:
+                    remote.register(control.CAN_USE_TOOL)
+                    remote.register(ELICITATION)
                 if self._callbacks.tools is not None:
                     remote.register(MCP_MESSAGE)
                 self._pending.foreign_turn = remote.hello.state != "idle"
@@ -342,7 +342,7 @@ class Session:
                 await remote.stop()
                 await remote.ended()
 
-    def _ended(self, error: CcbError) -> None:
+    def _ended(self, error: Exception) -> None:
         self._failure = self._failure or error
         if self._current is not None:
             self._current.end(self._failure)
@@ -352,12 +352,10 @@ class Session:
         try:
             async for item in remote.events():
                 await self._take(item, again)
-            error: CcbError = ConnectionLost("the session has ended on the host", do=again)
-        except CcbError as lost:
+            error: Exception = ConnectionLost("the session has ended on the host", do=again)
+        except Exception as lost:
+            log.info("the session cannot be read any more", exc_info=lost)
             error = lost
-        except Exception as bug:
-            log.exception("reading a session failed")
-            error = CcbError("reading the session failed", evidence=type(bug).__name__)
         self._ended(error)
 
     async def _take(self, item: client.Item, again: str) -> None:

@@ -6,10 +6,9 @@ import asyncio
 import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, overload
+from typing import Any, cast, overload
 
 from pydantic import TypeAdapter, ValidationError
-from pydantic_core import ArgsKwargs, to_json
 
 import ccb
 from ccb.tunnel.wire.frames import Json
@@ -17,6 +16,7 @@ from ccb.tunnel.wire.messages import as_dict, as_text
 
 _PROTOCOL = "2025-06-18"
 _NO_METHOD = -32601
+_ANYTHING: TypeAdapter[Any] = TypeAdapter(Any)
 
 
 @dataclass(frozen=True)
@@ -35,10 +35,9 @@ class Tool:
     async def reply(self, given: Json) -> Json:
         """Return the result of a call. What the function raises is for the model to read."""
         try:
-            values = ArgsKwargs((), given)
             if inspect.iscoroutinefunction(self.function):
-                return _result(await self._adapter.validate_python(values))
-            return _result(await asyncio.to_thread(self._adapter.validate_python, values))
+                return _result(await self._adapter.validate_python(given))
+            return _result(await asyncio.to_thread(self._adapter.validate_python, given))
         except ValidationError as error:
             problems = "; ".join(f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors())
             return _result(f"The input does not fit: {problems}", failed=True)
@@ -57,7 +56,7 @@ def tool(
     returns text, or what JSON can hold."""
 
     def made(function: Callable[..., Any]) -> Tool:
-        adapter = TypeAdapter(function)
+        adapter: TypeAdapter[Any] = TypeAdapter(cast(Any, function))
         about = description or inspect.getdoc(function) or ""
         return Tool(name or function.__name__, about, adapter.json_schema(), function, adapter)
 
@@ -96,5 +95,5 @@ class ToolServer:
 
 
 def _result(value: object, *, failed: bool = False) -> Json:
-    text = value if isinstance(value, str) else to_json(value).decode()
+    text = value if isinstance(value, str) else _ANYTHING.dump_json(value).decode()
     return {"content": [{"type": "text", "text": text}], "isError": failed}
