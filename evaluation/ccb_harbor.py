@@ -79,9 +79,8 @@ class Ccb(BaseAgent):  # type: ignore[misc] # Harbor is not installed where type
                 with contextlib.suppress(ProcessLookupError):
                     process.terminate()
                 await process.wait()
-                lines = log.read_text(encoding="utf-8").splitlines()
-                if lines and (result := json.loads(lines[-1])).get("type") == "result":
-                    _fill(context, result)
+                with contextlib.suppress(ValueError, IndexError):  # it may have been killed before its last line
+                    _fill(context, json.loads(log.read_text(encoding="utf-8").splitlines()[-1]))
         if process.returncode not in _LIMITS:
             said = errors.read_text(encoding="utf-8", errors="replace").strip()
             raise RuntimeError(f"ccb ended with code {process.returncode}: {said}")
