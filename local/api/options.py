@@ -36,6 +36,7 @@ class SessionOptions(TypedDict, total=False):
     trust: bool
     allow_dangerously_skip_permissions: bool
     agent: str
+    remote_bin: str
     init: bool
     maintenance: bool
     tools: Texts

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pydantic import BaseModel
+from pydantic import BaseModel, field_validator
 from tests.support.hosts.reached_host import Host
 from tests.support.machine.processes import processes_of
 from tests.support.machine.waiting import until
@@ -78,16 +78,25 @@ class Port(BaseModel):
 class Ports(BaseModel):
     ports: list[Port]
 
+    @field_validator("ports")
+    @classmethod
+    def only_some(cls, ports: list[Port]) -> list[Port]:
+        assert len(ports) < 2, "too many"
+        return ports
+
 
 async def test_an_answer_has_the_type_that_was_asked_for_and_the_next_one_need_not(
     host: Host, connect: Connect
 ) -> None:
     given = {"ports": [{"name": "web", "port": 80}]}
     host.model.add(uses("StructuredOutput", **given), {"text": "Plain."})
+    host.model.add(uses("StructuredOutput", ports=given["ports"] * 2))
     async with connect() as there, await there.session() as session:
         answer = await session.run("Which ports?", schema=Ports)
         assert answer.data == Ports(ports=[Port(name="web", port=80)])
         plain = await session.run("And now?")
+        with pytest.raises(ccb.TurnFailed, match="too many"):
+            await session.run("Again?", schema=Ports)
     assert (plain.text, plain.data) == ("Plain.", None)
 
 
