@@ -315,6 +315,22 @@ async def test_files_of_the_editor_go_along_or_are_read_on_the_host(host: Host, 
         assert "words of the laptop" in said and "root:" not in said
 
 
+async def test_an_agent_of_others_on_the_host_is_driven_as_ccbs_own(host: Host, here: Path) -> None:
+    agent = Path(__file__).resolve().parents[2] / "support" / "acp_agent.py"
+    program = host.put("acp_agent.py", agent.read_bytes())
+    argv = [*words(host), "--agent", f"python3 {program} {host.home / 'log'}"]
+    async with acp(host.laptop, argv) as editor:
+        editor.answers["session/request_permission"] = lambda params: chosen("allow")
+        await editor.initialize()
+        session = await editor.new(here)
+        prompt = "think:hm say:hello ask terminal edit plan title:New"
+        assert await editor.prompt(session, prompt) == {"stopReason": "end_turn"}
+        assert (editor.text("agent_thought_chunk"), editor.text()) == ("hm", "hello")
+        assert [each["kind"] for each in editor.updates("tool_call")] == ["execute", "execute", "edit", "think"]
+        assert len(editor.updates("plan")[-1]["entries"]) == 2
+        assert editor.updates("session_info_update")[-1]["title"] == "New"
+
+
 async def test_what_cannot_be_opened_is_an_error_with_the_places_in_it(host: Host, here: Path) -> None:
     host.put("app/sub")
     async with acp(host.laptop, words(host)) as editor:
