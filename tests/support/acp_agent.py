@@ -1,9 +1,9 @@
 """An agent that speaks ACP on stdio, with the standard library alone: `python acp_agent.py LOG [load] [deaf]…`.
 
 A prompt is a list of words, each an act: `say:TEXT`, `think:TEXT`, `ask` (for a command), `edit`, `terminal`, `plan`,
-`title:TEXT`, `wait` (until it is cancelled), `steered` (until a prompt joins), `form`, `leak`, `touch:PATH`, `die`. LOG gets a
-line for each message. With `load` it takes up sessions, with `deaf` it ignores cancels, with `gateway` it is told where
-its models are, with `steer` it takes prompts while it works."""
+`title:TEXT`, `wait` (until it is cancelled), `steered` (until a prompt joins), `form`, `leak`, `touch:PATH`, `die`.
+LOG gets a line for each message. With `load` it takes up sessions, with `deaf` it ignores cancels, with `gateway` it is
+told where its models are, with `steer` it takes prompts while it works."""
 
 from __future__ import annotations
 
