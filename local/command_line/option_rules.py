@@ -67,18 +67,21 @@ def _check_connection(arguments: Arguments) -> None:
         raise UsageError("--ssh-command goes with --transport ssh only", do="Leave out --transport.")
     if kind in (TransportKind.OPENSSH, TransportKind.WRAPPER) and given.target is None:
         raise UsageError(f"ccb {command} needs a host", do=f"Write `ccb {command} [user@]host …`.")
-    folder = arguments.directory
-    if given.devcontainer and (given.container is not None or folder is None or "\n" in folder):
-        what = "excludes --container" if given.container is not None else "needs the folder with devcontainer.json"
-        raise UsageError(f"--devcontainer {what}", do="Write `ccb ssh HOST:/PATH --devcontainer`.")
-    if given.container is not None:
-        container_name(given.container)
+    _check_container(given, arguments.directory)
     if kind is TransportKind.COMMAND:
         words_of(str(given.transport), "--transport")
         user = given.target.user if given.target else None
         _refuse_for_program(given, "--transport", user)
     elif kind is TransportKind.WRAPPER:
         _refuse_for_program(given, "--ssh-command", None)
+
+
+def _check_container(given: ConnectionOptions, folder: str | None) -> None:
+    if given.devcontainer and (given.container is not None or folder is None or "\n" in folder):
+        what = "excludes --container" if given.container is not None else "needs the folder with devcontainer.json"
+        raise UsageError(f"--devcontainer {what}", do="Write `ccb ssh HOST:/PATH --devcontainer`.")
+    if given.container is not None:
+        container_name(given.container)
 
 
 def _refuse_for_program(connection: ConnectionOptions, option: str, user: str | None) -> None:
