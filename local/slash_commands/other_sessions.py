@@ -14,7 +14,7 @@ from ..command_line.arguments import Arguments
 from ..transcript.blocks import Level
 from ..transcript.notices import path_in
 from .about_session import PastPrompt, PastPrompts, RewindPreview
-from .registry import NOTHING, Choices, Leave, Reply, ReplyRow, Rows, Switch, Text, View, command
+from .registry import NOTHING, Choices, Leave, OnScreen, Reply, ReplyRow, Rows, Switch, Text, command
 from .session_api import NextSession, Place, SessionApi
 
 if TYPE_CHECKING:
@@ -110,7 +110,7 @@ def summary_line(part: str, point: PastPrompt) -> str:
 @command("rewind [N]", "go back to before a prompt: files, conversation, or both; or sum up what is after or before it")
 async def rewind(api: SessionApi, argument: str) -> Reply:
     if not argument and api.place is Place.SCREEN:
-        return View()
+        return OnScreen()
     past = await api.read(Request(requests.REWIND_POINTS, None), PastPrompts)
     points = past.points
     number, _, scope = argument.partition(" ")

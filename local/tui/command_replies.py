@@ -30,6 +30,7 @@ from ..slash_commands.registry import (
     Copying,
     Leave,
     Live,
+    OnScreen,
     OpenNext,
     Page,
     Picker,
@@ -38,7 +39,6 @@ from ..slash_commands.registry import (
     Rows,
     Switch,
     Text,
-    View,
 )
 from ..slash_commands.session_api import NextSession, SessionApi
 from ..slash_commands.this_laptop import Hosts, RecentHost
@@ -168,7 +168,7 @@ class CommandReplies(Vertical):
         assert command is not None, name
         try:
             reply = await command.run(self._api, argument)
-            if isinstance(reply, View):
+            if isinstance(reply, OnScreen):
                 await self._view(name, argument)
             else:
                 await self._draw(reply)
