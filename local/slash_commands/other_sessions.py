@@ -29,7 +29,7 @@ _LEAST_ID, _SHORT_ID = 4, 8
 async def new(api: SessionApi, _: str) -> Reply:
     if api.only_here:
         return Text(api.only_here, Level.WARNING)
-    return Switch(NextSession("", api.transcript.model, api.transcript.mode))
+    return Switch(NextSession("", api.transcript.facts.model, api.transcript.facts.mode))
 
 
 @command("branch", "go on in a copy of this session; this one stays on the host as it is now")

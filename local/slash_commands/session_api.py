@@ -22,7 +22,8 @@ from ccb.tunnel.wire.session_options import cage_of
 
 from ..command_line.arguments import Arguments, SessionChoice
 from ..session.session_client import LinkState
-from ..transcript.session_facts import used_text
+from ..transcript.session_facts import SessionFacts, used_text
+from ..transcript.transcript_reducer import TranscriptReducer
 
 if TYPE_CHECKING:
     from ..connect.connect_session import OpenSession
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     from ..providers.known_models import OfferedModels
     from ..session.session_client import Json, SessionClient
     from ..terminal.shell_relay import PersonShells
-    from ..transcript.transcript_reducer import TranscriptReducer
+    from ..transcript.blocks import BlockContainer
 
 Shape = TypeVar("Shape", bound=BaseModel)
 _MAX_COMMANDS = 1000
@@ -200,6 +201,11 @@ class ReplInfo:
     @property
     def place(self) -> str:
         return f"{one_line(self.host)}:{HostText(self.path).path}"
+
+    def transcript(self, container: BlockContainer) -> TranscriptReducer:
+        """Return the transcript of the session, empty, which shows itself in `container`."""
+        facts = SessionFacts(self.model, self.mode, self.sandbox, self.effort)
+        return TranscriptReducer(container, facts=facts, own_name=self.client_name, cwd=self.path.rstrip("/"))
 
 
 def info_of(opened: OpenSession, first_prompt: str = "") -> ReplInfo:

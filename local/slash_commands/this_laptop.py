@@ -97,7 +97,7 @@ async def login(api: SessionApi, provider: str) -> Reply:
         return Text(f"{what} If that was a key: it is on this screen, and nowhere else.", Level.WARNING)
     if log_in is not None:
         async with api.lent():
-            said = await log_in("".join(words), api.transcript.model)
+            said = await log_in("".join(words), api.transcript.facts.model)
     line = shlex.join(["ccb", "auth", "login", *words])
     return Text(said or f"No key was given. `{line}` in another terminal of this machine stores one, too.")
 
@@ -163,9 +163,9 @@ async def bug(api: SessionApi, _: str) -> Reply:
         f"protocol capabilities {len(hello.capabilities)}",
         "journal": hello.storage,
         "connection": api.client.state.value,
-        "model": api.transcript.model,
-        "permission mode": api.transcript.mode,
-        "sandbox": api.transcript.sandbox,
+        "model": api.transcript.facts.model,
+        "permission mode": api.transcript.facts.mode,
+        "sandbox": api.transcript.facts.sandbox,
         "terminal": api.terminal(),
     }
     problems = tuple(api.problems())

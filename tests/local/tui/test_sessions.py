@@ -107,7 +107,7 @@ async def test_new_begins_a_session_and_says_how_to_come_back() -> None:
     async with switching([first, second]) as (at, gone):
         first.text("From the first session.")
         await at.sees("From the first session.")
-        await at.give("/mode plan", then=lambda: at.view.reducer.mode == "plan")
+        await at.give("/mode plan", then=lambda: at.view.reducer.facts.mode == "plan")
         await at.enter("/clear", sees=("devbox:/srv/new", "Before this: session 5e55. /resume 5e55 goes back to it."))
         assert gone == [NextSession("", MODEL, "plan")]
         assert "From the first session." not in at.screen and "Connecting" not in at.screen
