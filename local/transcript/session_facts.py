@@ -1,4 +1,4 @@
-"""Facts about a session: how its agent works, its tasks, what it has used, its turns."""
+"""Facts about a session: the names of its modes, its tasks, what it has used, its turns."""
 
 from __future__ import annotations
 
@@ -10,13 +10,10 @@ from dataclasses import replace
 from ccb.tunnel.plain_text import one_line
 from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.frames import Json
-from ccb.tunnel.wire.journal_records import ModelRecord, OptionsRecord, ReasoningRecord
-from ccb.tunnel.wire.messages import ResultMessage, SystemMessage, TaskMessage, as_dict, as_number, as_text
-from ccb.tunnel.wire.model_facts import EFFORTS, ESTIMATED, context_tokens
-from ccb.tunnel.wire.session_options import cage_of
+from ccb.tunnel.wire.messages import ResultMessage, TaskMessage, as_dict, as_number
+from ccb.tunnel.wire.model_facts import ESTIMATED, context_tokens
 
 from ..session.newest import Newest
-from ..session.session_client import SkippedState
 
 CAGED = "caged"
 """The mode in which commands run in the workspace cage without a question: on the wire, "default" and that sandbox."""
@@ -49,62 +46,6 @@ def mode_named(text: str) -> str:
     return next(found, text)
 
 
-@dataclass
-class SessionFacts:
-    """How the agent works now. `effort` "" is the model's own. `title` is what somebody, or the small model, has called
-    the session."""
-
-    model: str = ""
-    mode: str = "default"
-    sandbox: str = ""
-    effort: str = ""
-    branch: str = ""
-    tools: tuple[str, ...] = ()
-    title: str = ""
-
-    def skipped(self, state: SkippedState) -> None:
-        """Take over what holds after events that are not loaded."""
-        self.model = state.model or self.model
-        self.mode = state.permission_mode or self.mode
-        self.sandbox = state.sandbox or self.sandbox
-        self.effort = self.effort if state.effort is None else _level(state.effort)
-        self.title = shown_title(state.title) or self.title
-
-    def changed(self, by: ModelRecord | ReasoningRecord | OptionsRecord) -> None:
-        match by:
-            case ModelRecord():
-                self.model = by.model or self.model
-            case ReasoningRecord():
-                self.effort = _level(by.effort)
-            case OptionsRecord():
-                self.model = by.model or self.model
-                self.effort = _level(by.effort) or self.effort
-                self.mode = by.permission_mode or self.mode
-                if self.sandbox:  # a worker without a sandbox names the cage of none of its commands
-                    self.sandbox = cage_of(by.sandbox, self.mode) or self.sandbox
-
-    def begun(self, init: SystemMessage) -> None:
-        """A turn begins: its first message names the facts."""
-        tools = init.body.get("tools")
-        self.model = init.model or self.model
-        self.tools = tuple(map(as_text, tools)) if isinstance(tools, list) else ()
-        self.branch = one_line(as_text(init.body.get("git_branch")))
-        self.told(init)
-
-    def told(self, message: SystemMessage) -> None:
-        self.mode = message.permission_mode or self.mode
-        self.sandbox = as_text(message.body.get("sandbox")) or self.sandbox
-
-
-def shown_title(told: str) -> str:
-    return one_line(told)[:_MAX_TITLE]
-
-
-def _level(told: str) -> str:
-    return told if told in EFFORTS else ""
-
-
-_MAX_TITLE = 200
 _MAX_TASKS = 1_000
 _MAX_ENDED = 50  # tasks
 _MAX_END = 200  # characters

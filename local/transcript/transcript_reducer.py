@@ -6,12 +6,15 @@ import re
 import time
 from collections.abc import Sequence
 
-from ccb.tunnel.plain_text import HostText, neutralise
+from ccb.tunnel.plain_text import HostText, neutralise, one_line
 from ccb.tunnel.wire import journal_records as records
 from ccb.tunnel.wire import messages
 from ccb.tunnel.wire.client_requests import SHELL_COMMAND
+from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.frames import Json
+from ccb.tunnel.wire.model_facts import EFFORTS
 from ccb.tunnel.wire.prompt_content import is_attached_file
+from ccb.tunnel.wire.session_options import cage_of
 from ccb.tunnel.wire.todo_list import TodoList
 from ccb.tunnel.wire.tool_traits import READ
 
@@ -31,16 +34,72 @@ from .live_answer import AgentMessages
 from .notices import Notices, path_in
 from .prompt_tracker import NO_FACTS, PromptTracker
 from .questions import is_for_person
-from .session_facts import BackgroundTasks, FileChanges, SessionFacts, TurnFacts, UsageTotals, shown_title
+from .session_facts import BackgroundTasks, FileChanges, TurnFacts, UsageTotals
 from .tool_calls import EarlyData, ToolCalls, in_words
 
 _MAX_CAGE = 300  # characters
+_MAX_TITLE = 200
 _LEAST_COST = 0.005  # dollars of a turn that are shown
 _NAMED = re.compile(
     r"<system-reminder>\nThe user names the (file|directory|resource) ([^\n]+?)(?::\n|\. It follows\.)(.*)", re.DOTALL
 )
 _NUMBERED = re.compile(r"^ *\d+\t", re.MULTILINE)
 _PRINTED = re.compile(r"<local-command-stdout>(.*)</local-command-stdout>", re.DOTALL)  # of a worker's command
+
+
+@dataclass
+class SessionFacts:
+    """How the agent works now. `effort` "" is the model's own. `title` is what somebody, or the small model, has called
+    the session."""
+
+    model: str = ""
+    mode: str = "default"
+    sandbox: str = ""
+    effort: str = ""
+    branch: str = ""
+    tools: tuple[str, ...] = ()
+    title: str = ""
+
+    def skipped(self, state: SkippedState) -> None:
+        """Take over what holds after events that are not loaded."""
+        self.model = state.model or self.model
+        self.mode = state.permission_mode or self.mode
+        self.sandbox = state.sandbox or self.sandbox
+        self.effort = self.effort if state.effort is None else _level(state.effort)
+        self.title = _shown_title(state.title) or self.title
+
+    def changed(self, by: records.ModelRecord | records.ReasoningRecord | records.OptionsRecord) -> None:
+        match by:
+            case records.ModelRecord():
+                self.model = by.model or self.model
+            case records.ReasoningRecord():
+                self.effort = _level(by.effort)
+            case records.OptionsRecord():
+                self.model = by.model or self.model
+                self.effort = _level(by.effort) or self.effort
+                self.mode = by.permission_mode or self.mode
+                if self.sandbox:  # a worker without a sandbox names the cage of none of its commands
+                    self.sandbox = cage_of(by.sandbox, self.mode) or self.sandbox
+
+    def begun(self, init: messages.SystemMessage) -> None:
+        """A turn begins: its first message names the facts."""
+        tools = init.body.get("tools")
+        self.model = init.model or self.model
+        self.tools = tuple(map(messages.as_text, tools)) if isinstance(tools, list) else ()
+        self.branch = one_line(messages.as_text(init.body.get("git_branch")))
+        self.told(init)
+
+    def told(self, message: messages.SystemMessage) -> None:
+        self.mode = message.permission_mode or self.mode
+        self.sandbox = messages.as_text(message.body.get("sandbox")) or self.sandbox
+
+
+def _shown_title(told: str) -> str:
+    return one_line(told)[:_MAX_TITLE]
+
+
+def _level(told: str) -> str:
+    return told if told in EFFORTS else ""
 
 
 class TranscriptReducer:
@@ -312,7 +371,7 @@ class TranscriptReducer:
             case "init":
                 self._init(message)
             case "session_title_changed":
-                self.facts.title = shown_title(messages.as_text(message.body.get("title")))
+                self.facts.title = _shown_title(messages.as_text(message.body.get("title")))
             case _:
                 self.facts.told(message)
                 self.notices.system(message)
