@@ -66,7 +66,7 @@ class Subcommand:
         return option.group in self.groups and option.names[0] not in self.without
 
 
-_SESSION_GROUPS = (Group.SESSION, Group.PORTS, Group.AGENT, Group.SCREEN, Group.STREAMS, Group.SDK)
+_SESSION_GROUPS = (Group.SESSION, Group.PORTS, Group.AGENT, Group.PERMISSIONS, Group.SCREEN, Group.STREAMS, Group.SDK)
 _NEW_SESSION = ("--session-id", "--worktree", "--init", "--init-only", "--maintenance")
 _GOING_BACK = ("--resume-session-at", "--rewind-files", "--resume-drops-turn")
 _WHICH_SESSION = ("--continue", "--resume", "--fork-session", *_NEW_SESSION)

@@ -171,7 +171,7 @@ def session_options(
         model=chosen_model(settings, agent.model),
         permission_mode=mode,
         permission_prompts=asks,
-        allow_bypass=agent.allow_bypass or mode == "bypassPermissions",
+        allow_bypass=arguments.permissions.allow_bypass or mode == "bypassPermissions",
         system_prompt=_prompt(agent.system_prompt, sdk.system_prompt_file, "--system-prompt-file"),
         append_system_prompt=appended,
         partial_messages=streams.include_partial_messages or not arguments.headless,
@@ -237,7 +237,7 @@ def _mode(arguments: Arguments, settings: Settings) -> str:
     rules, mode = settings.permissions, flagged_mode(arguments)
     if mode is None or settings.is_managed("permissionMode"):
         mode = settings.permissionMode or rules.defaultMode or "default"
-    if rules.disableBypassPermissionsMode and (arguments.agent.allow_bypass or mode == "bypassPermissions"):
+    if rules.disableBypassPermissionsMode and (arguments.permissions.allow_bypass or mode == "bypassPermissions"):
         raise UsageError("the settings do not allow the permission mode bypassPermissions", do="Choose another mode.")
     return mode
 
@@ -245,8 +245,8 @@ def _mode(arguments: Arguments, settings: Settings) -> str:
 def options_for_existing(arguments: Arguments, options: SessionOptions) -> dict[str, object]:
     """Return the options for an existing session. Only flags change its model and its modes, settings do not."""
     given: dict[str, object] = options.to_json()
-    agent = arguments.agent
-    flags = (("model", agent.model), ("permission_mode", flagged_mode(arguments)), ("sandbox", agent.sandbox))
+    model, sandbox = arguments.agent.model, arguments.permissions.sandbox
+    flags = (("model", model), ("permission_mode", flagged_mode(arguments)), ("sandbox", sandbox))
     given["laptop_mcp"] = list(options.laptop_mcp)  # the servers of this laptop replace those of the last one
     given["project_mcp"] = options.project_mcp
     for name, flag in flags:
@@ -281,7 +281,8 @@ def reconnect_seconds(arguments: Arguments, settings: Settings) -> float:
 
 
 def flagged_mode(arguments: Arguments) -> str | None:
-    return "bypassPermissions" if arguments.agent.dangerously_skip_permissions else arguments.agent.permission_mode
+    permissions = arguments.permissions
+    return "bypassPermissions" if permissions.dangerously_skip_permissions else permissions.permission_mode
 
 
 def client_name() -> str:
