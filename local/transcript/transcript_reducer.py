@@ -50,7 +50,7 @@ _PRINTED = re.compile(r"<local-command-stdout>(.*)</local-command-stdout>", re.D
 @dataclass
 class SessionFacts:
     """How the agent works now. `effort` "" is the model's own. `title` is what somebody, or the small model, has called
-    the session."""
+    the session. `foreign_agent` is the agent of others that works in it."""
 
     model: str = ""
     mode: str = "default"
@@ -59,6 +59,7 @@ class SessionFacts:
     branch: str = ""
     tools: tuple[str, ...] = ()
     title: str = ""
+    foreign_agent: str = ""
 
     def skipped(self, state: SkippedState) -> None:
         """Take over what holds after events that are not loaded."""
@@ -78,7 +79,9 @@ class SessionFacts:
                 self.model = by.model or self.model
                 self.effort = _level(by.effort) or self.effort
                 self.mode = by.permission_mode or self.mode
-                if self.sandbox:  # a worker without a sandbox names the cage of none of its commands
+                self.foreign_agent = by.foreign_agent
+                # A worker without a sandbox names the cage of none of its commands.
+                if self.sandbox and not self.foreign_agent:
                     self.sandbox = cage_of(by.sandbox, self.mode) or self.sandbox
 
     def begun(self, init: messages.SystemMessage) -> None:

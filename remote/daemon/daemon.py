@@ -161,7 +161,7 @@ class Daemon:
         return SessionLog(str(self._launch.facts["session"]), self.journal, self.clients.outboxes, self.changed)
 
     def _resume(self) -> None:
-        session, self._left_behind = resume_session(self._new_log(), self._calls, self.context)
+        session, self._left_behind = resume_session(self._new_log(), self._calls, self.context, self.relay)
         session.log.emit(WorkerRecord(**self._worker(), cwd=self.context.cwd))
         self._summary.update(created=session.log.summary.created or self._summary.fields["created"])
         self.clients.session = session
@@ -170,14 +170,15 @@ class Daemon:
 
     def _begin(self, options: SessionOptions) -> Session:
         facts = {"cwd": self._launch.facts["cwd"], **self._worker()}
-        session = begin_session(self._new_log(), self._calls, self.context, options, facts)
+        session = begin_session(self._new_log(), self._calls, self.context, self.relay, options, facts)
         if isinstance(self._launch.tree, WorktreeRecord):  # it was made for the session
             session.log.emit(self._launch.tree)
         self._begun.set()
         return session
 
     def _runs_something(self) -> bool:
-        return bool(self.context.tasks.running or self.context.shells.foreground or self.shells.running)
+        runs = self.context.tasks.running or self.context.shells.foreground or self.shells.running
+        return bool(runs or (self.session is not None and self.session.agent.program is not None))
 
     def _outputs(self) -> Iterator[tuple[str, str]]:
         """What runs in the background, with the beginning of its output, which names the URL of a server."""

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from ccb.tunnel.wire import journal_records as records
 from ccb.tunnel.wire.client_requests import CHANGE_RULES
-from ccb.tunnel.wire.control_protocol import CAN_USE_TOOL, SET_SANDBOX, RequestRefused, answer_in
+from ccb.tunnel.wire.control_protocol import AGENT_OPTION, CAN_USE_TOOL, SET_SANDBOX, RequestRefused, answer_in
 from ccb.tunnel.wire.frames import Json
 from ccb.tunnel.wire.journal_records import Projection, Record, on
 from ccb.tunnel.wire.messages import ControlRequest, ControlResponse, ResultMessage, SystemMessage
@@ -39,6 +39,7 @@ class Recovered(Projection):
         self.turn_open = self.result_due = False
         self.updates: list[Json] = []
         self.damage: set[str] = set()
+        self.agent_session = ""  # the id that an agent of others has given the conversation
         self.hooks_run: set[str] = set()  # keys of the hooks that run only once
         self.doubtful: OrderedDict[str, str] = OrderedDict()
         self.unanswered: OrderedDict[str, None] = OrderedDict()
@@ -72,7 +73,7 @@ class Recovered(Projection):
                 self.updates += CHANGE_RULES.read(line.request)
         elif isinstance(line, ControlResponse) and self.requests.kind_of(line.request_id) == CAN_USE_TOOL.name:
             granted = CAN_USE_TOOL.read_answer(answer_in(line)).updates
-            self.updates += [each for each in granted if each.get("type") != "setMode"]
+            self.updates += [each for each in granted if each.get("type") not in ("setMode", AGENT_OPTION)]
 
     @on(records.PromptRecord, records.TakenRecord, main_only=True)
     def _take(self, content: records.PromptRecord | records.TakenRecord, _: Record) -> None:
@@ -111,10 +112,16 @@ class Recovered(Projection):
         for state in (self.doubtful, self.unanswered, self.updates):
             state.clear()
         self._taken = self.result_due = False
+        self.agent_session = ""  # the original goes on with it
         if content.root:  # what was allowed on another machine is not allowed here
             old = self.launches.options
-            self.launches = ClientLaunches(SessionOptions(model=old.model, effort=old.effort))
+            kept = SessionOptions(model=old.model, effort=old.effort, foreign_agent=old.foreign_agent)
+            self.launches = ClientLaunches(kept)
             self.mode_before_plan = "default"
+
+    @on(records.AgentSessionRecord)
+    def _agent_session(self, content: records.AgentSessionRecord, _: Record) -> None:
+        self.agent_session = content.id
 
     @on(records.HookRecord)
     def _hook(self, content: records.HookRecord, _: Record) -> None:
