@@ -1,9 +1,9 @@
 """An agent that speaks ACP on stdio, with the standard library alone: `python acp_agent.py LOG [load] [deaf]…`.
 
 A prompt is a list of words, each an act: `say:TEXT`, `think:TEXT`, `ask` (for a command), `edit`, `terminal`, `plan`,
-`title:TEXT`, `wait` (until it is cancelled), `steered` (until a prompt joins), `form`, `touch:PATH`, `die`. LOG gets a
-line for each message. With `load` it takes up sessions, with `deaf` it ignores cancels, with `gateway` it is told where
-its models are, with `steer` it takes prompts while it works."""
+`title:TEXT`, `wait` (until it is cancelled), `steered` (until a prompt joins), `form`, `leak`, `touch:PATH`, `die`.
+LOG gets a line for each message. With `load` it takes up sessions, with `deaf` it ignores cancels, with `gateway` it is
+told where its models are, with `steer` it takes prompts while it works."""
 
 from __future__ import annotations
 
@@ -99,6 +99,9 @@ def act(word: str) -> None:
         update("plan", entries=[{"content": "look", "status": "completed"}, {"content": "mend", "status": "pending"}])
     elif act == "title":
         update("session_info_update", title=text)
+    elif act == "leak":
+        sys.stderr.write(os.environ["ANTHROPIC_BASE_URL"] + "\n")
+        update("agent_message_chunk", content={"type": "text", "text": os.environ["ANTHROPIC_BASE_URL"]})
     elif act == "form":
         schema = {"type": "object", "properties": {"name": {"type": "string"}}}
         answer = ask("elicitation/create", mode="form", message="Your name?", requestedSchema=schema)
