@@ -130,7 +130,7 @@ async def connect_session(
         from ..credentials.credential_sources import api_key_source
         from ..ledger.call_ledger import CallPlace
         from ..ledger.proxy_control import check_allowed
-        from ..ports.port_forwards import PortForwards
+        from ..ports.port_forwards import PortForwards, reverse_words
         from ..providers import known_models
         from ..providers.known_models import OfferedModels, check_models, said_at_start
         from ..session.own_hooks import NotificationHooks
@@ -205,7 +205,15 @@ async def connect_session(
             session,
             host,
             options,
-            (*startup.warnings, *not_taken, *lacks, *mcp_warnings, *left, *_other_directory(arguments, hello.cwd)),
+            (
+                *startup.warnings,
+                *not_taken,
+                *lacks,
+                *mcp_warnings,
+                *left,
+                *_other_directory(arguments, hello.cwd),
+                *map(reverse_words, ports.reverses),
+            ),
             _resume(arguments, hello),
             desk,
             HostSessions(lambda: dialer.transport(ask=False), startup.bundle),

@@ -135,7 +135,7 @@ class SessionView(Vertical):
         self._choices = ArgumentChoices(self.api)
         host, asks = one_line(info.host), self._choices.ask
         self.completion = CompletionList(composer, client, host, self._own_commands, asks, OWN_NAMES)
-        composer.around.completes = lambda key: self.completion.take_key(key) or self.reading.take_key(key)
+        composer.around.completes = self._takes_key
         self.replies = CommandReplies(
             self.api,
             shell,
@@ -150,6 +150,10 @@ class SessionView(Vertical):
         self._pulse: RefreshPulse | None = None
         for kind in ASKED:
             client.register(kind)
+
+    def _takes_key(self, key: str) -> bool:
+        """Complete what is typed, or mark something in the conversation. Tab goes to a card before that."""
+        return self.completion.take_key(key) or (not (key == "tab" and self.card) and self.reading.take_key(key))
 
     @property
     def card(self) -> QuestionCard | None:

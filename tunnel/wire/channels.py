@@ -1,8 +1,9 @@
 """Channels of the link: bytes both ways between the laptop and something on the host, such as a port or a shell.
 
 Both ends use these classes, and only the laptop opens channels. A channel survives a lost connection: each end keeps
-what it has sent until the other one has it, and after the reconnect both say how far they are; the end of a direction
-counts as one more byte. Each end says up to which byte it takes more, so a slow reader holds up its own channel only."""
+what it has sent until the other one has it, and after the reconnect both say how far they are. The end of a direction
+counts as one more byte. Each end says up to which byte it takes more, so a slow reader holds up its own channel
+only."""
 
 from __future__ import annotations
 

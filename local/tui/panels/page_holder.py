@@ -22,7 +22,7 @@ from .list_panel import HelpPanel, HelpSection, ListPanel
 from .pages import AgentPage, ReadingPage, TranscriptPage
 from .port_panel import port_verb
 
-_MARKING = ("up", "down", "enter", "escape")  # the keys that choose a sub-agent or the offer of a port
+_MARKING = ("up", "down", "tab", "enter", "escape")  # the keys that choose a sub-agent or the offer of a port
 _TWICE_S = 0.7  # seconds within which a key counts as pressed twice
 
 
@@ -88,7 +88,7 @@ class PageHolder(Vertical):
     def take_key(self, key: str) -> bool:
         """Mark a sub-agent or an offer in sight, or act on it. Return False for a key that does nothing here."""
         marked, choices = self._marked, self.transcript.choices_in_sight
-        if self._composer.text or (marked is None and not (choices and key == "down")):
+        if self._composer.text or (marked is None and not (choices and key in ("down", "tab"))):
             return False
         verb = port_verb(self._composer.keymap, key) if isinstance(marked, OfferBlock) else ""
         if marked is None:
@@ -100,8 +100,8 @@ class PageHolder(Vertical):
             return False
         elif isinstance(marked, ToolBlock) and key == "enter":
             self.open_agent(marked)
-        elif key in ("up", "down") and marked in choices:
-            at = choices.index(marked) + (1 if key == "down" else -1)
+        elif key in ("up", "down", "tab") and marked in choices:
+            at = choices.index(marked) + (-1 if key == "up" else 1)
             self.mark(choices[at] if 0 <= at < len(choices) else None)
         else:
             self.mark(None)
