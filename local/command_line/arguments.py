@@ -112,6 +112,12 @@ def read_worktree_name(value: str, shown: str) -> str:
     return value
 
 
+def read_devcontainer_name(value: str, shown: str) -> str:
+    if value and not is_worktree_name(value):
+        raise UsageError(f"error: {shown}: '{shortened(value)}' is no name of a folder in .devcontainer")
+    return value
+
+
 def read_uuid(value: str, shown: str) -> str:
     import uuid  # it takes 3 ms, and few command lines have one
 
@@ -276,10 +282,12 @@ class ConnectionOptions:
         "mark where host and command go, otherwise they are appended.", "command")
     container: str | None = option(
         "--container", "Work in this container (docker, podman) of the host, as its user or as USER.", "[user@]name")
-    devcontainer: bool = option(
-        "--devcontainer", "Work in the dev container of the folder HOST:/PATH. If none runs, the devcontainer CLI of "
-        "the host starts it, which runs the commands that devcontainer.json names.", commands="ssh")
+    devcontainer: str | None = option(
+        "--devcontainer", "Work in the dev container of the folder HOST:/PATH, that of .devcontainer/NAME if there are "
+        "several. If none runs, the devcontainer CLI of the host starts it, which runs the commands that "
+        "devcontainer.json names.", "name", kind=OPTIONAL, read=read_devcontainer_name, commands="ssh")
     local: bool = option("--local", "Run the worker on this machine instead of the host, without SSH.")
+    container_env: tuple[str, ...] = ()  # of the dev container: see `container_command`
 
 
 @dataclass(frozen=True)

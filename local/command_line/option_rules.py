@@ -68,7 +68,7 @@ def _check_connection(arguments: Arguments) -> None:
     if kind in (TransportKind.OPENSSH, TransportKind.WRAPPER) and given.target is None:
         raise UsageError(f"ccb {command} needs a host", do=f"Write `ccb {command} [user@]host …`.")
     folder = arguments.directory
-    if given.devcontainer and (given.container is not None or folder is None or "\n" in folder):
+    if given.devcontainer is not None and (given.container is not None or folder is None or "\n" in folder):
         what = "excludes --container" if given.container is not None else "needs the folder with devcontainer.json"
         raise UsageError(f"--devcontainer {what}", do="Write `ccb ssh HOST:/PATH --devcontainer`.")
     if given.container is not None:

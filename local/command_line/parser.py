@@ -134,7 +134,7 @@ def _takes(option: Option, left: Sequence[str], words: Sequence[str], tolerant: 
         return False
     if option.field == "resume":
         return is_session_id(left[0])
-    if option.field == "worktree":
+    if option.field in ("worktree", "devcontainer"):
         return is_worktree_name(left[0]) and (tolerant or len(words) > (words[:1] == ["ssh"]))
     return option.takes_one and left[0].partition("=")[0] not in BY_NAME
 

@@ -277,7 +277,7 @@ async def _placed(
 ) -> tuple[Arguments, SpareTransport | None, tuple[str, ...]]:
     """Find the container of the folder if that is where the session works. Return the arguments that lead into it, what
     holds the connection, and sentences about what is left out."""
-    if not arguments.connection.devcontainer:
+    if arguments.connection.devcontainer is None:
         return arguments, kept, ()
     from . import devcontainer
     from . import dialer as dialing
