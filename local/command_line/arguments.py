@@ -511,7 +511,8 @@ class HostCommandOptions:
         choices=("host", "model", "day", "session"), commands="usage", default="day")
     days: float | None = option(
         "--days", "Count only the last days.", "n", read=read_number("days", positive=True), commands="usage")
-    provider: str | None = option("--provider", "List only the models of this provider.", "name", commands="models")
+    provider: str | None = option("--provider", "List only the models of this provider.", "provider", commands="models")
+    man: bool = option("--man", "Print the manual page, as `man` reads it.", commands="help")
     origin: bool = option("--origin", "Print where each value comes from: source, file, line.", commands="config")
     check: bool = option("--check", "Ask the package index for the newest version.", commands="upgrade")
     env: tuple[str, ...] = option(

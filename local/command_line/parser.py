@@ -385,7 +385,7 @@ def _take_host(arguments: Arguments, words: Sequence[str]) -> Arguments:
         do = f"Write `ccb {command} [user@]host`, or --local for this machine."
         raise UsageError(f"ccb {command} needs a host", do=do)
     target = parse_target(words[0])
-    if target.path is not None and command in ("trust", "config", "ports"):
+    if target.path is not None and command in ("trust", "config", "ports", "export", "move"):
         return replace(_with_target(arguments, target), directory=target.path)
     if target.path is not None:
         raise UsageError(f"ccb {command} takes a host without a path", do=f"Write `ccb {command} {target.login}`.")
