@@ -27,6 +27,8 @@ from .stdio import Writer
 
 _READ = 64 * 1024
 _REDRAW_S = 0.1
+_MAX_AHEAD = 4096  # reads of the terminal, of 4 KiB at most, that the host has not taken
+_LAST_KEYS_S = 0.5
 _KEPT = 256 * 1024  # characters of the output, for `/shell send`
 _SHORT = 4096
 _MAX_SENT = 8 * 1024  # characters
@@ -81,6 +83,7 @@ class _Relay:
         self._session = session
         self._filter = OutputFilter()
         self._writer = Writer(sys.__stdout__.fileno() if sys.__stdout__ is not None else 1)
+        self._keys: asyncio.Queue[bytes] = asyncio.Queue(_MAX_AHEAD)
         self._changed = asyncio.Event()  # the size of the terminal, or the state of the connection
 
     async def run(self, body: Json) -> ShellLeft:
@@ -101,7 +104,7 @@ class _Relay:
     async def _until_left(self, channel: Channel) -> ShellLeft:
         """Return what the first direction to end says."""
         ways: list[Coroutine[Any, Any, ShellLeft]] = [
-            self._show(channel), self._type(channel), self._follow_changes(channel)
+            self._show(channel), self._read_keys(), self._send_keys(channel), self._follow_changes(channel)
         ]  # fmt: skip
         tasks = [asyncio.create_task(way, name="shell") for way in ways]
         try:
@@ -121,16 +124,25 @@ class _Relay:
         code = channel.result.get("code")
         return ShellLeft(code if type(code) is int else 0)
 
-    async def _type(self, channel: Channel) -> ShellLeft:
+    async def _read_keys(self) -> ShellLeft:
+        """Read ahead of the host, so that Ctrl+] is seen behind a paste that it does not take."""
         while data := await _typed():
             leaves = _LEAVES.search(data)
             typed = data[: leaves.start()] if leaves else data
             if typed:
                 self._keep(ENTER if b"\r" in typed else "")
-                await channel.write(encode_typed(typed))
+                await self._keys.put(typed)
             if leaves:
                 break
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_LAST_KEYS_S):
+                await self._keys.join()
         return ShellLeft()
+
+    async def _send_keys(self, channel: Channel) -> ShellLeft:
+        while True:
+            await channel.write(encode_typed(await self._keys.get()))
+            self._keys.task_done()
 
     async def _follow_changes(self, channel: Channel) -> ShellLeft:
         state = self._session.state
