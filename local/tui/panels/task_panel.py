@@ -268,7 +268,6 @@ _KEYS = "{task-open!} shows all · {task-stop!} stops it · Up, Down · Esc clos
 _FRAME = 14  # lines of the screen beside the rows and the output of one
 _MAX_TAIL, _TAIL_BYTES = 10, 8 * 1024  # lines and bytes
 _AGE_CELLS, _KIND_CELLS = 5, 8
-_OF_THE_TURN = "This agent belongs to the running turn: {} in the conversation interrupts both."
 
 
 class TaskPanel(ListPanel):
@@ -346,8 +345,6 @@ class TaskPanel(ListPanel):
         """Stop a task. Return why not, "" if it is being stopped."""
         if row.end:
             return "It has ended already."
-        if row.task is None:
-            return _OF_THE_TURN.format(self.keymap.name("interrupt"))
         if row.id not in self._stopping:
             self._ask_to_stop(row.id)
         return ""

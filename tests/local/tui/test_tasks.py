@@ -101,7 +101,8 @@ async def test_a_sub_agent_in_the_list_shows_its_calls_and_leads_to_its_conversa
     agent_id = await started(at)
     calls(at.session, agent_id, "c1", "Grep", pattern="word")
     await at.give("/tasks", sees=("agent     Explore: Find the parser  ◐ Grep word", "1 tool use"))
-    await at.press("x", sees="This agent belongs to the running turn: Esc in the conversation interrupts both.")
+    await at.press("x", sees="being stopped")
+    assert at.session.controls == [("stop_task", {"task_id": agent_id})]
     await at.press("right", sees="Explore: Find the parser · works · 1 tool use")
     await at.press("escape", sees="Tasks: 1 running")
     body: Json = {"totalToolUseCount": 1, "status": "completed"}
