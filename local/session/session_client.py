@@ -247,7 +247,7 @@ class SnapshotPrompt:
 
 @dataclass(frozen=True)
 class SkippedState:
-    """The state after events that are not loaded. `prompts`, `tasks` (id, text, type), `effort`: None if it does not
+    """The state after events that are not loaded. `prompts`, `tasks` (id, text, type, agent), `effort`: None if it does not
     say."""
 
     model: str
@@ -257,7 +257,7 @@ class SkippedState:
     questions: tuple[ControlRequest, ...]
     prompts: tuple[SnapshotPrompt, ...] | None
     sandbox: str = ""
-    tasks: tuple[tuple[str, str, str], ...] | None = None
+    tasks: tuple[tuple[str, str, str, str], ...] | None = None
     effort: str | None = None
     title: str = ""
 
@@ -280,8 +280,9 @@ def parse_snapshot(body: Json) -> SkippedState:
     )
 
 
-def _task(value: Json) -> tuple[str, str, str]:
-    return str(value.get("task_id")), as_text(value.get("description")), as_text(value.get("task_type"))
+def _task(value: Json) -> tuple[str, str, str, str]:
+    text, kind, agent = (as_text(value.get(each)) for each in ("description", "task_type", "agent_id"))
+    return str(value.get("task_id")), text, kind, agent
 
 
 def parse_names(body: Json) -> FoundNames:

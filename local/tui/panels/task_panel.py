@@ -244,7 +244,7 @@ def task_rows(reducer: TranscriptReducer) -> list[TaskRow]:
 
 def _task_row(task: BackgroundTask, call: ToolBlock | None) -> TaskRow:
     if call is None and task.is_agent:  # the event that has started it is not loaded
-        run = AgentRun(agent_id=task.id, in_background=True, ended=bool(task.end), since=task.since)
+        run = AgentRun(agent_id=task.agent_id or task.id, in_background=True, ended=bool(task.end), since=task.since)
         call = ToolBlock(tool_id=task.id, name=TASK.name, tool_input={"description": task.description}, agent=run)
     label = agent_label(call.tool_input) if call is not None else one_line(task.description)
     since = call.agent.since if call is not None and call.agent is not None else task.since
