@@ -247,8 +247,8 @@ class SnapshotPrompt:
 
 @dataclass(frozen=True)
 class SkippedState:
-    """The state after events that are not loaded. `prompts`, `tasks` (id, text, type, agent), `effort`: None if it does not
-    say."""
+    """The state after events that are not loaded. `prompts`, `tasks` (id, text, type, agent), `effort`: None if it does
+    not say."""
 
     model: str
     permission_mode: str

@@ -14,7 +14,7 @@ from ccb.tunnel.errors import CcbError
 from ccb.tunnel.link.link import Greeting
 from ccb.tunnel.plain_text import one_line
 from ccb.tunnel.wire.journal_records import parse_page
-from ccb.tunnel.wire.messages import ControlCancel, ControlRequest, ControlResponse, ResultMessage
+from ccb.tunnel.wire.messages import CompactMessage, ControlCancel, ControlRequest, ControlResponse, ResultMessage
 
 from ..session.session_client import (
     EventGap,
@@ -248,7 +248,10 @@ class SessionView(Vertical):
                 self._shell.ring("permission_prompt")
         elif isinstance(public, ControlCancel):
             self.approvals.questions.closed(public.request_id)
+        elif isinstance(public, CompactMessage) and not item.replayed:
+            self.rewinding.summed_up(done=True)
         elif isinstance(public, ResultMessage) and not item.replayed:
+            self.rewinding.summed_up(done=False)
             self._shell.ring("idle_prompt")
             if public.body.get("terminal_reason") == "aborted_streaming":
                 self.run_worker(self._give_back())
