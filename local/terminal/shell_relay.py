@@ -33,7 +33,8 @@ _KEPT = 256 * 1024  # characters of the output, for `/shell send`
 _SHORT = 4096
 _MAX_SENT = 8 * 1024  # characters
 _LEAVES = re.compile(rb"\x1d|\x1b\[93;5(?::1)?u|\x1b\[27;5;93~")  # Ctrl+], also as Kitty and xterm may write it
-_FIRST_LINE = "\x1b[2m[ccb: a shell on the host; Ctrl+] leaves it, exit ends it]\x1b[0m\r\n"
+_FIRST_LINE = "\x1b[2m[ccb: {}; Ctrl+] leaves it, {}]\x1b[0m\r\n"
+_OF_SHELL, _OF_COMMAND = ("a shell on the host", "exit ends it"), ("on the host", "/shell returns to it")
 _AWAY = {
     LinkState.RECONNECTING: "the connection is lost; what you type is sent when it is there again",
     LinkState.NEEDS_PERSON: "the connection is lost, and the login asks something: leave with Ctrl+]",
@@ -92,7 +93,8 @@ class _Relay:
         loop.add_signal_handler(signal.SIGWINCH, self._changed.set)
         where = {"term": os.environ.get("TERM", ""), "rows": self.size.rows, "columns": self.size.columns}
         try:
-            await self._write(f"{KEEP_TITLE}{_FIRST_LINE}")
+            first = _FIRST_LINE.format(*(_OF_COMMAND if body["command"] else _OF_SHELL))
+            await self._write(f"{KEEP_TITLE}{first}")
             async with await self._session.open_channel("shell", {**where, **body}) as channel:
                 return await self._until_left(channel)
         finally:
