@@ -23,6 +23,7 @@ from tests.support.network.relay import Relay, relay
 
 from ccb.local.command_line.parser import parse_arguments
 from ccb.local.connect.connect_session import connect_session
+from ccb.local.connect.host_connection import HostConnection
 from ccb.local.session.remote_session import RemoteSession
 from ccb.local.session.session_client import LinkChange, LinkState, SessionEvent
 from ccb.local.terminal.terminal_prompts import prompts_for
@@ -61,7 +62,10 @@ async def _measure(
         arguments = parse_arguments(argv)
         session_id = f"00000000-0000-4000-8000-{number:012d}"
         prompts = prompts_for(headless=True)
-        async with connect_session(arguments, session_id=session_id, prompts=prompts, environ=environ) as connected:
+        async with (
+            HostConnection(arguments, prompts, environ) as host,
+            connect_session(host, arguments, session_id=session_id) as connected,
+        ):
             session = connected.session
             usage = Request(client_kind("get_context_usage", lambda fields: None), None)
             await session.request(usage)  # sent together with the attach, answered together with its grant

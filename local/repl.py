@@ -21,7 +21,7 @@ from .terminal.signals import ended_by_signals
 from .terminal.stdio import in_thread
 
 if TYPE_CHECKING:
-    from .connect.dialer import SpareTransport
+    from .connect.host_connection import HostConnection
     from .connect.host_sessions import HostSessions
     from .connect.session_rows import SessionRow
     from .session.remote_session import RemoteSession
@@ -64,22 +64,22 @@ async def _shown(arguments: Arguments) -> int:
 
 async def _attend(app: Repl, arguments: Arguments) -> None:
     await in_thread(partial(_load, "connect.connect_session", "terminal.terminal_prompts"))
-    from .connect.dialer import SpareTransport
+    from .connect.host_connection import HostConnection
     from .terminal.terminal_prompts import TerminalPrompts
 
     prompts = TerminalPrompts()
     importing = asyncio.create_task(in_thread(partial(_load, "tui.session_view")), name="import view")
     try:
-        async with SpareTransport() as kept:
+        async with HostConnection(arguments, prompts) as host:
             following: Arguments | None = arguments
             while following is not None:
-                following = await _one_session(app, following, prompts, kept, importing)
+                following = await _one_session(app, following, prompts, host, importing)
     finally:
         await cancelled(importing)
 
 
 async def _one_session(
-    app: Repl, arguments: Arguments, prompts: TerminalPrompts, kept: SpareTransport, importing: asyncio.Task[None]
+    app: Repl, arguments: Arguments, prompts: TerminalPrompts, host: HostConnection, importing: asyncio.Task[None]
 ) -> Arguments | None:
     """Connect and show a session. Return the arguments for the next one, None for none."""
     from ccb.tunnel.wire.control_protocol import new_uuid
@@ -96,9 +96,7 @@ async def _one_session(
     session_id = arguments.session.session_id or new_uuid()
     async with AsyncExitStack() as stack:
         with app.login_handover.serving(prompts):
-            connecting = connect_session(
-                arguments, session_id=session_id, prompts=prompts, choose=partial(_choose, app), kept=kept
-            )
+            connecting = connect_session(host, arguments, session_id=session_id, choose=partial(_choose, app))
             connected = await stack.enter_async_context(connecting)
             await importing
             stack.push_async_callback(_close, connected.session)

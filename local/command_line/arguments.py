@@ -13,6 +13,7 @@ from typing import Any, Literal
 from ccb.tunnel.errors import UsageError
 from ccb.tunnel.plain_text import neutralise
 from ccb.tunnel.wire.dataclass import dataclass
+from ccb.tunnel.wire.known_agents import is_foreign
 from ccb.tunnel.wire.tool_traits import split_rules
 
 from .target import Target, parse_port
@@ -86,6 +87,15 @@ def read_forward(value: str, shown: str) -> str:
         raise UsageError(
             f"error: option '{shown}' argument '{shortened(value)}' is no port",
             do="Write the port of the host, or LOCAL:PORT for another one here.",
+        )
+    return value
+
+
+def read_map(value: str, shown: str) -> str:
+    if not re.fullmatch(r"/[^=]*=/.*", value, re.DOTALL):
+        raise UsageError(
+            f"error: option '{shown}' argument '{shortened(value)}' does not name two absolute paths",
+            do="Write --map /PATH/ON/HOST=/PATH/HERE.",
         )
     return value
 
@@ -361,8 +371,11 @@ class AgentOptions:
         "their hooks and rules, agents, commands, skills, MCP servers.")
     allow_bypass: bool = option("--allow-dangerously-skip-permissions", "Let bypassPermissions be chosen later.")
     role: str | None = option(
-        "--agent", "Work as this agent, built-in or your own: with its prompt, tools and model.", "name",
-        setting="agent", wire="role")
+        "--agent", "Work as this agent, built-in or your own; or let another program of the host work: claude, codex, "
+        "copilot, gemini, goose, kimi, opencode, qwen, or the command line of one that speaks ACP.", "name",
+        setting="agent", wire="role", to_wire=lambda name: "" if is_foreign(name) else name)
+    remote_bin: str | None = option(
+        "--remote-bin", "Let this program of the host work, which speaks stream-json as Claude Code does.", "path")
     init: bool = option("--init", "Run the Setup hooks (matcher init) before a new session starts.")
     init_only: bool = option(
         "--init-only", "Run the Setup hooks (matcher init) and the SessionStart hooks, and end without a prompt.")
@@ -495,6 +508,9 @@ class HostCommandOptions:
     json: bool = option(
         "--json", "Print one JSON object a line.",
         commands="ps, ports, doctor, models, usage, audit, proxy list, auth status")
+    maps: tuple[str, ...] = option(
+        "--map", "Let the editor open LOCAL where the agent names REMOTE, a path on the host (a checkout, sshfs, NFS); "
+        "may be repeated.", "remote=local", kind=REPEAT, read=read_map, commands="acp")
     revoke: bool = option("--revoke", 'Take back trust and rules of "always"; the host is not asked.', commands="trust")
     recursive: bool = option(
         "--recursive", "Copy folders too, as scp does with it (also -r); they are always copied.", commands="cp")

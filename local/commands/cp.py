@@ -19,7 +19,7 @@ from ccb.tunnel.wire.spelling import spelled
 from ..command_line.arguments import Arguments
 from ..command_line.exit_codes import ExitCode
 from ..command_line.transport_choice import host_label
-from ..connect.connect_session import connect_host
+from ..connect.host_connection import connect_host
 from ..files.both_ends.copy_channel import CopyProgress
 from ..files.copying import CopyOrder, copy, progress_line, size_of
 from ..terminal.console import say, write_over

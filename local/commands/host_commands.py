@@ -19,7 +19,7 @@ from ccb.tunnel.transports.pipe import Transport
 from ..command_line.arguments import Arguments
 from ..command_line.exit_codes import ExitCode
 from ..command_line.transport_choice import host_label
-from ..connect.connect_session import connect_host
+from ..connect.host_connection import connect_host
 from ..connect.session_rows import Count, HostWords, ReportRow, list_sessions, reports, row_of, with_prompts
 from ..terminal.console import print_line, say
 from ..terminal.terminal_prompts import prompts_for, read_line

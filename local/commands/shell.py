@@ -16,10 +16,9 @@ from ccb.tunnel.wire.control_protocol import new_uuid
 from ..command_line.arguments import Arguments, SessionChoice
 from ..command_line.exit_codes import ExitCode
 from ..command_line.transport_choice import host_label
-from ..config.settings import settings_choice
 from ..connect import session_request as requests
-from ..connect.connect_session import HEADLESS_TAIL, first_dialer
-from ..connect.startup import StartupLoader, load_dialing_startup
+from ..connect.connect_session import HEADLESS_TAIL, dialer_to
+from ..connect.host_connection import HostConnection
 from ..session.dialing import AttachOptions
 from ..session.remote_session import RemoteSession
 from ..terminal.console import say
@@ -46,11 +45,9 @@ async def run_shell(arguments: Arguments, environ: Mapping[str, str]) -> int:
 @asynccontextmanager
 async def _connected(arguments: Arguments, environ: Mapping[str, str]) -> AsyncIterator[RemoteSession]:
     """Yield the latest session of the directory, which is only watched, or else a new one. Raises CcbError."""
-    choice = settings_choice(arguments)
     async with AsyncExitStack() as stack:
-        loader = await stack.enter_async_context(StartupLoader(lambda: load_dialing_startup(environ, choice)))
-        prompts = prompts_for(headless=False)
-        dialer, basics = await first_dialer(arguments, prompts, environ, loader, stack, None)
+        connecting = HostConnection(arguments, prompts_for(headless=False), environ)
+        dialer, basics = await dialer_to(await stack.enter_async_context(connecting), stack)
         options = requests.session_options(arguments, basics.settings)
 
         async def entered(*, new: bool) -> RemoteSession:

@@ -17,7 +17,7 @@ from ..command_line.arguments import Arguments
 from ..command_line.exit_codes import ExitCode
 from ..command_line.transport_choice import host_key, shown_host
 from ..config.project_records import HostIdentity, Projects
-from ..connect.connect_session import connect_host
+from ..connect.host_connection import connect_host
 from ..connect.project_trust import host_identity
 from ..connect.session_rows import Count, HostWords, ReportRow, Text, reports, row_of
 from ..terminal.console import print_line, say

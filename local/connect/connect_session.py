@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import posixpath
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ccb.tunnel.errors import CredentialError, NoCredential, NoSuchSession, UsageError
 from ccb.tunnel.link.link import Greeting
 from ccb.tunnel.plain_text import HostText
 from ccb.tunnel.tasks import cancelled
-from ccb.tunnel.transports.pipe import Transport
 from ccb.tunnel.wire.control_protocol import TRUST_PROJECT
 from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.model_facts import may_be_model
@@ -25,23 +23,24 @@ from ..command_line.arguments import Arguments
 from ..command_line.transport_choice import host_key, host_label, resume_command
 from ..config.settings import settings_choice
 from ..session.dialing import AttachOptions
-from . import open_transport as opening
 from . import session_request as requests
 from . import startup as starting
+from .host_connection import HostConnection
 
 if TYPE_CHECKING:
     from ccb.deploy.bundle import Bundle
     from ccb.tunnel.transports.login_prompts import Prompts
-    from ccb.tunnel.transports.pipe import Sharing
 
     from ..config.settings import Settings
+    from ..ledger.proxy_control import ProxyControl
+    from ..mcp.mcp_config import ServerConfig
     from ..mcp.mcp_service import LaptopServers
     from ..ports.port_forwards import PortForwards
     from ..providers.known_models import OfferedModels
     from ..session.own_hooks import NotificationHooks
     from ..session.remote_session import RemoteSession
     from ..terminal.shell_relay import PersonShells
-    from .dialer import Dialer, FileConnection, SpareTransport
+    from .dialer import Dialer, FileConnection
     from .host_sessions import HostSessions
     from .project_trust import ProjectDesk
     from .session_rows import SessionRow
@@ -95,135 +94,92 @@ class OpenSession:
 
 @asynccontextmanager
 async def connect_session(
+    host: HostConnection,
     arguments: Arguments,
     *,
     session_id: str,
-    prompts: Prompts,
     choose: Choose | None = None,
-    kept: SpareTransport | None = None,
-    environ: Mapping[str, str] = os.environ,
+    tail: int | None = None,
 ) -> AsyncIterator[OpenSession]:
-    """Connect, deploy, attach, and stay attached over lost connections. Leaving closes the connection, or hands it to
-    `kept`. `session_id` is that of a new session; `choose` picks an existing one. Raises CcbError."""
+    """Deploy, attach, and stay attached over lost connections. Leaving keeps the connection of `host`. `session_id` is
+    that of a new session; `choose` picks an existing one. `tail`: a program reads so many bytes of earlier events (0:
+    all), and all later ones; nobody can be asked to log in again. Raises CcbError."""
+    environ = host.environ
     async with AsyncExitStack() as stack:
-        arguments, kept, not_taken = await _placed(arguments, prompts, environ, kept, stack)
-        choice = settings_choice(arguments)
-        host, key = host_label(arguments.connection), host_key(arguments.connection)
+        arguments, not_taken = await host.placed(arguments)
+        key = host_key(arguments.connection)
         models = (arguments.agent.model, arguments.sdk.fallback_model)
-        loader = starting.StartupLoader(
-            lambda: starting.load_dialing_startup(environ, choice),
-            lambda basics: starting.load_session_startup(environ, basics, models, prompts, key),
+        loader = starting.SessionLoader(
+            host.loader.start,
+            host.startup(arguments),
+            lambda basics: starting.load_session_startup(environ, basics, models, host.prompts, key),
         )
         await stack.enter_async_context(loader)
         if _is_checked_first(models, environ):
             await _credential_name(arguments, await loader.all(), environ)
-        dialer, basics = await first_dialer(arguments, prompts, environ, loader, stack, kept)
+        dialer, basics = await dialer_to(host, stack, loader.loaded)
         parameters = await requests.session_parameters(
             arguments, session_id, basics.settings, lambda: _choose(arguments, dialer, basics.bundle, choose)
         )
         dialer.begin(parameters)
         new = bool(parameters.get("create"))
         startup = await loader.all()
+        settings = startup.settings
         proxy, proxy_desk = await starting.open_proxy(arguments, startup, environ, stack)
-        from ..config.claude_settings import claude_folder
         from ..config.project_records import Projects
-        from ..credentials.credential_sources import api_key_source
         from ..ledger.call_ledger import CallPlace
-        from ..ledger.proxy_control import check_allowed
         from ..ports.port_forwards import PortForwards, reverse_words
-        from ..providers import known_models
-        from ..providers.known_models import OfferedModels, check_models, said_at_start
+        from ..providers.known_models import OfferedModels
         from ..session.own_hooks import NotificationHooks
         from ..session.remote_session import RemoteSession
+        from ..terminal.shell_relay import PersonShells
         from .dialer import FileConnection
-        from .laptop_services import laptop_servers, open_servers
+        from .host_sessions import HostSessions
         from .project_trust import ProjectDesk
 
-        secrets = startup.stored.secrets
-        servers, mcp_warnings = await laptop_servers(arguments, startup.settings, environ, secrets)
-        folder = claude_folder(environ) if choice.user and startup.settings.importClaudeSettings != "off" else None
-        files, left = requests.own_files(folder)
-        chosen = _models(arguments, startup.settings, new=new)
-        not_found = await check_models(chosen, environ, startup.settings, startup.stored)
-        model = starting.chosen_model(startup.settings, arguments.agent.model) or ""
-        other = starting.without_alias(startup.settings, arguments.sdk.fallback_model)
-        options = requests.session_options(
-            arguments,
-            startup.settings,
-            api_key_source=api_key_source(await _credential_name(arguments, startup, environ)),
-            laptop_mcp=list(servers),
-            files=files,
-            agents=requests.own_agents(folder),
-            models=known_models.model_options(
-                model, [other] if other else [], environ, startup.settings, startup.models
-            ),
-        )
-        said = said_at_start(options.model or "", environ, startup.settings, options.effort or "")
-        lacks = [*said, *not_found]
-        proxy_desk.accounts.check_model(options.model)
-        if options.model in chosen:
-            check_allowed(known_models.short_names(environ).get(options.model, options.model), startup.settings, key)
+        asked = await _asked(arguments, startup, environ, proxy_desk, key, new=new)
         known = str(parameters.get("session") or session_id)
         proxy_desk.serves(CallPlace(known, key, arguments.directory or ""), new=new)
-        desk = ProjectDesk(arguments, startup.settings, Projects(environ))
-        attach = _attach_options(arguments, startup, options, parameters, desk)
+        desk = ProjectDesk(arguments, settings, Projects(environ))
+        attach = _attach_options(arguments, startup, asked.options, parameters, desk, tail)
         session = await stack.enter_async_context(RemoteSession(partial(dialer.dial, proxy), attach))
         session.register(TRUST_PROJECT, partial(desk.answer, session))
         proxy_desk.tell(session)
-        mcp: LaptopServers | None = None
-        hooks = {} if startup.settings.disableAllHooks else startup.settings.hooks
-        if servers or arguments.streams.input_format == "stream-json":
-            mcp = await open_servers(arguments, startup, options, desk, session, servers, hooks, new=new, stack=stack)
-        if options.web == "laptop":  # else the kind is unknown here, and refused
-            from ccb.tunnel.wire.web_fetch import WEB_FETCH
-
-            from .laptop_services import LaptopWeb
-
-            session.register(WEB_FETCH, LaptopWeb(allow_private=options.web_allow_private).fetch)
-        watching = asyncio.create_task(_watch_network(session), name="network watch")
-        stack.push_async_callback(cancelled, watching)
-        asking = known_models.refresh_lists(
-            chosen or ["default"], environ, startup.settings, startup.stored, after_s=5.0
-        )
-        stack.push_async_callback(cancelled, asyncio.create_task(asking, name="lists of models"))
+        hooks = {} if settings.disableAllHooks else settings.hooks
+        mcp = await _laptop_services(arguments, startup, asked, desk, session, hooks, new=new, stack=stack)
+        _watch(session, asked.models, environ, startup, stack)
         hello = session.hello
         proxy_desk.serves(CallPlace(requests.counted_session(parameters, hello.session), key, hello.cwd.raw))
         await stack.enter_async_context(proxy_desk.control(environ))
-        log.info("attached to session %s on %s, worker pid %d", hello.session, host, hello.pid)
-        offers = startup.settings.ports.offer and not arguments.headless
-        forwards = PortForwards(
-            session, startup.settings.ports.labels, lambda port: offers and port not in desk.ignored_ports
-        )
+        shown = host_label(arguments.connection)
+        log.info("attached to session %s on %s, worker pid %d", hello.session, shown, hello.pid)
+        offers = settings.ports.offer and not arguments.headless
+        forwards = PortForwards(session, settings.ports.labels, lambda port: offers and port not in desk.ignored_ports)
         ports = await stack.enter_async_context(forwards)
         await ports.take(arguments.ports)
-        notifications = NotificationHooks(hooks, f"ccb {host}")
+        notifications = NotificationHooks(hooks, f"ccb {shown}")
         stack.push_async_callback(notifications.close)
-        from ..terminal.shell_relay import PersonShells
-        from .host_sessions import HostSessions
-
         yield OpenSession(
             session,
-            host,
-            options,
+            shown,
+            asked.options,
             (
                 *startup.warnings,
                 *not_taken,
-                *lacks,
-                *mcp_warnings,
-                *left,
+                *asked.warnings,
                 *_other_directory(arguments, hello.cwd),
                 *map(reverse_words, ports.reverses),
             ),
             _resume(arguments, hello),
             desk,
             HostSessions(lambda: dialer.transport(ask=False), startup.bundle),
-            FileConnection(lambda: session.state, lambda: dialer.current, lambda: dialer.open_transport(False)),
+            FileConnection(lambda: session.state, lambda: dialer.current, lambda: host.log_in(ask=False)),
             notifications,
-            startup.settings.notify,
-            startup.settings.openWith,
+            settings.notify,
+            settings.openWith,
             mcp,
             proxy_desk.revoke,
-            models=OfferedModels(environ, startup.settings, chosen, startup.stored, startup.models),
+            models=OfferedModels(environ, settings, asked.models, startup.stored, startup.models),
             ports=ports,
             arguments=arguments,
             log_in=partial(_log_in, startup),
@@ -231,21 +187,96 @@ async def connect_session(
         )
 
 
-@asynccontextmanager
-async def connect_host(
+@dataclass(frozen=True)
+class _Asked:
+    """What a session is asked to be: its options, the models that were named, the MCP servers of the laptop."""
+
+    options: SessionOptions
+    models: list[str]
+    servers: Mapping[str, ServerConfig]
+    warnings: Sequence[str]
+
+
+async def _asked(
     arguments: Arguments,
-    prompts: Prompts,
+    startup: starting.SessionStartup,
     environ: Mapping[str, str],
-    load: Callable[[Mapping[str, str]], starting.LoadedBasics] = starting.load_startup,
-    sharing: Sharing | None = None,
-) -> AsyncIterator[tuple[Transport, Bundle]]:
-    """Yield a connection for host commands, and the worker bundle that runs them. Raises CcbError."""
-    async with AsyncExitStack() as stack:
-        loader = await stack.enter_async_context(starting.StartupLoader(lambda: load(environ)))
-        log_in = partial(opening.open_transport, arguments, environ, loader, sharing=sharing)
-        transport = await opening.first_transport(log_in, prompts)
-        stack.push_async_callback(transport.close)
-        yield transport, (await loader.loaded()).bundle
+    proxy_desk: ProxyControl,
+    key: str,
+    *,
+    new: bool,
+) -> _Asked:
+    """Raises CcbError for what the laptop does not allow or cannot do."""
+    from ..config.claude_settings import claude_folder
+    from ..credentials.credential_sources import api_key_source
+    from ..ledger.proxy_control import check_allowed
+    from ..providers import known_models
+    from .laptop_services import laptop_servers
+
+    settings, choice = startup.settings, settings_choice(arguments)
+    servers, mcp_warnings = await laptop_servers(arguments, settings, environ, startup.stored.secrets)
+    folder = claude_folder(environ) if choice.user and settings.importClaudeSettings != "off" else None
+    files, left = requests.own_files(folder)
+    chosen = _models(arguments, settings, new=new)
+    not_found = await known_models.check_models(chosen, environ, settings, startup.stored)
+    model = starting.chosen_model(settings, arguments.agent.model) or ""
+    other = starting.without_alias(settings, arguments.sdk.fallback_model)
+    options = requests.session_options(
+        arguments,
+        settings,
+        api_key_source=api_key_source(await _credential_name(arguments, startup, environ)),
+        laptop_mcp=list(servers),
+        files=files,
+        agents=requests.own_agents(folder),
+        models=known_models.model_options(model, [other] if other else [], environ, settings, startup.models),
+    )
+    said = known_models.said_at_start(options.model or "", environ, settings, options.effort or "")
+    proxy_desk.accounts.check_model(options.model)
+    if options.model in chosen:
+        check_allowed(known_models.short_names(environ).get(options.model, options.model), settings, key)
+    return _Asked(options, chosen, servers, (*said, *not_found, *mcp_warnings, *left))
+
+
+async def _laptop_services(
+    arguments: Arguments,
+    startup: starting.SessionStartup,
+    asked: _Asked,
+    desk: ProjectDesk,
+    session: RemoteSession,
+    hooks: Mapping[str, Any],
+    *,
+    new: bool,
+    stack: AsyncExitStack,
+) -> LaptopServers | None:
+    """Serve what the worker may ask of the laptop; what is not registered here, it refuses."""
+    from .laptop_services import open_servers
+
+    mcp: LaptopServers | None = None
+    if asked.servers or arguments.streams.input_format == "stream-json":
+        mcp = await open_servers(
+            arguments, startup, asked.options, desk, session, asked.servers, hooks, new=new, stack=stack
+        )
+    if asked.options.web == "laptop":
+        from ccb.tunnel.wire.web_fetch import WEB_FETCH
+
+        from .laptop_services import LaptopWeb
+
+        session.register(WEB_FETCH, LaptopWeb(allow_private=asked.options.web_allow_private).fetch)
+    return mcp
+
+
+def _watch(
+    session: RemoteSession,
+    models: Sequence[str],
+    environ: Mapping[str, str],
+    startup: starting.SessionStartup,
+    stack: AsyncExitStack,
+) -> None:
+    from ..providers.known_models import refresh_lists
+
+    asking = refresh_lists(models or ["default"], environ, startup.settings, startup.stored, after_s=5.0)
+    for name, work in (("network watch", _watch_network(session)), ("lists of models", asking)):
+        stack.push_async_callback(cancelled, asyncio.create_task(work, name=name))
 
 
 @asynccontextmanager
@@ -255,9 +286,8 @@ async def watch_session(
     """Attach to a running session as a viewer, without a model credential. `choose` returns the ID of one of the
     sessions of the host. Raises CcbError."""
     async with AsyncExitStack() as stack:
-        loader = starting.StartupLoader(lambda: starting.load_dialing_startup(environ))
-        await stack.enter_async_context(loader)
-        dialer, basics = await first_dialer(arguments, prompts, environ, loader, stack, None)
+        host = await stack.enter_async_context(HostConnection(arguments, prompts, environ))
+        dialer, basics = await dialer_to(host, stack)
         from ..session.remote_session import RemoteSession
         from .session_rows import list_sessions
 
@@ -268,56 +298,17 @@ async def watch_session(
         yield await stack.enter_async_context(RemoteSession(partial(dialer.dial, None), options)), basics.settings
 
 
-async def _placed(
-    arguments: Arguments,
-    prompts: Prompts,
-    environ: Mapping[str, str],
-    kept: SpareTransport | None,
-    stack: AsyncExitStack,
-) -> tuple[Arguments, SpareTransport | None, tuple[str, ...]]:
-    """Find the container of the folder if that is where the session works. Return the arguments that lead into it, what
-    holds the connection, and sentences about what is left out."""
-    if arguments.connection.devcontainer is None:
-        return arguments, kept, ()
-    from . import devcontainer
-    from . import dialer as dialing
-
-    if kept is None:
-        kept = await stack.enter_async_context(dialing.SpareTransport())
-    arguments, left = await devcontainer.entered(arguments, prompts, environ, kept)
-    return arguments, kept, left
-
-
-async def first_dialer(
-    arguments: Arguments,
-    prompts: Prompts,
-    environ: Mapping[str, str],
-    loader: starting.StartupLoader,
-    stack: AsyncExitStack,
-    kept: SpareTransport | None,
+async def dialer_to(
+    host: HostConnection, stack: AsyncExitStack, loaded: Callable[[], Awaitable[starting.LoadedBasics]] | None = None
 ) -> tuple[Dialer, starting.LoadedBasics]:
-    log_in = partial(opening.open_transport, arguments, environ, loader)
+    """Connect to the host. Return what dials a session there, which `stack` closes, and what was `loaded`."""
+    await host.connected()
+    basics = await (loaded or host.loader.loaded)()
+    from .dialer import Dialer
 
-    async def log_in_again(ask: bool) -> Transport:
-        if ask:
-            return await log_in(prompts)
-        return await opening.log_in_unattended(log_in, prompts, host_label(arguments.connection))
-
-    transport = await kept.take() if kept is not None else None
-    if transport is None:
-        transport = await opening.first_transport(log_in, prompts)
-    else:
-        loader.start()
-    async with AsyncExitStack() as on_error:
-        on_error.push_async_callback(transport.close)
-        basics = await loader.loaded()
-        from .dialer import Dialer
-
-        on_error.pop_all()
-    dialer = Dialer(log_in_again, basics.bundle, transport)
+    dialer = Dialer(host, basics.bundle)
     stack.push_async_callback(dialer.aclose)
-    if kept is not None:
-        stack.callback(kept.keep, dialer)
+    await dialer.transport(ask=True)
     return dialer, basics
 
 
@@ -362,8 +353,11 @@ def _attach_options(
     options: SessionOptions,
     parameters: Mapping[str, object],
     desk: ProjectDesk,
+    tail: int | None,
 ) -> AttachOptions:
-    new = bool(parameters.get("create"))
+    new, attended = bool(parameters.get("create")), not arguments.headless and tail is None
+    if tail is None:
+        tail = HEADLESS_TAIL if arguments.headless else SCREEN_TAIL
 
     async def for_host(hello: Greeting) -> Mapping[str, object]:
         option = (await desk.option(hello)).to_json()
@@ -373,11 +367,11 @@ def _attach_options(
         options=options.to_json() if new else requests.options_for_existing(arguments, options),
         who=options.client,
         role="viewer" if arguments.host_command.view else "driver",
-        tail=0 if new else HEADLESS_TAIL if arguments.headless else SCREEN_TAIL,
-        later_tail=0 if arguments.headless else RECONNECT_TAIL,
+        tail=0 if new else tail,
+        later_tail=RECONNECT_TAIL if attended else 0,
         patience=requests.reconnect_seconds(arguments, startup.settings),
         resume=partial(_resume, arguments),
-        can_ask=not arguments.headless,
+        can_ask=attended,
         for_host=for_host,
     )
 

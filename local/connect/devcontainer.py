@@ -11,25 +11,20 @@ import posixpath
 import re
 import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AsyncExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import replace
-from functools import partial
 
 from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 
 from ccb.tunnel.errors import ConnectionLost, DeployError, NoSuchPath, UsageError
 from ccb.tunnel.plain_text import HostText, neutralise, one_line
-from ccb.tunnel.transports.container import ContainerTransport, container_name
+from ccb.tunnel.transports.container import container_name
 from ccb.tunnel.transports.login_prompts import NobodyToAsk, Prompts
 from ccb.tunnel.transports.pipe import Transport
 from ccb.tunnel.wire.dataclass import dataclass
 
 from ..command_line.arguments import Arguments
 from ..command_line.transport_choice import host_label
-from ..config.settings import settings_choice
-from . import open_transport as opening
-from . import startup as starting
-from .dialer import SpareTransport
 
 _PATH = "PATH=$PATH:/usr/local/bin:/usr/bin:/bin; IFS= read -r F; "
 _LOOK = (
@@ -107,25 +102,15 @@ class _Found:
     warned: str
 
 
-async def entered(
-    arguments: Arguments, prompts: Prompts, environ: Mapping[str, str], kept: SpareTransport
-) -> tuple[Arguments, tuple[str, ...]]:
-    """Log in, and find or start the container of the folder; `kept` gets the connection into it. Return the arguments
-    that lead there, and sentences about what is left out. Raises CcbError."""
-    async with AsyncExitStack() as on_error:
-        loader = starting.StartupLoader(lambda: starting.load_startup(environ, settings_choice(arguments)))
-        async with loader:
-            log_in = partial(opening.open_transport, arguments, environ, loader)
-            host = await opening.first_transport(log_in, prompts)
-        on_error.push_async_callback(host.close)
-        inside = await _inside_of(host, arguments, prompts)
-        on_error.pop_all()
-    kept.put(ContainerTransport(host, inside.container, inside.env))
+async def entered(arguments: Arguments, prompts: Prompts, host: Transport) -> tuple[Arguments, tuple[str, ...]]:
+    """Find or start the container of the folder. Return the arguments that lead there, and sentences about what is left
+    out. Raises CcbError."""
+    found = await _inside_of(host, arguments, prompts)
     taken = {each.rpartition(":")[2] for each in arguments.ports.forwards}
-    forwards = (*arguments.ports.forwards, *(each for each in inside.ports if each not in taken))
-    connection = replace(arguments.connection, devcontainer=None, container=inside.container, container_env=inside.env)
+    forwards = (*arguments.ports.forwards, *(each for each in found.ports if each not in taken))
+    connection = replace(arguments.connection, devcontainer=None, container=found.container, container_env=found.env)
     ports = replace(arguments.ports, forwards=forwards)
-    return replace(arguments, directory=inside.folder, connection=connection, ports=ports), inside.left
+    return replace(arguments, directory=found.folder, connection=connection, ports=ports), found.left
 
 
 async def _inside_of(host: Transport, arguments: Arguments, prompts: Prompts) -> _Inside:
@@ -342,7 +327,8 @@ def _env(
         return _quoted(found if kind else part[0])
 
     variables = {name: value for each in reversed(entries) for name, value in each.remoteEnv.items()}
-    env, left = [], []
+    env: list[str] = []
+    left: list[str] = []
     for name, value in variables.items():
         try:
             if value is None or not _VARIABLE.fullmatch(name) or len(env) == _MAX_VARIABLES:

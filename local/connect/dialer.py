@@ -1,4 +1,4 @@
-"""Start the worker over a transport, which is kept while it lives and lent to copies. Each link has its own nonce."""
+"""Start the worker of one session over the connection to its host. Each link has its own nonce."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from ccb.deploy.bootstrap import Launched, launch
 from ccb.deploy.bundle import Bundle
-from ccb.tunnel.errors import CcbError, ConnectionLost, CopyFailed, DeployError, Dropped
+from ccb.tunnel.errors import ConnectionLost, CopyFailed, DeployError, Dropped
 from ccb.tunnel.link.link import Greeting, Link
 from ccb.tunnel.tasks import cancelled
 from ccb.tunnel.transports.pipe import Transport
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from ccb.tunnel.proxy.auth_proxy import AuthProxy
 
     from ..session.session_client import LinkState
+    from .host_connection import HostConnection
 
 
 log = logging.getLogger(__name__)
@@ -42,49 +43,50 @@ async def _give_up(launching: asyncio.Task[Launched]) -> None:
 
 
 class Dialer:
-    """Dials one session, the first time over `transport`. Call `begin`, then `dial`, and `aclose` at the end."""
+    """Dials one session. Call `begin`, then `dial`, and `aclose` at the end. A transport that would log in for each
+    command is not shared: it belongs to the session."""
 
-    def __init__(self, open_transport: OpenTransport, bundle: Bundle, transport: Transport | None = None) -> None:
+    def __init__(self, host: HostConnection, bundle: Bundle) -> None:
         self._parameters: Parameters = {}
-        self.open_transport = open_transport
+        self._host = host
         self._bundle = bundle
-        self._transport = transport
+        self._own: Transport | None = None
         self._early: tuple[Transport, asyncio.Task[Launched]] | None = None
-        self._opening = asyncio.Lock()
         self._tried = False
 
     @property
     def current(self) -> Transport | None:
         """The transport of the session now. None between two connections."""
-        return self._transport if self._transport is not None and self._transport.alive else None
-
-    def release(self) -> Transport | None:
-        transport, self._transport = self._transport, None
-        return transport
+        if self._own is not None:
+            return self._own if self._own.alive else None
+        return self._host.current
 
     def begin(self, parameters: Parameters) -> None:
         """Start the worker now; `dial` takes it. `parameters` say how it finds or creates the session."""
-        assert self._transport is not None
         self._parameters = parameters
-        launching = launch(self._transport, self._parameters_for(None), self._bundle)
-        self._tried = True
-        self._early = self._transport, asyncio.create_task(launching, name="start the worker")
+        transport = self.current
+        if transport is not None:
+            launching = launch(transport, self._parameters_for(None), self._bundle)
+            self._early = transport, asyncio.create_task(launching, name="start the worker")
+            self._tried = True
 
     async def aclose(self) -> None:
         if self._early is not None:
             await _give_up(self._early[1])
-        transport = self.release()
-        if transport is not None:
-            await transport.close()
+        if self._own is not None:
+            await self._own.close()
 
     async def transport(self, *, ask: bool) -> Transport:
-        """Return the one transport to the host, a new one if it is not alive. Raises CcbError."""
-        async with self._opening:
-            if self._transport is not None and not self._transport.alive:
-                await self._drop_transport()
-            if self._transport is None:
-                self._transport = await self.open_transport(ask)
-            return self._transport
+        """Return the transport of the session, a new one if it is not alive. Raises CcbError."""
+        if self._own is not None and not self._own.alive:
+            await self._drop_own()
+        if self._own is None:
+            shared = await self._host.transport(ask=ask)
+            if shared.warm:
+                return shared
+            if self._own is None:
+                self._own = self._host.take(shared)
+        return self._own
 
     @asynccontextmanager
     async def dial(
@@ -97,37 +99,35 @@ class Dialer:
             prepare = proxy.prepare if proxy is not None else lambda: None
             waiting = asyncio.get_running_loop().call_later(_SENT_S, prepare)
             try:
-                link, hello = await self._hello(parameters, stack, warm=known is not None, ask=ask)
+                transport, link, hello = await self._hello(parameters, stack, known=known is not None, ask=ask)
             finally:
                 waiting.cancel()
             log.info("hello from worker pid %d of session %s", hello.pid, hello.session)
-            try:
+            async with self._host.carrying(transport, link):
                 yield WorkerConnection(link, hello, proxy, stack)
-            except (CcbError, asyncio.CancelledError):
-                if link.silent:
-                    await self._drop_transport()
-                raise
 
     async def _hello(
-        self, parameters: Parameters, stack: AsyncExitStack, *, warm: bool, ask: bool
-    ) -> tuple[Link, Greeting]:
+        self, parameters: Parameters, stack: AsyncExitStack, *, known: bool, ask: bool
+    ) -> tuple[Transport, Link, Greeting]:
         """Start the worker's bridge and wait for its hello. A transport that does not work is replaced, once."""
-        if warm and self._transport is not None and not self._transport.warm:
-            await self._drop_transport()  # a new transport would log in again and ask the person
-        if warm and self._transport is not None and self._transport.alive:
+        if known and self._own is not None:
+            await self._drop_own()  # a new transport would log in again and ask the person
+        transport = self.current if known else None
+        if transport is not None:
             try:
                 async with asyncio.timeout(WARM_HELLO_S):
-                    return await self._start(self._transport, parameters, stack)
-            except TimeoutError:
-                log.info("the existing transport does not answer")
-            except (ConnectionLost, Dropped, DeployError) as error:
-                log.info("the existing transport does not work: %s", error.what)
-            await self._drop_transport()
+                    return await self._start(transport, parameters, stack)
+            except (TimeoutError, ConnectionLost, Dropped, DeployError) as error:
+                log.info("the existing transport does not work: %s", error)
+                if not await self._host.give_up(transport):
+                    if isinstance(error, TimeoutError):
+                        raise ConnectionLost("the worker did not say hello in time") from error
+                    raise
         return await self._start(await self.transport(ask=ask), parameters, stack)
 
     async def _start(
         self, transport: Transport, parameters: Parameters, stack: AsyncExitStack
-    ) -> tuple[Link, Greeting]:
+    ) -> tuple[Transport, Link, Greeting]:
         async with AsyncExitStack() as attempt:
             try:
                 early, self._early = self._early, None
@@ -144,10 +144,10 @@ class Dialer:
                     raise Dropped(error.what, evidence=error.evidence, do=error.do) from error
                 raise
             stack.push_async_exit(attempt.pop_all())
-            return link, hello
+            return transport, link, hello
 
-    async def _drop_transport(self) -> None:
-        transport = self.release()
+    async def _drop_own(self) -> None:
+        transport, self._own = self._own, None
         if transport is not None:
             transport.abort()
             await transport.close()
@@ -161,33 +161,6 @@ class Dialer:
         if known.hello.storage == "memory":
             kept["in_memory"] = True
         return {"session": known.hello.session, "cwd": known.hello.cwd.raw, "create": create, "again": True, **kept}
-
-
-class SpareTransport:
-    """Keeps the transport between two sessions. Use with `async with`; it closes what it keeps."""
-
-    def __init__(self) -> None:
-        self._transport: Transport | None = None
-
-    async def __aenter__(self) -> SpareTransport:
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        if self._transport is not None:
-            await self._transport.close()
-
-    def keep(self, dialer: Dialer) -> None:
-        self.put(dialer.release())
-
-    def put(self, transport: Transport | None) -> None:
-        self._transport = transport
-
-    async def take(self) -> Transport | None:
-        transport, self._transport = self._transport, None
-        if transport is not None and not transport.alive:
-            await transport.close()
-            return None
-        return transport
 
 
 @dataclass(frozen=True)

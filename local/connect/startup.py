@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import importlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from ccb.tunnel.errors import UsageError
 from ccb.tunnel.heavy_imports import collection_paused
@@ -141,21 +141,14 @@ def without_alias(settings: Settings, model: str | None) -> str | None:
 
 
 class StartupLoader:
-    """Loads `basics`, with which the worker can be started, once `start` is called. `rest` competes with the login for
-    one interpreter: it is loaded when somebody asks for it, or when the login takes long. Use as a context manager."""
+    """Loads the basics, with which the worker can be started, once `start` is called. Close it."""
 
-    def __init__(
-        self, basics: Callable[[], LoadedBasics], rest: Callable[[LoadedBasics], SessionStartup] | None = None
-    ) -> None:
-        self._started, self._asked = asyncio.Event(), asyncio.Event()
-        self._basics = asyncio.create_task(self._load_basics(basics), name="load")
-        self._rest = asyncio.create_task(self._load_rest(rest), name="load the rest") if rest is not None else None
+    def __init__(self, basics: Callable[[], LoadedBasics]) -> None:
+        self._started = asyncio.Event()
+        self._basics = asyncio.create_task(self._load(basics), name="load")
 
-    async def __aenter__(self) -> StartupLoader:
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await cancelled(*filter(None, (self._basics, self._rest)))
+    async def aclose(self) -> None:
+        await cancelled(self._basics)
 
     def start(self) -> None:
         self._started.set()
@@ -165,17 +158,42 @@ class StartupLoader:
         await asyncio.wait((self._basics,))
         return self._basics.result()
 
+    async def _load(self, load: Callable[[], LoadedBasics]) -> LoadedBasics:
+        await self._started.wait()
+        return await load_in_thread(load)
+
+
+class SessionLoader:
+    """Loads the `rest` of what a session needs. It competes with the login for one interpreter: it is loaded when
+    somebody asks for it, or when the login takes long. Use as a context manager."""
+
+    def __init__(
+        self,
+        start: Callable[[], None],
+        basics: Coroutine[Any, Any, LoadedBasics],
+        rest: Callable[[LoadedBasics], SessionStartup],
+    ) -> None:
+        self._start = start
+        self._asked = asyncio.Event()
+        self._basics = asyncio.create_task(basics, name="load")
+        self._rest = asyncio.create_task(self._load_rest(rest), name="load the rest")
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await cancelled(self._basics, self._rest)
+
+    async def loaded(self) -> LoadedBasics:
+        await asyncio.wait((self._basics,))
+        return self._basics.result()
+
     async def all(self) -> SessionStartup:
         """Return what a session needs. Raise what prevents it: ConfigError, CredentialError."""
-        assert self._rest is not None
-        self._started.set()
+        self._start()
         self._asked.set()
         await asyncio.wait((self._rest,))
         return self._rest.result()
-
-    async def _load_basics(self, load: Callable[[], LoadedBasics]) -> LoadedBasics:
-        await self._started.wait()
-        return await in_thread(lambda: _paused(load))
 
     async def _load_rest(self, load: Callable[[LoadedBasics], SessionStartup]) -> SessionStartup:
         await self.loaded()
@@ -183,9 +201,12 @@ class StartupLoader:
             async with asyncio.timeout(_QUICK_LOGIN_S):
                 await self._asked.wait()
         basics = await self.loaded()  # in these turns of the loop, what starts the worker is sent: it goes first
-        return await in_thread(lambda: _paused(lambda: load(basics)))
+        return await load_in_thread(lambda: load(basics))
 
 
-def _paused(load: Callable[[], T]) -> T:
-    with collection_paused():
-        return load()
+async def load_in_thread(load: Callable[[], T]) -> T:
+    def paused() -> T:
+        with collection_paused():
+            return load()
+
+    return await in_thread(paused)

@@ -19,9 +19,9 @@ from ..command_line.arguments import Arguments, private_texts
 from ..command_line.exit_codes import ExitCode
 from ..command_line.transport_choice import TransportKind, host_label, ssh_target, transport_kind
 from ..config.log import Redactor
-from ..config.settings import Settings
+from ..config.settings import Settings, SettingsChoice
 from ..config.settings_loading import load_sharing
-from ..connect.connect_session import connect_host
+from ..connect.host_connection import connect_host
 from ..connect.host_sessions import HostSessions
 from ..connect.startup import LoadedBasics, load_startup
 from ..terminal.console import print_line
@@ -80,10 +80,10 @@ async def attached_findings(sessions: HostSessions | None, environ: Mapping[str,
             yield finding
 
 
-def _startup(environ: Mapping[str, str]) -> LoadedBasics:
+def _startup(environ: Mapping[str, str], choice: SettingsChoice) -> LoadedBasics:
     """Let the doctor log in as a session would, even if the settings or the credential of this machine are wrong."""
     try:
-        return load_startup(environ)
+        return load_startup(environ, choice)
     except CcbError:  # the checks of this machine have reported the error
         return LoadedBasics(Settings(), (), bundle.load())
 

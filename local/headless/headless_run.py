@@ -23,6 +23,7 @@ from ..command_line.arguments import Arguments
 from ..command_line.exit_codes import ExitCode, code_of, error_lines
 from ..command_line.transport_choice import host_command
 from ..connect.connect_session import connect_session
+from ..connect.host_connection import HostConnection
 from ..terminal.console import say, stdout_failure
 from ..terminal.signals import Interrupts
 from ..terminal.stdio import Writer
@@ -180,9 +181,10 @@ class HeadlessRun:
             return await self._work("")
 
     async def _work(self, prompt: str) -> ExitCode:
-        async with connect_session(
-            self._arguments, session_id=self._session_id, prompts=prompts_for(headless=True)
-        ) as connected:
+        async with (
+            HostConnection(self._arguments, prompts_for(headless=True)) as host,
+            connect_session(host, self._arguments, session_id=self._session_id) as connected,
+        ):
             self._attached(connected)
             session = connected.session
             from .event_printer import EventPrinter  # the worker is still being loaded

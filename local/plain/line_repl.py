@@ -27,7 +27,7 @@ from ..commands.move import move_along
 from ..commands.session_table import choose_session
 from ..config.log import state_dir
 from ..connect.connect_session import connect_session
-from ..connect.dialer import SpareTransport
+from ..connect.host_connection import HostConnection
 from ..files.copying import Transfers, outcome, progress_line
 from ..files.fetched_files import FetchedFile, FetchedFiles, PrivateFolder
 from ..session import session_client
@@ -431,22 +431,22 @@ class FirstLoginPrompts:
 async def run_plain(arguments: Arguments) -> int:
     prompts = FirstLoginPrompts(prompts_for(headless=False))
     lines = _lines(arguments.prompt)
-    async with SpareTransport() as kept:
+    async with HostConnection(arguments, cast("Prompts", prompts)) as host:
         while True:
-            code, following = await _one_session(arguments, prompts, lines, kept)
+            code, following = await _one_session(arguments, prompts, lines, host)
             if following is None:
                 return code
             arguments = following
 
 
 async def _one_session(
-    arguments: Arguments, prompts: FirstLoginPrompts, lines: AsyncIterator[str], kept: SpareTransport
+    arguments: Arguments, prompts: FirstLoginPrompts, lines: AsyncIterator[str], host: HostConnection
 ) -> tuple[int, Arguments | None]:
     """Connect, and show a session. Return the exit code, and the arguments for the session that comes next."""
-    session_id, asking = arguments.session.session_id or new_uuid(), cast("Prompts", prompts)
+    session_id = arguments.session.session_id or new_uuid()
     async with (
         connect_session(
-            arguments, session_id=session_id, prompts=asking, choose=lambda _, rows: choose_session(rows), kept=kept
+            host, arguments, session_id=session_id, choose=lambda _, rows: choose_session(rows)
         ) as connected,
         Transfers(connected.files.lend) as transfers,
         FetchedFiles(transfers, PrivateFolder(state_dir() / "opened"), connected.open_with) as fetched,

@@ -37,8 +37,9 @@ from .assembly import begin_session, resume_session
 from .clients import GRACE_S, IDLE_S, UNPROMPTED_S, AttachedClients, Lifetime
 from .copy_writer import CopyWriter
 from .hello import ENDING, WORKTREES, hello_frame, read_lease, send_last
+from .model_relay import ModelRelay
 from .model_streams import ModelStreams
-from .ports import PortWatch, ReversePorts, serve_port
+from .ports import PortWatch, ReversePorts, WaitingConnections, serve_port
 from .shells import Shells
 
 if TYPE_CHECKING:
@@ -108,7 +109,8 @@ class Daemon:
         # For a session in memory the token is its id: after its worker is killed, only the id can tell its processes.
         token = "" if where.state else str(facts["session"])
         self.context = make_context(str(facts["cwd"]), where.file("outputs"), token)
-        reverse = ReversePorts()
+        connections = WaitingConnections()
+        self.relay = ModelRelay(connections, where.models)
         self.shells = Shells(self.context)
         self.clients = AttachedClients(
             self.journal,
@@ -119,7 +121,13 @@ class Daemon:
             self._begin,
             self.changed,
             self.stop,
-            {"port": serve_port, "reverse": reverse.listen, "reversed": reverse.carry, "shell": self.shells.serve},
+            {
+                "port": serve_port,
+                "reverse": ReversePorts(connections).listen,
+                "relay": self.relay.serve,
+                "reversed": connections.carry,
+                "shell": self.shells.serve,
+            },
             PortWatch(self._runs_something, self._outputs),
         )
         cwd = os.path.realpath(self.context.cwd)
@@ -153,7 +161,7 @@ class Daemon:
         return SessionLog(str(self._facts["session"]), self.journal, self.clients.outboxes, self.changed)
 
     def _resume(self) -> None:
-        session, self._left_behind = resume_session(self._new_log(), self._calls, self.context)
+        session, self._left_behind = resume_session(self._new_log(), self._calls, self.context, self.relay)
         session.log.emit(WorkerRecord(**self._worker(), cwd=self.context.cwd))
         self._summary.update(created=session.log.summary.created or self._summary.fields["created"])
         self.clients.session = session
@@ -162,7 +170,7 @@ class Daemon:
 
     def _begin(self, options: SessionOptions) -> Session:
         facts = {"cwd": self._facts["cwd"], **self._worker()}
-        session = begin_session(self._new_log(), self._calls, self.context, options, facts)
+        session = begin_session(self._new_log(), self._calls, self.context, self.relay, options, facts)
         if isinstance(self._tree, WorktreeRecord):
             session.log.emit(self._tree)
         self._begun.set()

@@ -60,37 +60,31 @@ def _port_of(body: Json) -> int:
     return port
 
 
-class ReversePorts:
-    """Ports of this host that lead to the laptop. Only the laptop opens channels: the one for a port tells it of each
-    connection by a number, a line each, and the laptop opens another one for that."""
+class WaitingConnections:
+    """Connections to this host that lead to the laptop. Only the laptop opens channels: it is told of each connection
+    by a number, a line each, and opens another channel for that."""
 
     def __init__(self) -> None:
         self._waiting: dict[int, tuple[asyncio.StreamReader, asyncio.StreamWriter, set[int]]] = {}
         self._numbers = itertools.count(1)
 
-    async def listen(self, channel: Channel, body: Json, _role: str) -> None:
-        """Listen until the laptop closes the channel. Raise ValueError, or OSError if the port is in use."""
-        own: set[int] = set()  # the connections that wait, and those that are carried
+    def add(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, own: set[int]) -> int:
+        """Let a connection wait, and return its number. `own` are those of its listener that wait or are carried."""
+        number = next(self._numbers)
+        own.add(number)
+        self._waiting[number] = reader, writer, own
+        return number
 
-        async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            if len(own) >= MAX_REVERSED:
+    def waiting(self, own: set[int]) -> list[int]:
+        return sorted(own.intersection(self._waiting))
+
+    def close(self, numbers: Iterable[int]) -> None:
+        """Close those of these connections that still wait."""
+        for number in numbers:
+            _, writer, own = self._waiting.pop(number, (None, None, set[int]()))
+            own.discard(number)
+            if writer is not None:
                 writer.close()
-                return
-            number = next(self._numbers)
-            own.add(number)
-            self._waiting[number] = reader, writer, own
-            with contextlib.suppress(ChannelError):
-                await channel.write(b"%d\n" % number)
-
-        server = await asyncio.start_server(accept, _LOOPBACK[0], _port_of(body), limit=BLOCK)
-        try:
-            await channel.write(b"\n")
-            while await channel.read():
-                pass
-        finally:
-            server.close()
-            for number in own.intersection(self._waiting):
-                self._waiting.pop(number)[1].close()
 
     async def carry(self, channel: Channel, body: Json, _role: str) -> None:
         """Carry the bytes of a connection that waits. Raise ValueError."""
@@ -102,6 +96,34 @@ class ReversePorts:
             await carry(channel, reader, writer)
         finally:
             own.discard(body["connection"])
+
+
+class ReversePorts:
+    """Ports of this host that lead to the laptop, over `connections`."""
+
+    def __init__(self, connections: WaitingConnections) -> None:
+        self._connections = connections
+
+    async def listen(self, channel: Channel, body: Json, _role: str) -> None:
+        """Listen until the laptop closes the channel. Raise ValueError, or OSError if the port is in use."""
+        own: set[int] = set()
+
+        async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            if len(own) >= MAX_REVERSED:
+                writer.close()
+                return
+            number = self._connections.add(reader, writer, own)
+            with contextlib.suppress(ChannelError):
+                await channel.write(b"%d\n" % number)
+
+        server = await asyncio.start_server(accept, _LOOPBACK[0], _port_of(body), limit=BLOCK)
+        try:
+            await channel.write(b"\n")
+            while await channel.read():
+                pass
+        finally:
+            server.close()
+            self._connections.close(list(own))
 
 
 async def _connected(port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:

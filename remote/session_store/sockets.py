@@ -100,11 +100,18 @@ def stranger(peer: socket.socket, address: str) -> str:
     """Return whose the other end is, "" if it is trusted: only this user reaches the file of a socket."""
     if not in_memory(address):
         return ""
-    pid, uid, _ = struct.unpack("3i", peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i")))
+    pid, uid = peer_of(peer)
     if uid != os.geteuid():
         return "a process of another user (uid %d)" % uid
     ours, theirs = _pid_namespace("self"), _pid_namespace(str(pid))
     return "" if ours == theirs or not ours else "a process of another container (pid %d)" % pid
+
+
+def peer_of(connection: socket.socket) -> tuple[int, int]:
+    """Return process and user of the other end (Linux)."""
+    credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+    pid, uid, _ = struct.unpack("3i", credentials)
+    return pid, uid
 
 
 def _pid_namespace(pid: str) -> str:

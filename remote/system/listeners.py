@@ -1,4 +1,4 @@
-"""The ports on which a process and what it has started listen, as Linux tells them."""
+"""The ports on which a process and what it has started listen, and whose a connection is, as Linux tells them."""
 
 from __future__ import annotations
 
@@ -53,6 +53,18 @@ def listeners_named(outputs: Iterable[tuple[str, str]]) -> list[Listener]:
             if 0 < int(digits) < 65536:
                 found.setdefault(int(digits), Listener(int(digits), name, 0))
     return [found[port] for port in sorted(found)[:MAX_LISTENERS]]
+
+
+def owner_of_connection(client: tuple[str, int], server: tuple[str, int]) -> int | None:
+    """Return the user whose process has connected over the IPv4 loopback, None where the system does not tell. The user
+    of a connection that has ended is root."""
+    ends = [f"{_LOOPBACKS[0]}:{port:04X}" for _, port in (client, server)]
+    try:
+        with open(_TABLES[0], encoding="ascii") as file:
+            found = [fields for fields in map(str.split, file) if fields[1:3] == ends and len(fields) > 9]
+    except OSError:
+        return None
+    return int(found[0][7]) if found else 0
 
 
 def _listening_sockets() -> Iterator[tuple[str, int]]:

@@ -184,18 +184,19 @@ class CommandTransport(Transport):
         self._notice = notice
         self._stack = stack or AsyncExitStack()
         self._pipes: list[CommandPipe] = []
-        self._given_up = False
+        self._given_up = self._failed = False
 
     async def execute(self, command: str) -> CommandPipe:
         argv = self._command.argv(command)
         child = await start(argv, self._command.shown, stdin=PIPE, stdout=PIPE, env=self._env)
         started = CommandPipe(self._command, child, self._notice)
-        self._pipes = [each for each in self._pipes if not each.closed or each.failed] + [started]
+        self._failed = self._failed or any(pipe.failed for pipe in self._pipes)
+        self._pipes = [each for each in self._pipes if not each.closed] + [started]
         return started
 
     @property
     def alive(self) -> bool:
-        return not self._given_up and not any(pipe.failed for pipe in self._pipes)
+        return not (self._given_up or self._failed or any(pipe.failed for pipe in self._pipes))
 
     def abort(self) -> None:
         self._given_up = True
@@ -299,6 +300,10 @@ class LocalTransport(CommandTransport):
         self.python = python
         shell = PipeCommand(THIS_MACHINE, "sh", lambda line: ("/bin/sh", "-c", line), lambda status, said: None)
         super().__init__(shell, env=os.environ if env is None else env)
+
+    @property
+    def alive(self) -> bool:
+        return not self._given_up
 
 
 log = logging.getLogger(__name__)

@@ -92,7 +92,10 @@ class LineSplitter:
         *lines, rest = data.split(b"\n")
         if lines and self._pending:
             lines[0] = b"".join((self._pending, lines[0]))
-        self._pending = bytearray(rest) if lines else self._pending + rest
+        if lines:
+            self._pending = bytearray(rest)
+        else:
+            self._pending += rest
         for line in (*lines, self._pending):
             if len(line) >= self._limit:
                 raise FrameError(f"a line is longer than {self._limit} bytes", bytes(line[:80]))

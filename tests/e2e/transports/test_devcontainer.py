@@ -25,8 +25,8 @@ async def test_a_session_works_in_the_dev_container_and_returns_to_it(here: Here
     folder, inside = tmp_path / "app", tmp_path / "workspaces/app"
     folder.mkdir()
     inside.mkdir(parents=True)
-    config = {"remoteUser": "vscode", "workspaceFolder": str(inside)}
-    config["remoteEnv"] = {"SAYS": '${localEnv:HOST_SAYS}, "$x" ${containerEnv:IMAGE}${containerEnv:NO}'}
+    says = '${localEnv:HOST_SAYS}, "$x" ${containerEnv:IMAGE}${containerEnv:NO}'
+    config = {"remoteUser": "vscode", "workspaceFolder": str(inside), "remoteEnv": {"SAYS": says}}
     (folder / ".devcontainer.json").write_text(json.dumps(config))
     described = {"Name": "/sleepy", "State": {"Running": True}, "Config": {"Labels": None, "Env": ["IMAGE=alpine"]}}
     (tmp_path / "inspected").write_text(json.dumps([described]))

@@ -17,8 +17,8 @@ from tests.support.machine.programs import shell_script
 
 from ccb.local.command_line.arguments import Arguments
 from ccb.local.command_line.parser import parse_arguments
-from ccb.local.connect.devcontainer import entered, without_comments
-from ccb.local.connect.dialer import SpareTransport
+from ccb.local.connect.devcontainer import without_comments
+from ccb.local.connect.host_connection import HostConnection
 from ccb.tunnel.errors import CcbError, DeployError, NoSuchPath
 from ccb.tunnel.transports.login_prompts import NobodyToAsk
 
@@ -67,8 +67,8 @@ class Host:
     async def enter(self, *words: str, way: Sequence[str] = ("--local",)) -> tuple[Arguments, tuple[str, ...]]:
         arguments = parse_arguments(["ssh", f"box:{self.folder}", "--devcontainer", *words, *way])
         environ = {"PATH": f"{self.top}/bin:/usr/bin:/bin", "HOME": os.environ["HOME"]}
-        async with SpareTransport() as kept:
-            return await entered(arguments, NobodyToAsk(tell=self.told.append), environ, kept)
+        async with HostConnection(arguments, NobodyToAsk(tell=self.told.append), environ) as host:
+            return await host.placed(arguments)
 
     @property
     def asked(self) -> str:

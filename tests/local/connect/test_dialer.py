@@ -18,19 +18,22 @@ from tests.support.person.login import logged_in, target
 from tests.support.proxy.proxy_client import proxy_to
 from tests.support.worker.compiled import worker_bundle
 
-from ccb.deploy.bundle import Bundle
+from ccb.local.command_line.arguments import Arguments
 from ccb.local.connect.dialer import Dialer, FileConnection
+from ccb.local.connect.host_connection import HostConnection
 from ccb.local.files.copying import CopyOrder, Transfers, outcome
 from ccb.local.session.session_client import LinkState
 from ccb.tunnel.errors import AuthFailed, CcbError, CopyFailed, ProtocolError, Unreachable
 from ccb.tunnel.transports.command_transport import CommandPipe, LocalTransport
+from ccb.tunnel.transports.login_prompts import NobodyToAsk
 from ccb.tunnel.transports.pipe import Pipe, Transport
 
 
-class Host:
+class Host(HostConnection):
     """Counts the logins to it. A login takes until `answers` is set. The first `refusals` of them fail."""
 
     def __init__(self) -> None:
+        super().__init__(Arguments(), NobodyToAsk(), {})
         self.logins = 0
         self.answers = asyncio.Event()
         self.refusals = 0
@@ -41,7 +44,7 @@ class Host:
             await asyncio.sleep(0)
         self.answers.set()
 
-    async def log_in(self, ask: bool) -> Transport:
+    async def log_in(self, *, ask: bool) -> Transport:
         self.logins += 1
         await self.answers.wait()
         if self.logins <= self.refusals:
@@ -49,30 +52,24 @@ class Host:
         return LocalTransport()
 
 
-async def no_login(ask: bool = False) -> Transport:
+async def no_login() -> Transport:
     raise AuthFailed("the login asks for a password")
 
 
 @pytest.fixture
-def host() -> Host:
-    return Host()
+async def host() -> AsyncIterator[Host]:
+    async with Host() as host:
+        yield host
 
 
-@pytest.fixture
-async def dialer(host: Host) -> AsyncIterator[Dialer]:
-    dialer = Dialer(host.log_in, Bundle.of(b""))
-    yield dialer
-    await dialer.aclose()
-
-
-async def test_callers_at_the_same_time_get_one_transport(dialer: Dialer, host: Host) -> None:
+async def test_callers_at_the_same_time_get_one_transport(host: Host) -> None:
     async with asyncio.TaskGroup() as tasks:
-        asked = [tasks.create_task(dialer.transport(ask=False)) for _ in range(3)]
+        asked = [tasks.create_task(host.transport(ask=False)) for _ in range(3)]
         await host.let_in()
     first = asked[0].result()
     assert host.logins == 1 and all(each.result() is first for each in asked)
     first.abort()
-    assert await dialer.transport(ask=False) is not first, "a dead one is replaced"
+    assert await host.transport(ask=False) is not first, "a dead one is replaced"
 
 
 async def test_what_sends_model_calls_is_loaded_while_the_worker_starts(
@@ -82,7 +79,9 @@ async def test_what_sends_model_calls_is_loaded_while_the_worker_starts(
     prepared = asyncio.Event()
     async with proxy_to(fake_model.url) as proxy:
         monkeypatch.setattr(proxy, "prepare", prepared.set)
-        dialer = Dialer(host.log_in, worker, LocalTransport())
+        host.answers.set()
+        await host.transport(ask=False)
+        dialer = Dialer(host, worker)
         dialer.begin({"keep": False})
 
         async def dial() -> None:
@@ -98,13 +97,15 @@ async def test_what_sends_model_calls_is_loaded_while_the_worker_starts(
         await dialer.aclose()
 
 
-async def test_a_caller_behind_a_login_that_failed_tries_itself(dialer: Dialer, host: Host) -> None:
+async def test_a_login_that_failed_is_tried_again_only_for_a_caller_that_may_ask(host: Host) -> None:
+    """A server counts failed logins: as many as there are sessions would lock the person out."""
     host.refusals = 1
-    first, second = (asyncio.create_task(dialer.transport(ask=False)) for _ in range(2))
+    first, second, third = (asyncio.create_task(host.transport(ask=ask)) for ask in (False, False, True))
     await host.let_in()
-    with pytest.raises(AuthFailed):
-        await first
-    assert (await second).alive and host.logins == 2
+    for refused in (first, second):
+        with pytest.raises(AuthFailed):
+            await refused
+    assert (await third).alive and host.logins == 2
 
 
 async def test_a_worker_that_was_started_early_is_the_one_that_is_dialled_and_is_given_up_with_the_dialer() -> None:
@@ -119,9 +120,14 @@ async def test_a_worker_that_was_started_early_is_the_one_that_is_dialled_and_is
             commands.append(pipe)
             return pipe
 
-    async with asyncio.timeout(30), proxy_to("http://127.0.0.1:1") as proxy:
+    class Here(Host):
+        async def log_in(self, *, ask: bool) -> Transport:
+            return Counting()
+
+    async with asyncio.timeout(30), proxy_to("http://127.0.0.1:1") as proxy, Here() as host:
         for dials in (True, False):
-            dialer = Dialer(no_login, worker, Counting())
+            await host.transport(ask=False)
+            dialer = Dialer(host, worker)
             dialer.begin({"keep": False})
             if dials:
                 with pytest.raises(ProtocolError):  # it is no whole hello

@@ -6,6 +6,7 @@ import asyncio
 import os
 import threading
 import time
+from contextlib import aclosing
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,7 @@ from ccb.local.command_line.parser import parse_arguments
 from ccb.local.config.settings import Settings
 from ccb.local.connect import startup
 from ccb.local.connect.open_transport import open_transport
-from ccb.local.connect.startup import LoadedBasics, SessionStartup, StartupLoader
+from ccb.local.connect.startup import LoadedBasics, SessionLoader, SessionStartup, StartupLoader
 from ccb.tunnel.errors import ConfigError, Unreachable
 from ccb.tunnel.transports.login_prompts import NobodyToAsk
 
@@ -34,7 +35,7 @@ async def test_the_limit_of_a_headless_run_counts_while_ssh_still_reads_its_conf
 ) -> None:
     limited = Settings(connectTimeoutSeconds=0.5, given=frozenset({"connectTimeoutSeconds"}))
     hanging_ssh(tmp_path, monkeypatch)
-    async with StartupLoader(lambda: LoadedBasics(limited, (), Bundle.of(b""))) as loader:
+    async with aclosing(StartupLoader(lambda: LoadedBasics(limited, (), Bundle.of(b"")))) as loader:
         with pytest.raises(Unreachable, match=r"within 0\.5 s"):
             await open_transport(parse_arguments(["ssh", "h", "-p", "hi"]), os.environ, loader, NobodyToAsk())
 
@@ -46,7 +47,7 @@ async def test_settings_that_cannot_be_read_are_told_while_ssh_still_reads_its_c
         raise ConfigError("the settings cannot be read")
 
     hanging_ssh(tmp_path, monkeypatch)
-    async with StartupLoader(settings) as loader, asyncio.timeout(5):  # of the ten that it has
+    async with aclosing(StartupLoader(settings)) as loader, asyncio.timeout(5):  # of the ten that it has
         with pytest.raises(ConfigError, match="settings"):
             await open_transport(parse_arguments(["ssh", "h"]), os.environ, loader, NobodyToAsk())
 
@@ -64,7 +65,7 @@ async def test_a_connection_that_nobody_takes_is_closed(sshd: Sshd, host_user: H
     environ = {**os.environ, "XDG_RUNTIME_DIR": str(tmp_path)}
     async with asyncio.timeout(30):
         with pytest.raises(ConfigError, match="settings"):
-            async with StartupLoader(settings) as loader:
+            async with aclosing(StartupLoader(settings)) as loader:
                 await open_transport(arguments, environ, loader, NobodyToAsk())
         assert "Accepted publickey" in sshd.log.read_text()
         assert not list(tmp_path.glob("ccb-ssh-*"))
@@ -83,8 +84,10 @@ async def test_the_rest_is_loaded_on_request_or_in_a_long_login(slow: bool, monk
         begun.set()
         raise ConfigError("it was loaded")
 
-    async with asyncio.timeout(20), StartupLoader(lambda: basics, rest) as loader:
-        loader.start()
+    async def loaded() -> LoadedBasics:
+        return basics
+
+    async with asyncio.timeout(20), SessionLoader(lambda: None, loaded(), rest) as loader:
         assert await loader.loaded() is basics
         if slow:
             assert await asyncio.to_thread(begun.wait, 20)

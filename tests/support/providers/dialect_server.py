@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections import deque
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 from aiohttp import web
@@ -32,6 +34,22 @@ class Raw:
 Reply = Said | Raw | Callable[[Json], Said | Raw]
 
 
+class Held:
+    """Answers stop behind `after` bytes until `release()`; `reached` is set once one does."""
+
+    def __init__(self, after: int) -> None:
+        self.after = after
+        self.reached = asyncio.Event()
+        self._released = asyncio.Event()
+
+    def release(self) -> None:
+        self._released.set()
+
+    async def wait(self) -> None:
+        self.reached.set()
+        await self._released.wait()
+
+
 def sse(*events: object, done: bool = True) -> bytes:
     text = "".join(f"data: {json.dumps(event)}\n\n" for event in events)
     return (text + ("data: [DONE]\n\n" if done else "")).encode()
@@ -47,7 +65,7 @@ def stream_of(said: Said, number: int, flavour: str) -> bytes:
 class DialectServer:
     """Serves one flavour: responses, or one of Chat Completions (openai, azure, gemini, grok, deepseek, openrouter,
     ollama, vllm, llamacpp). `replies` are given one after the other. `refused` are the reasons of its answers 400,
-    `listed` its list of models."""
+    `listed` its list of models. `held` stops the answers that begin while it is set."""
 
     def __init__(self, flavour: str, *replies: Reply) -> None:
         self.flavour = flavour
@@ -60,6 +78,7 @@ class DialectServer:
         self.wants_usage = True
         self.listed: object = None
         self.lists_asked = 0
+        self.held: Held | None = None
         self._minted: dict[str, Any] = {"signatures": set(), "details": [], "items": [], "before": {}, "owed": {}}
 
     def add(self, *replies: Reply) -> None:
@@ -102,7 +121,7 @@ class DialectServer:
         if isinstance(reply, Said):
             self._mint(reply)
             reply = Raw(stream_of(reply, len(self.requests), self.flavour))
-        return await _send(request, reply)
+        return await send(request, reply, self.held)
 
     def _mint(self, said: Said) -> None:
         """Remember what must come back."""
@@ -122,13 +141,16 @@ class DialectServer:
         self._minted["owed"] |= dict.fromkeys(ids[:1], owed.get(self.flavour))
 
 
-async def _send(request: web.Request, reply: Raw) -> web.StreamResponse:
+async def send(request: web.Request, reply: Raw, held: Held | None = None) -> web.StreamResponse:
     if reply.status != 200:
         return web.Response(status=reply.status, body=reply.body, headers=reply.headers)
     response = web.StreamResponse(headers=reply.headers)
     await response.prepare(request)
-    for start in range(0, len(reply.body), 701):
-        await response.write(reply.body[start : start + 701])
+    bounds = {*range(0, len(reply.body), 701), len(reply.body)} | ({held.after} if held else set())
+    for start, end in pairwise(sorted(bounds)):
+        if held and start == held.after:
+            await held.wait()
+        await response.write(reply.body[start:end])
     if reply.cut and request.transport is not None:
         request.transport.close()
         return response
