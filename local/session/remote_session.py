@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import replace
 from typing import Self
 
@@ -228,8 +228,8 @@ class RemoteSession:
             raise ChannelError("the worker of this session is of an older version")
         return self._reader.channels.open(kind, body)
 
-    def tell_ports(self, told: Callable[[client.Json], None]) -> None:
-        """Call `told` with the body of the last `listening` frame, and of each that comes."""
+    def tell_ports(self, told: Callable[[Mapping[int, client.HostPort]], None]) -> None:
+        """Call `told` with the ports on which programs of the session listen, now and after each change."""
         self._reader.ports_told.append(told)
         told(self._reader.listening)
 
