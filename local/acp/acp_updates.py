@@ -12,6 +12,7 @@ from ccb.tunnel.wire import messages
 from ccb.tunnel.wire.control_protocol import new_uuid
 from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.frames import Json
+from ccb.tunnel.wire.json_rpc import JsonRpcPeer
 from ccb.tunnel.wire.prompt_content import image_type
 
 from ..session.newest import Newest
@@ -19,7 +20,6 @@ from ..session.session_client import EventGap, SessionEvent, parse_snapshot
 from ..slash_commands.session_api import ReplInfo
 from ..transcript.blocks import Block, Level, NoticeBlock, PictureData, PromptBlock, ToolBlock, ToolState
 from ..transcript.session_facts import mode_in_force
-from ..transcript.transcript_reducer import TranscriptReducer
 from . import acp_tool_calls as calls
 from .acp_paths import PathMap
 
@@ -50,6 +50,16 @@ class ClientAbilities:
             isinstance(asks.get("form"), dict),
             isinstance(asks.get("url"), dict),
         )
+
+
+@dataclass(frozen=True)
+class Editor:
+    """The other end of the connection. `roots` are its folders."""
+
+    peer: JsonRpcPeer
+    abilities: ClientAbilities
+    paths: PathMap
+    roots: tuple[str, ...] = ()
 
 
 def chunk(kind: str, text: str, message_id: str = "") -> Json:
@@ -109,16 +119,15 @@ class AcpUpdates:
     it keeps only the calls that are not over."""
 
     def __init__(self, info: ReplInfo, abilities: ClientAbilities, paths: PathMap) -> None:
-        self.reducer = TranscriptReducer(
-            self, model=info.model, mode=info.mode, sandbox=info.sandbox, effort=info.effort, own_name=info.client_name
-        )
-        self.cwd = self.reducer.notices.cwd = info.path.rstrip("/")
+        self.reducer = info.transcript(self)
+        self.cwd = self.reducer.notices.cwd
         self.own_turn = False  # a prompt of the client runs, whose answer says what went wrong
         self._abilities = abilities
         self._paths = paths
         self._answer = AnswerText()
         self._out: list[Json] = []
-        self._sent_calls: Newest[str, Json] = Newest(_MAX_CALLS)  # as they were told last
+        self._sent_calls: Newest[str, Json] = Newest(_MAX_CALLS)  # as they were told last; {} once they are over
+        self._asked: Newest[str, None] = Newest(_MAX_CALLS)  # calls of sub-agents that wait for an answer, or run
         self._printed: Newest[str, str] = Newest(_MAX_CALLS)  # in terminals, by the id of the call
         self._seen: WeakSet[Block] = WeakSet()
         self._open: Newest[int, ToolBlock] = Newest(_MAX_CALLS)  # the transcript does not keep them
@@ -147,8 +156,21 @@ class AcpUpdates:
             self._out.append(chunk("agent_message_chunk", _AGAIN))
         elif is_main and event.kind == "message":
             self._out += self._compacted(public)
+        self._note_asked(public)
         self.reducer.take(event)
         return self._taken()
+
+    def _note_asked(self, public: object) -> None:
+        """End the calls of sub-agents that the editor knows by a question only."""
+        if isinstance(public, messages.ControlRequest):
+            number = public.text("tool_use_id")
+            if number and number not in self._sent_calls:
+                self._asked[number] = None
+        for block in public.blocks if isinstance(public, messages.UserMessage) and self._asked else ():
+            number = messages.as_text(block.get("tool_use_id"))
+            if block.get("type") == "tool_result" and self._asked.pop(number, self) is None:
+                status = "failed" if block.get("is_error") else "completed"
+                self._out.append({"sessionUpdate": "tool_call_update", "toolCallId": number, "status": status})
 
     def skipped(self, gap: EventGap, *, running: bool) -> list[Json]:
         """Take over the state after events that are not loaded. What was said in them is not repeated."""
@@ -174,9 +196,9 @@ class AcpUpdates:
         """What changes of its own accord, and has updates of its own."""
         reducer, totals = self.reducer, self.reducer.totals
         return {
-            "mode": mode_in_force(reducer.mode, reducer.sandbox),
-            "options": (reducer.model, reducer.effort),
-            "title": reducer.title,
+            "mode": mode_in_force(reducer.facts.mode, reducer.facts.sandbox),
+            "options": (reducer.facts.model, reducer.facts.effort),
+            "title": reducer.facts.title,
             "todos": reducer.todos,
             "usage": (totals.context_tokens, totals.window, totals.cost_usd),
         }
@@ -203,7 +225,8 @@ class AcpUpdates:
         if name == "options":
             return [CONFIG_CHANGED]
         if name == "title":
-            return [{"sessionUpdate": "session_info_update", "title": reducer.title}] if reducer.title else []
+            title = reducer.facts.title
+            return [{"sessionUpdate": "session_info_update", "title": title}] if title else []
         if name == "todos":
             entries = [
                 {
@@ -274,14 +297,18 @@ class AcpUpdates:
     def _call(self, block: ToolBlock) -> None:
         if self._is_live or not block.tool_id:  # a call that the model still writes may get another id
             return
-        if block.state in _OVER:
-            self._open.pop(id(block), None)
+        before = self._sent_calls.get(block.tool_id)
+        if before == {}:
+            return
         terminal = self._abilities.terminal_output
         call = calls.shown(block, self._paths, self.cwd, terminal=terminal)
-        before = self._sent_calls.get(block.tool_id)
         changed = call if before is None else {k: v for k, v in call.items() if before.get(k) != v}
         self._sent_calls[block.tool_id] = call
         meta = self._terminal_meta(block, new=before is None) if terminal and calls.is_command(block) else {}
+        if block.state in _OVER:
+            self._sent_calls[block.tool_id] = {}
+            self._open.pop(id(block), None)
+            self._printed.pop(block.tool_id, None)
         if before is None:
             meta = {"claudeCode": {"toolName": block.name}, **meta}
         if not changed and not meta:

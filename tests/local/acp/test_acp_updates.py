@@ -104,7 +104,15 @@ def test_a_command_streams_into_a_terminal_or_replaces_its_text() -> None:
 
 @pytest.mark.parametrize(
     ("before", "now", "more"),
-    [("", "ab", "ab"), ("ab", "abc", "c"), ("abcd", "cdef", "ef"), ("ab", "xy", "\nxy"), ("ab", "ab", "")],
+    [
+        ("", "ab", "ab"),
+        ("ab", "abc", "c"),
+        ("abcd", "cdef", "ef"),
+        ("ab", "xy", "\nxy"),
+        ("ab", "ab", ""),
+        ("b\nc\n", "a\nb\nc\nd", "d"),
+        ("b\nc\n", "a\nb\nc", ""),
+    ],
 )
 def test_only_what_is_new_of_an_output_is_sent(before: str, now: str, more: str) -> None:
     assert more_output(before, now) == more
@@ -157,6 +165,14 @@ def asked(tool: str, tool_input: Json, *suggestions: Json) -> ControlRequest:
     line = parse_message(body)
     assert isinstance(line, ControlRequest)
     return line
+
+
+def test_a_call_of_a_sub_agent_that_was_asked_about_ends_for_the_editor() -> None:
+    request: Json = {"subtype": "can_use_tool", "tool_name": "Bash", "input": {}, "tool_use_id": "t1"}
+    asks = "message", {"type": "control_request", "request_id": "r", "request": request}
+    kind, body = result("out")
+    told = updates(asks, (kind, {**body, "parent_tool_use_id": "agent"}))
+    assert told == [{"sessionUpdate": "tool_call_update", "toolCallId": "t1", "status": "completed"}]
 
 
 RULE = {"type": "addRules", "behavior": "allow", "rules": [{"toolName": "Bash", "ruleContent": "make:*"}]}
