@@ -12,6 +12,7 @@ from ccb.tunnel.providers.api_errors import Refusal
 from ccb.tunnel.providers.cloud_provider import BEARER_VARIABLE, Bedrock, Cloud, CloudProvider, Vertex
 from ccb.tunnel.providers.credential import Credential, CredentialSource, FixedCredential, key_headers
 from ccb.tunnel.providers.dialect import Dialect
+from ccb.tunnel.providers.foreign_api import ForeignApi, PassingProvider
 from ccb.tunnel.providers.http_client import Provider, ProviderClient
 from ccb.tunnel.providers.model_lists import ModelSource
 from ccb.tunnel.providers.model_router import ModelRouter
@@ -63,9 +64,25 @@ def session_provider(
         if named is None:
             return None
         if name not in granted:
-            said = f"the provider {name} was not chosen on the laptop: start with --model, or add it to the settings"
-            raise Refusal(403, f"{said} (providers)", headers={"x-should-retry": "false"})
+            raise _not_granted(name)
         return provider_of(named, environ, settings, accounts)
+
+    def home(api: ForeignApi, asked: str) -> str:
+        """Return the provider that a model names, else the first that speaks the API: that of the session, those of the
+        settings, that of the API's maker."""
+        for name in (asked.partition("/")[0], (model or "").partition("/")[0], *settings.providers):
+            named = named_provider(name, environ, settings) if name in granted else None
+            if named is not None and api.is_spoken_by(named.kind, named.dialect):
+                return name
+        return api.home
+
+    def make_foreign(api: ForeignApi, name: str) -> Provider:
+        named = named_provider(name, environ, settings)
+        if named is None or name not in granted:
+            raise _not_granted(name)
+        client = ProviderClient(named.endpoint(environ, strips=api.strips), environ)
+        credential = credential_of(named, client.endpoint.host, environ, settings, accounts)
+        return PassingProvider(name, client, credential, api.key_header or named.key_header)
 
     traits: dict[str, Callable[[str], ModelTraits] | None] = {}
 
@@ -79,7 +96,12 @@ def session_provider(
         if (known := traits[name]) is not None:
             table.learn(asked, known(own_name).facts(asked))
 
-    return ModelRouter(default, make, model or "", learn)
+    return ModelRouter(default, make, model or "", learn, home, make_foreign)
+
+
+def _not_granted(name: str) -> Refusal:
+    said = f"the provider {name} was not chosen on the laptop: start with --model, or add it to the settings"
+    return Refusal(403, f"{said} (providers)", headers={"x-should-retry": "false"})
 
 
 def has_others(environ: Environ, settings: Settings) -> bool:
