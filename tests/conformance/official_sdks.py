@@ -24,7 +24,11 @@ Json = dict[str, Any]
 
 ROOT = Path(__file__).resolve().parents[2]
 PLACE = ROOT / ".make" / "sdks"
+PYTHON = PLACE / "python" / "bin" / "python"
+PACKAGES = PLACE / "npm" / "node_modules"
 PROGRAMS = Path(__file__).parent / "programs"
+CCB = ["env", f"PYTHONPATH={os.pathsep.join(each for each in sys.path if each)}", sys.executable, "-m", "ccb"]
+"""The ccb of this tree, for programs whose Python is another one."""
 
 
 def require_sdks() -> None:
@@ -131,21 +135,20 @@ def work_to_cut(*then: Json) -> list[Json]:
 
 def program_ccb(directory: Path, options: Sequence[str] = ()) -> str:
     """Return the path of a program `ccb` that runs the ccb of this tree with `options` first."""
-    words = ["env", f"PYTHONPATH={os.pathsep.join(each for each in sys.path if each)}", sys.executable, "-m", "ccb"]
-    return str(shell_script(directory / "ccb", f'exec {shlex.join([*words, *options])} "$@"'))
+    return str(shell_script(directory / "ccb", f'exec {shlex.join([*CCB, *options])} "$@"'))
 
 
 def python_sdk(here: Here, *prompts: str, **more: object) -> AbstractAsyncContextManager[Program]:
     """A program that sends these prompts; `more` are its other settings."""
-    return _running(here, str(PLACE / "python" / "bin" / "python"), "python_session.py", prompts, more)
+    return running_program(here, str(PYTHON), "python_session.py", prompts, more)
 
 
 def npm_sdk(here: Here, *prompts: str, **more: object) -> AbstractAsyncContextManager[Program]:
-    return _running(here, "node", "npm_session.mjs", prompts, {"library": str(PLACE / "npm" / "node_modules"), **more})
+    return running_program(here, "node", "npm_session.mjs", prompts, {"library": str(PACKAGES), **more})
 
 
 @asynccontextmanager
-async def _running(
+async def running_program(
     here: Here, interpreter: str, script: str, prompts: Sequence[str], more: Mapping[str, object]
 ) -> AsyncIterator[Program]:
     settings = {"cwd": str(here.project), "prompts": prompts, **more}

@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-import jsonschema  # type: ignore[import-untyped]
+import jsonschema
 import pytest
 from tests.support.machine.programs import shell_script
 from tests.support.run_words import run_words

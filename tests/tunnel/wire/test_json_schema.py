@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
+from jsonschema import Draft202012Validator
 
 from ccb.remote.tools.input_schema import issues, whole_numbers
 from ccb.tunnel.providers.dialect import object_schema
