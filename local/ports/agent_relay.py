@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from contextlib import AbstractAsyncContextManager, aclosing
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, aclosing
 
 from ccb.tunnel.proxy.auth_proxy import AuthProxy
 from ccb.tunnel.proxy.http_front import HttpFront
@@ -51,17 +51,19 @@ class AgentRelay(AbstractAsyncContextManager["AgentRelay"]):
     async def _answer(self, channel: Channel) -> None:
         """Carry the connections of which the host tells, a number each behind the line with its token."""
         connections: set[asyncio.Task[None]] = set()
-        async with aclosing(lines_of(channel, _MAX_TOKEN)) as lines:
+        async with AsyncExitStack() as stack:
+            lines = await stack.enter_async_context(aclosing(lines_of(channel, _MAX_TOKEN)))
             token = Secret((await anext(lines, b"")).decode("ascii", "replace"))
-            async with HttpFront(self._proxy, token, self._session.warn) as front:
-                try:
-                    async for line in lines:
-                        if not line.isdigit() or len(line) > MAX_DIGITS or len(connections) >= MAX_REVERSED:
-                            log.warning("a connection of the agent is ignored")
-                            continue
-                        work = carry_numbered(self._session, int(line), front.connect)
-                        task = asyncio.create_task(work, name="connection of the agent")
-                        connections.add(task)
-                        task.add_done_callback(connections.discard)
-                finally:
-                    await cancelled(*connections)
+            front: HttpFront | None = None
+            stack.push_async_callback(lambda: cancelled(*connections))
+            async for line in lines:
+                if not line.isdigit() or len(line) > MAX_DIGITS or len(connections) >= MAX_REVERSED:
+                    log.warning("a connection of the agent is ignored")
+                    continue
+                if front is None:  # most sessions have no such agent
+                    front = HttpFront(self._proxy, token, self._session.warn)
+                    await stack.enter_async_context(front)
+                work = carry_numbered(self._session, int(line), front.connect)
+                task = asyncio.create_task(work, name="connection of the agent")
+                connections.add(task)
+                task.add_done_callback(connections.discard)

@@ -50,10 +50,12 @@ def session_provider(
     *others: str | None,
     stored: Stored = None,
     table: ModelTable | None = None,
+    agent: str = "",
 ) -> ModelRouter:
-    """Return the provider of a session. A host may use Anthropic, the providers in the settings, and those that the
-    command line names, not a key that only lies in the environment. `table` learns of models that are asked."""
-    granted = granted_names(settings, (model, *others))
+    """Return the provider of a session. A host may use Anthropic, the providers in the settings, those that the command
+    line names, and that of the `agent` that works in the session, not a key that only lies in the environment. `table`
+    learns of models that are asked."""
+    granted = {*granted_names(settings, (model, *others)), provider_of_agent(agent)}
     environ = settings.network.over(environ)
     client = anthropic_client(environ)
     accounts = stored or StoredCredentials(environ, settings=settings)
@@ -102,6 +104,16 @@ def session_provider(
 def _not_granted(name: str) -> Refusal:
     said = f"the provider {name} was not chosen on the laptop: start with --model, or add it to the settings"
     return Refusal(403, f"{said} (providers)", headers={"x-should-retry": "false"})
+
+
+_AGENTS = {"gemini": "gemini", "codex": "openai", "codex-acp": "openai", "qwen": "openai"}
+
+
+def provider_of_agent(agent: str) -> str:
+    """Return the provider whose models an agent of another maker asks, by its name or command line; "" if it asks those
+    of Anthropic, or those that the person names beside it."""
+    words = agent.split()
+    return _AGENTS.get(words[0].rpartition("/")[2], "") if words else ""
 
 
 def has_others(environ: Environ, settings: Settings) -> bool:
