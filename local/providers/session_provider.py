@@ -72,7 +72,7 @@ def session_provider(
     def home(api: ForeignApi, asked: str) -> str:
         """Return the provider that a model names, else the first that speaks the API: that of the session, those of the
         settings, that of the API's maker."""
-        for name in (asked.partition("/")[0], (model or "").partition("/")[0], *settings.providers):
+        for name in (*(each.partition("/")[0] for each in (asked, model or "") if "/" in each), *settings.providers):
             named = named_provider(name, environ, settings) if name in granted else None
             if named is not None and api.is_spoken_by(named.kind, named.dialect):
                 return name

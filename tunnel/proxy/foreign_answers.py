@@ -200,6 +200,6 @@ def _gemini_usage(told: object) -> object:
 _Reader = tuple[tuple[bytes, ...], Callable[[Json], Told]]
 _READERS: Mapping[str, _Reader] = {  # the words of the events that are read, and what reads them
     CHAT.name: ((b"{",), _chat),
-    RESPONSES.name: ((b"usage", b"error", b"response.", b"output_item.done"), _responses),
+    RESPONSES.name: ((b"usage", b"error", b"output_item.done"), _responses),
     GEMINI.name: ((b"{",), _gemini),
 }

@@ -29,7 +29,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-_CLOSE_S = 1.0
+_CLOSE_S = 0.1
+_IDLE_S = 75.0  # after which a connection without a call is closed
 _STATUS_NAMES = {
     400: "INVALID_ARGUMENT",
     401: "UNAUTHENTICATED",
@@ -56,7 +57,7 @@ class HttpFront:
         await asyncio.to_thread(load_aiohttp)
         from aiohttp import web
 
-        self._server = web.Server(self._handle, handler_cancellation=True, access_log=None)
+        self._server = web.Server(self._handle, handler_cancellation=True, access_log=None, keepalive_timeout=_IDLE_S)
         return self
 
     async def __aexit__(self, *_: object) -> None:
