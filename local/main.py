@@ -29,6 +29,7 @@ from .terminal.signals import ended_by_signals
 
 log = logging.getLogger(__name__)
 _RUNNERS = {
+    "acp": "acp.acp_agent:run_acp",
     "auth": "commands.auth:run_auth",
     "config": "commands.config:run_config",
     "models": "commands.models:run_models",

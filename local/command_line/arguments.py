@@ -90,6 +90,15 @@ def read_forward(value: str, shown: str) -> str:
     return value
 
 
+def read_map(value: str, shown: str) -> str:
+    if not re.fullmatch(r"/[^=]*=/.*", value, re.DOTALL):
+        raise UsageError(
+            f"error: option '{shown}' argument '{shortened(value)}' does not name two absolute paths",
+            do="Write --map /PATH/ON/HOST=/PATH/HERE.",
+        )
+    return value
+
+
 def read_reverse(value: str, shown: str) -> str:
     if ":" in value:
         raise UsageError(f"error: option '{shown}' takes one port, which is the same on both machines")
@@ -487,6 +496,9 @@ class HostCommandOptions:
     json: bool = option(
         "--json", "Print one JSON object a line.",
         commands="ps, ports, doctor, models, usage, audit, proxy list, auth status")
+    maps: tuple[str, ...] = option(
+        "--map", "Let the editor open LOCAL where the agent names REMOTE, a path on the host (a checkout, sshfs, NFS); "
+        "may be repeated.", "remote=local", kind=REPEAT, read=read_map, commands="acp")
     revoke: bool = option("--revoke", 'Take back trust and rules of "always"; the host is not asked.', commands="trust")
     recursive: bool = option(
         "--recursive", "Copy folders too, as scp does with it (also -r); they are always copied.", commands="cp")

@@ -34,7 +34,7 @@ from .transport_choice import needs_host
 
 _WRITTEN_AS_HOST = re.compile(r"ssh://\S+|([^\s/:@]+@)?[^\s/:@]+:(/(?!/)|~)\S*", re.IGNORECASE)
 _WITH_SESSION = ("attach", "logs", "stop", "export", "move")
-_WITHOUT_HOST = ("ps", "trust", "disconnect", "doctor")
+_WITHOUT_HOST = ("acp", "ps", "trust", "disconnect", "doctor")
 _ON_HOST = re.compile(r"([^/:@]+@)?(\[[^/\]]+\]|[^/:\[]+):")
 _COMMAND = re.compile(r"/[\w:-]+")
 _COPY = "Write `ccb cp HOST:PATH LOCAL` or `ccb cp LOCAL HOST:PATH`."
@@ -385,7 +385,7 @@ def _take_host(arguments: Arguments, words: Sequence[str]) -> Arguments:
         do = f"Write `ccb {command} [user@]host`, or --local for this machine."
         raise UsageError(f"ccb {command} needs a host", do=do)
     target = parse_target(words[0])
-    if target.path is not None and command in ("trust", "config", "ports"):
+    if target.path is not None and command in ("acp", "trust", "config", "ports"):
         return replace(_with_target(arguments, target), directory=target.path)
     if target.path is not None:
         raise UsageError(f"ccb {command} takes a host without a path", do=f"Write `ccb {command} {target.login}`.")

@@ -84,6 +84,11 @@ SUBCOMMANDS = (
         "go on with the last session here, or on a host", "Continue a session: the one with this ID, else the last one "
         "used in PATH (without it, in the current directory), or the last one of HOST.",
         (*_SESSION_GROUPS, Group.CONNECTION), tuple(each for each in _WHICH_SESSION if each != "--fork-session")),
+    Subcommand("acp", ("ccb acp HOST[:/PATH]", "ccb acp"), "let an editor drive sessions (Agent Client Protocol)",
+        "Serve the Agent Client Protocol (v1) on stdin and stdout, for an editor that starts this command. Its "
+        "sessions run in PATH on the host or, without HOST, on this machine. The working directory of the editor "
+        "stands for PATH. A session lives on when the editor ends; `ccb attach` goes on with it in a terminal.",
+        (Group.CONNECTION, Group.AGENT), ("--init", "--init-only", "--maintenance")),
     Subcommand("auth",
         ("ccb auth login [PROVIDER] [--api-key-stdin]", "ccb auth status [PROVIDER]", "ccb auth logout [PROVIDER]"),
         "manage the model credentials of this machine", "Keep the credentials of model providers in the keyring of "

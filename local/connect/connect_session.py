@@ -94,10 +94,16 @@ class OpenSession:
 
 @asynccontextmanager
 async def connect_session(
-    host: HostConnection, arguments: Arguments, *, session_id: str, choose: Choose | None = None
+    host: HostConnection,
+    arguments: Arguments,
+    *,
+    session_id: str,
+    choose: Choose | None = None,
+    tail: int | None = None,
 ) -> AsyncIterator[OpenSession]:
     """Deploy, attach, and stay attached over lost connections. Leaving keeps the connection of `host`. `session_id` is
-    that of a new session; `choose` picks an existing one. Raises CcbError."""
+    that of a new session; `choose` picks an existing one. `tail`: a program reads so many bytes of earlier events (0:
+    all), and all later ones; nobody can be asked to log in again. Raises CcbError."""
     environ = host.environ
     async with AsyncExitStack() as stack:
         arguments, not_taken = await host.placed(arguments)
@@ -137,7 +143,7 @@ async def connect_session(
         known = str(parameters.get("session") or session_id)
         proxy_desk.serves(CallPlace(known, key, arguments.directory or ""), new=new)
         desk = ProjectDesk(arguments, settings, Projects(environ))
-        attach = _attach_options(arguments, startup, asked.options, parameters, desk)
+        attach = _attach_options(arguments, startup, asked.options, parameters, desk, tail)
         session = await stack.enter_async_context(RemoteSession(partial(dialer.dial, proxy), attach))
         session.register(TRUST_PROJECT, partial(desk.answer, session))
         proxy_desk.tell(session)
@@ -349,8 +355,11 @@ def _attach_options(
     options: SessionOptions,
     parameters: Mapping[str, object],
     desk: ProjectDesk,
+    tail: int | None,
 ) -> AttachOptions:
-    new = bool(parameters.get("create"))
+    new, attended = bool(parameters.get("create")), not arguments.headless and tail is None
+    if tail is None:
+        tail = HEADLESS_TAIL if arguments.headless else SCREEN_TAIL
 
     async def for_host(hello: Greeting) -> Mapping[str, object]:
         option = (await desk.option(hello)).to_json()
@@ -360,11 +369,11 @@ def _attach_options(
         options=options.to_json() if new else requests.options_for_existing(arguments, options),
         who=options.client,
         role="viewer" if arguments.host_command.view else "driver",
-        tail=0 if new else HEADLESS_TAIL if arguments.headless else SCREEN_TAIL,
-        later_tail=0 if arguments.headless else RECONNECT_TAIL,
+        tail=0 if new else tail,
+        later_tail=RECONNECT_TAIL if attended else 0,
         patience=requests.reconnect_seconds(arguments, startup.settings),
         resume=partial(_resume, arguments),
-        can_ask=not arguments.headless,
+        can_ask=attended,
         for_host=for_host,
     )
 

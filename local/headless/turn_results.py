@@ -191,11 +191,15 @@ class PendingPrompts:
         for each in input_ids:
             self._in_turn[each] = None
 
+    def answered(self) -> list[str]:
+        """Return the prompts that wait for the result that comes now."""
+        if self._turn_has_prompts or self.foreign_turn:
+            return [input_id for input_id in self._waiting if input_id in self._in_turn]
+        return list(self._waiting)[:1]
+
     def result_came(self) -> bool:
         """Note that a turn has ended. Return whether this run started it."""
-        answered = [input_id for input_id in self._waiting if input_id in self._in_turn]
-        if not self._turn_has_prompts and not self.foreign_turn:
-            answered = list(self._waiting)[:1]
+        answered = self.answered()
         for input_id in answered:
             del self._waiting[input_id]
         for input_id in self._in_turn:

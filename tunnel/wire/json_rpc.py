@@ -9,6 +9,7 @@ import logging
 from collections.abc import Awaitable, Collection, Mapping
 from typing import Any, Callable
 
+from .dataclass import dataclass
 from .frames import FrameError, Json
 from .ndjson import MAX_FRAME, MAX_LINE, LineSplitter, count_values, dump_line, load, to_bytes
 
@@ -28,6 +29,14 @@ _NOTIFICATION = object()  # in place of an id
 Handler = Callable[[Json], Awaitable[Any]]
 
 log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Reply:
+    """The result of a request, and what its handler does once the other end has the result on its way."""
+
+    result: Json
+    then: Callable[[], Awaitable[None]]
 
 
 class RpcError(Exception):
@@ -207,10 +216,13 @@ class JsonRpcPeer:
             del self._last_of[session]
 
     async def _handle(self, before: asyncio.Task[None] | None, number: object, method: str, params: Json) -> None:
+        then: Callable[[], Awaitable[None]] | None = None
         try:
             if before is not None:
                 await asyncio.wait([before])
-            result = await self._handlers[method](params)
+            result: object = await self._handlers[method](params)
+            if isinstance(result, Reply):
+                result, then = result.result, result.then
             reply: Json = {"result": {} if result is None else result}
         except asyncio.CancelledError:
             if self.has_ended:
@@ -229,6 +241,8 @@ class JsonRpcPeer:
             return
         with contextlib.suppress(RpcError):  # the other end is gone, which ends the reading, too
             await self._send({"id": number, **reply})
+            if then is not None:
+                await then()
 
 
 def _parsed(line: bytes) -> Json:

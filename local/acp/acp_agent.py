@@ -1,0 +1,300 @@
+"""`ccb acp`: the methods of the Agent Client Protocol. What a session needs is loaded with the first one, so that
+`initialize` is answered at once."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import re
+from collections.abc import Mapping
+from contextlib import AsyncExitStack
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import ccb
+from ccb.tunnel.errors import CcbError
+from ccb.tunnel.heavy_imports import collection_paused
+from ccb.tunnel.transports.login_prompts import NobodyToAsk
+from ccb.tunnel.wire.control_protocol import RequestFailed, new_uuid
+from ccb.tunnel.wire.frames import Json
+from ccb.tunnel.wire.json_rpc import INVALID_PARAMS, Handler, JsonRpcPeer, Reply, RpcError
+
+from ..command_line.arguments import Arguments, SessionChoice, is_session_id
+from ..command_line.exit_codes import ExitCode
+from ..command_line.transport_choice import TransportKind, host_label, transport_kind
+from ..terminal.console import say
+from ..terminal.stdio import Writer, in_thread, read_some
+from .acp_paths import PathMap
+
+if TYPE_CHECKING:
+    from ..connect.host_connection import HostConnection
+    from .acp_session import AcpSession
+    from .acp_updates import ClientAbilities
+
+log = logging.getLogger(__name__)
+
+PROTOCOL_VERSION = 1
+NOT_FOUND = -32002
+_PIECE = 64 * 1024
+_PAGE = 50  # sessions in one answer of `session/list`
+_MAX_SESSIONS = 50  # open at the same time
+_UNFIT = re.compile(r"[^A-Za-z0-9-]+")
+_LONG = ("session/new", "session/load", "session/resume", "session/list", "session/delete", "session/prompt")
+_CAPABILITIES: Json = {
+    "loadSession": True,
+    "promptCapabilities": {"image": True, "audio": False, "embeddedContext": True},
+    "mcpCapabilities": {"http": True, "sse": False},
+    "sessionCapabilities": {"list": {}, "resume": {}, "close": {}, "delete": {}, "additionalDirectories": {}},
+    "auth": {},
+}
+
+
+def run_acp(arguments: Arguments, environ: Mapping[str, str]) -> int:
+    """Serve the protocol until stdin ends. From here on nothing else reads from stdin, and what anything prints to
+    stdout goes to stderr."""
+    given, told = os.dup(0), os.dup(1)
+    with open(os.devnull, "rb") as nothing:  # noqa: PTH123 - there is no path to speak of
+        os.dup2(nothing.fileno(), 0)
+    os.dup2(2, 1)
+    return asyncio.run(_serve(arguments, environ, given, told))
+
+
+async def _serve(arguments: Arguments, environ: Mapping[str, str], given: int, told: int) -> ExitCode:
+    writer = Writer(told)
+
+    async def read() -> bytes:
+        return await in_thread(lambda: read_some(given, _PIECE))
+
+    async def write(line: bytes) -> None:
+        if writer.broken.done():
+            raise writer.broken.result()
+        await writer.write(line)
+
+    agent = AcpAgent(arguments, environ)
+    peer = JsonRpcPeer(agent.handlers, read, write, long=_LONG)
+    async with agent.serving(peer):
+        await peer.serve()
+    await writer.drain()
+    return ExitCode.OK
+
+
+class AcpAgent:
+    """Sessions of one host for one editor. They share its connection; each lives on when the editor ends."""
+
+    def __init__(self, arguments: Arguments, environ: Mapping[str, str]) -> None:
+        self._arguments = arguments
+        self._environ = environ
+        same = transport_kind(arguments.connection) is TransportKind.LOCAL and not arguments.connection.container
+        self._paths = PathMap(
+            host_label(arguments.connection), arguments.directory or "~", arguments.host_command.maps, same=same
+        )
+        self._abilities: ClientAbilities | None = None
+        self._capabilities: Json = {}
+        self._host: HostConnection | None = None
+        self._connecting = asyncio.Lock()
+        self._sessions: dict[str, AcpSession] = {}
+        self._stack = AsyncExitStack()
+        methods: Mapping[str, Handler] = {
+            "initialize": self._initialize,
+            "authenticate": self._authenticate,
+            "session/new": self._new,
+            "session/load": self._load,
+            "session/resume": self._resume,
+            "session/list": self._list,
+            "session/close": self._close,
+            "session/delete": self._delete,
+            "session/prompt": self._prompt,
+            "session/cancel": self._cancel,
+            "session/set_mode": self._set_mode,
+            "session/set_config_option": self._set_option,
+        }
+        self.handlers = {name: _with_errors_told(handler) for name, handler in methods.items()}
+
+    def serving(self, peer: JsonRpcPeer) -> AsyncExitStack:
+        """Return what leaves the sessions at the end."""
+        self._peer = peer
+        self._stack.push_async_callback(self._leave_all)
+        return self._stack
+
+    async def _leave_all(self) -> None:
+        await asyncio.gather(*(each.close() for each in self._sessions.values()), return_exceptions=True)
+
+    # The connection.
+
+    async def _initialize(self, params: Json) -> Json:
+        capabilities = params.get("clientCapabilities")
+        self._capabilities = capabilities if isinstance(capabilities, dict) else {}
+        self._abilities = None
+        return {
+            "protocolVersion": PROTOCOL_VERSION,
+            "agentCapabilities": _CAPABILITIES,
+            "agentInfo": {"name": "ccb", "title": f"ccb on {self._paths.host}", "version": ccb.__version__},
+            "authMethods": [],
+        }
+
+    async def _authenticate(self, params: Json) -> Json:
+        raise RpcError(INVALID_PARAMS, "ccb needs no login of the editor: `ccb auth login` keeps keys on this machine")
+
+    async def _connected(self) -> HostConnection:
+        async with self._connecting:
+            if self._host is None:
+                with collection_paused():
+                    from ..connect.host_connection import HostConnection
+
+                host = HostConnection(self._arguments, NobodyToAsk(tell=_tell), self._environ)
+                self._host = await self._stack.enter_async_context(host)
+            return self._host
+
+    # Sessions.
+
+    async def _new(self, params: Json) -> Reply:
+        return await self._open(params, SessionChoice(session_id=new_uuid()), tail=0)
+
+    async def _load(self, params: Json) -> Reply:
+        return await self._open(params, await self._left(params), tail=0)
+
+    async def _resume(self, params: Json) -> Reply:
+        return await self._open(params, await self._left(params), tail=1)
+
+    async def _left(self, params: Json) -> SessionChoice:
+        """Return the choice of an existing session, which this process leaves first if it has it open."""
+        number = str(params.get("sessionId"))
+        if not is_session_id(number):
+            raise _unknown(number)
+        await self._leave(number)
+        return SessionChoice(resume=number.lower())
+
+    async def _open(self, params: Json, choice: SessionChoice, *, tail: int) -> Reply:
+        if len(self._sessions) >= _MAX_SESSIONS:
+            raise RpcError(INVALID_PARAMS, f"{_MAX_SESSIONS} sessions are open already: close one first")
+        directory = self._paths.directory(params.get("cwd"))
+        folders = params.get("additionalDirectories") or []
+        others = [self._paths.directory(each) for each in folders] if isinstance(folders, list) else []
+        arguments = replace(self._arguments, directory=directory, session=choice)
+        agent = replace(arguments.agent, add_dirs=(*arguments.agent.add_dirs, *others))
+        sdk = replace(arguments.sdk, mcp_config=(*arguments.sdk.mcp_config, *_servers(params.get("mcpServers"))))
+        host = await self._connected()
+        from .acp_session import AcpSession
+        from .acp_updates import ClientAbilities
+
+        self._abilities = self._abilities or ClientAbilities.of(self._capabilities)
+        roots = [str(params["cwd"]), *map(str, folders)]
+        arguments = replace(arguments, agent=agent, sdk=sdk)
+        session = AcpSession(host, arguments, self._peer, self._abilities, self._paths, roots)
+        number = await session.open(tail)
+        if choice.resume is not None and number != choice.resume:
+            await session.close()
+            raise _unknown(choice.resume)
+        self._sessions[number] = session
+        self._paths.working_in(session.cwd, directory)
+        facts = await session.facts()
+        if choice.resume is None:
+            facts = {"sessionId": number, **facts}
+        return Reply(facts, session.announce)
+
+    async def _list(self, params: Json) -> Json:
+        wanted, cursor = params.get("cwd"), params.get("cursor")
+        only = self._paths.cwd(self._paths.directory(wanted)) if wanted is not None else None
+        if cursor is not None and not (isinstance(cursor, str) and cursor.isascii() and cursor.isdigit()):
+            raise RpcError(INVALID_PARAMS, "the cursor is none that session/list has given")
+        from datetime import UTC, datetime, timedelta
+
+        from ..connect.session_rows import with_prompts
+
+        now, listed = datetime.now(UTC), []
+        for row in with_prompts(await (await (await self._connected()).sessions()).listed()):
+            cwd = self._paths.cwd(row.cwd.raw)
+            if cwd is None or only not in (None, cwd):
+                continue
+            used = (now - timedelta(seconds=min(row.idle_s, 1e9))).isoformat(timespec="seconds")
+            listed.append({"sessionId": row.session, "cwd": cwd, "title": row.prompt.cell, "updatedAt": used})
+        start = int(cursor[:9]) if cursor else 0
+        more = len(listed) > start + _PAGE
+        page: Json = {"sessions": listed[start : start + _PAGE]}
+        return {**page, "nextCursor": str(start + _PAGE)} if more else page
+
+    async def _close(self, params: Json) -> Json:
+        session = self._session(params)
+        await session.cancel()
+        await self._leave(str(params["sessionId"]))
+        return {}
+
+    async def _delete(self, params: Json) -> Json:
+        number = str(params.get("sessionId"))
+        await self._leave(number)
+        sessions = await (await self._connected()).sessions()
+        row = next((each for each in await sessions.listed() if each.session == number), None)
+        if row is not None:  # deleting what is gone already is no error
+            await sessions.remove(row)
+        return {}
+
+    async def _leave(self, number: str) -> None:
+        session = self._sessions.pop(number, None)
+        if session is not None:
+            await session.close()
+
+    def _session(self, params: Json) -> AcpSession:
+        number = str(params.get("sessionId"))
+        session = self._sessions.get(number)
+        if session is None or session.is_over:
+            raise _unknown(number)
+        return session
+
+    # One session.
+
+    async def _prompt(self, params: Json) -> Json:
+        return await self._session(params).prompt(params.get("prompt"))
+
+    async def _cancel(self, params: Json) -> None:
+        await self._session(params).cancel()
+
+    async def _set_mode(self, params: Json) -> None:
+        await self._session(params).set_mode(params.get("modeId"))
+
+    async def _set_option(self, params: Json) -> Json:
+        options = await self._session(params).set_option(params.get("configId"), params.get("value"))
+        return {"configOptions": options}
+
+
+def _with_errors_told(handler: Handler) -> Handler:
+    async def told(params: Json) -> object:
+        try:
+            return await handler(params)
+        except (CcbError, RequestFailed) as error:
+            from .acp_session import rpc_error
+
+            raise rpc_error(error) from None
+
+    return told
+
+
+def _unknown(number: str) -> RpcError:
+    what = f"there is no session {number[:100]!r} here"
+    return RpcError(NOT_FOUND, f"{what}: session/list lists those that can be loaded", {"sessionId": number[:100]})
+
+
+def _servers(given: object) -> list[str]:
+    """Return the MCP servers of the editor as `--mcp-config` takes them. They run on this machine."""
+    import json
+
+    servers: Json = {}
+    for each in given if isinstance(given, list) else []:
+        if not isinstance(each, dict) or not isinstance(each.get("name"), str):
+            raise RpcError(INVALID_PARAMS, "an MCP server has no name")
+        name = _UNFIT.sub("-", each["name"])[:64].strip("-") or "server"
+        if each.get("type") in ("http", "sse"):
+            server = {"type": each["type"], "url": each.get("url"), "headers": _pairs(each.get("headers"))}
+        else:
+            server = {"command": each.get("command"), "args": each.get("args") or [], "env": _pairs(each.get("env"))}
+        servers[name] = server
+    return [json.dumps({"mcpServers": servers})] if servers else []
+
+
+def _pairs(given: object) -> dict[str, str]:
+    listed = given if isinstance(given, list) else []
+    return {str(each.get("name")): str(each.get("value")) for each in listed if isinstance(each, dict)}
+
+
+def _tell(sentence: str) -> None:
+    say(f"ccb: {sentence}")

@@ -1,0 +1,160 @@
+"""Tool calls as ACP shows them: title, kind, status, places, changes, output."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterator, Sequence
+
+from ccb.tunnel.plain_text import neutralise, one_line
+from ccb.tunnel.wire.frames import Json
+from ccb.tunnel.wire.messages import as_blocks, as_dict, as_text
+from ccb.tunnel.wire.prompt_content import image_type
+from ccb.tunnel.wire.tool_traits import Effect, View, traits_of
+
+from ..transcript.blocks import ToolBlock, ToolState
+from ..tui.rendering.tool_output import headline
+from .acp_paths import PathMap
+
+_MAX_TITLE = 400
+_STATUS = {
+    ToolState.WAITING: "pending",
+    ToolState.ASKS: "pending",
+    ToolState.RUNNING: "in_progress",
+    ToolState.DONE: "completed",
+    ToolState.FAILED: "failed",
+    ToolState.UNKNOWN: "completed",
+}
+_KINDS = {Effect.READ: "search", Effect.WRITE: "edit", Effect.EXECUTE: "execute", Effect.NETWORK: "fetch"}
+_VIEW_KINDS = {View.FILE_LINES: "read", View.PLAN: "switch_mode", View.AGENT: "think", View.CHECKLIST: "think"}
+_MODE_TOOLS = ("EnterPlanMode",)
+
+
+def described(name: str, tool_input: Json, paths: PathMap, cwd: str) -> Json:
+    """Return what is known of a call before it runs."""
+    traits = traits_of(name)
+    kind = "switch_mode" if name in _MODE_TOOLS else _VIEW_KINDS.get(traits.view) or _KINDS.get(traits.effect, "other")
+    if name.startswith("mcp__"):
+        kind = "other"
+    places = _locations(name, tool_input, paths)
+    about = one_line(headline(name, tool_input, cwd))
+    title = about if traits.view is View.COMMAND and about else f"{name} {about}".rstrip()
+    if places and not paths.is_here(places[0]["path"]):
+        title = f"{title[:_MAX_TITLE]} on {paths.host}"
+    found: Json = {"title": title[:_MAX_TITLE], "name": name, "kind": kind, "rawInput": tool_input, "locations": places}
+    found["content"] = [*_changes(name, tool_input, paths), *_plan(name, tool_input)]
+    return found
+
+
+def shown(block: ToolBlock, paths: PathMap, cwd: str, *, terminal: bool) -> Json:
+    """Return a call with all that has come of it. `terminal`: its output goes to a terminal of the client."""
+    call = described(block.name, block.tool_input, paths, cwd)
+    call["status"] = _STATUS[block.state]
+    if is_command(block) and terminal:
+        call["content"] = [{"type": "terminal", "terminalId": block.tool_id}]
+        return call
+    text = neutralise(block.unmarked(block.result) or block.output)
+    said = _agent_rows(block) if block.agent is not None and not block.result else text
+    keeps = call["content"] and block.state is not ToolState.FAILED
+    if said.strip() and not keeps:
+        fenced = traits_of(block.name).view in (View.COMMAND, View.FILE_LINES)
+        call["content"] = [*call["content"], _text(_fence(said) if fenced else said)]
+    call["content"] += list(_pictures(block))
+    return call
+
+
+def is_command(block: ToolBlock) -> bool:
+    return traits_of(block.name).view is View.COMMAND
+
+
+def output_of(block: ToolBlock) -> str:
+    return neutralise(block.unmarked(block.result) or block.output)
+
+
+def more_output(before: str, now: str) -> str:
+    """Return what has been added to an output, of which `now` may be only the end."""
+    if now.startswith(before):
+        return now[len(before) :]
+    most = min(len(before), len(now))
+    for size in range(most, 0, -1):
+        if before.endswith(now[:size]):
+            return now[size:]
+    return f"\n{now}"
+
+
+def _text(text: str) -> Json:
+    return {"type": "content", "content": {"type": "text", "text": text}}
+
+
+def _fence(text: str) -> str:
+    marks = "```"
+    while marks in text:
+        marks += "`"
+    return f"{marks}\n{text.rstrip()}\n{marks}"
+
+
+def _locations(name: str, tool_input: Json, paths: PathMap) -> list[Json]:
+    traits = traits_of(name)
+    path = tool_input.get(traits.path.key) if traits.path is not None else None
+    if not isinstance(path, str) or not path.startswith("/"):
+        return []
+    line = tool_input.get("offset")
+    place: Json = {"path": paths.shown(path)}
+    if traits.view is View.FILE_LINES and type(line) is int and 0 < line < 2**31:
+        place["line"] = line
+    return [place]
+
+
+def _changes(name: str, tool_input: Json, paths: PathMap) -> Iterator[Json]:
+    traits = traits_of(name)
+    path = traits.file_in(tool_input)
+    if not traits.view.is_diff or not path:
+        return
+    if traits.view is View.NEW_CONTENT:
+        edits = [{"new_string": tool_input.get("content")}]
+    else:
+        edits = as_blocks(tool_input.get("edits")) if traits.view is View.REPLACEMENTS else [tool_input]
+    for each in edits:
+        old, new = each.get("old_string"), each.get("new_string")
+        if isinstance(new, str):
+            yield {"type": "diff", "path": paths.shown(path), "oldText": _whole(old), "newText": new}
+
+
+def _whole(text: object) -> str | None:
+    return text if isinstance(text, str) and text else None
+
+
+def _plan(name: str, tool_input: Json) -> Iterator[Json]:
+    if traits_of(name).view is View.PLAN and (plan := as_text(tool_input.get("plan"))):
+        yield _text(neutralise(plan))
+
+
+def _agent_rows(block: ToolBlock) -> str:
+    rows: Sequence[str] = ()
+    if block.agent is not None:
+        rows = [f"{each.name} {one_line(headline(each.name, each.tool_input))}" for each in block.agent.rows]
+    return "\n".join(rows)
+
+
+def _pictures(block: ToolBlock) -> Iterator[Json]:
+    for each in block.pictures:
+        kind = image_type(each.head[:16])
+        if kind is not None and _is_base64(each.data):
+            yield {"type": "content", "content": {"type": "image", "data": each.data, "mimeType": kind}}
+
+
+def _is_base64(text: str) -> bool:
+    try:
+        base64.b64decode(text, validate=True)
+    except ValueError:
+        return False
+    return True
+
+
+def subject_of(question: Json, paths: PathMap, cwd: str, said: Sequence[str] = ()) -> Json:
+    """Return the call that a question of the worker is about, whole: a title is one line. `said` are more lines."""
+    name, tool_input = as_text(question.get("tool_name")), as_dict(question.get("input"))
+    call = described(name, tool_input, paths, cwd)
+    if traits_of(name).view is View.COMMAND:
+        call["content"].append(_text(_fence(neutralise(as_text(tool_input.get("command"))))))
+    call["content"] += [_text(neutralise(each)) for each in said]
+    return {"toolCallId": as_text(question.get("tool_use_id")), "status": "pending", **call}
