@@ -10,12 +10,12 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import field
 
-from ..providers.api_errors import Refusal
+from ..providers.api_errors import NO_RETRY, Refusal
 from ..providers.costs import BilledRequest, longest_answer
 from ..providers.foreign_api import CHAT, GEMINI, RESPONSES, ForeignApi, ForeignCall
 from ..providers.json_fields import Json, object_in, objects_in, text_in
 from ..wire.dataclass import dataclass
-from .policy import not_allowed
+from .policy import NOT_ALLOWED
 
 _GEMINI_PATH = re.compile(r"/v1beta/models/([A-Za-z0-9._-]{1,100}):(generateContent|streamGenerateContent|countTokens)")
 _COUNT = "countTokens"
@@ -60,7 +60,8 @@ class Members:
 
 
 def _refused(what: str) -> Refusal:
-    return not_allowed(f"the laptop does not pass on {what}: it cannot tell what that costs, or whose it is")
+    text = f"the laptop does not pass on {what}: it cannot tell what that costs, or whose it is"
+    return Refusal(400, text, kind=NOT_ALLOWED, headers=NO_RETRY)  # agents try again after 403
 
 
 def _members(names: str, **only: tuple[object, ...]) -> Members:
@@ -101,7 +102,8 @@ _GEMINI_PART = _members(
 )
 _FUNCTION_RESPONSE = _members("id name response parts willContinue scheduling")
 _INLINE = re.compile(r"(image|text)/[a-z0-9.+-]{1,60}|application/(pdf|json)")
-_CHAT_TOOLS, _RESPONSES_TOOLS = ("function", "custom"), ("function", "custom", "local_shell", "web_search")
+_FUNCTIONS, _GROUP = ("function", "custom"), "namespace"
+_RESPONSES_TOOLS = (*_FUNCTIONS, _GROUP, "local_shell", "web_search")
 _TEXTS = frozenset(("text", "input_text", "output_text", "summary_text", "reasoning_text", "refusal", "thinking"))
 _ITEMS = frozenset(
     (
@@ -142,7 +144,7 @@ def _chat(call: ForeignCall, asked: Json) -> ForeignRequest:
     media = [_is_media(part, "file") for each in _objects(asked, "messages") for part in _parts(each, "content")]
     if any(each.get("audio") for each in objects_in(asked, "messages")):
         raise _refused("a message with audio")
-    _check_tools(asked, _CHAT_TOOLS)
+    _check_tools(asked, _FUNCTIONS)
     sent = dict(asked)
     if asked.get("stream"):  # the last chunk has the usage
         sent["stream_options"] = {**object_in(asked, "stream_options"), "include_usage": True}
@@ -207,10 +209,12 @@ def _parts(holder: Json, name: str) -> list[Json]:
 
 def _check_tools(asked: Json, allowed: tuple[str, ...]) -> list[str]:
     """Return the types of the tools. Raise Refusal for one that the provider would run."""
-    kinds = [str(tool.get("type")) for tool in _objects(asked, "tools")]
-    for kind in kinds:
+    kinds = []
+    for tool in _objects(asked, "tools"):
+        kind = str(tool.get("type"))
         if kind not in allowed:
             raise _refused(f"the tool {kind[:100]!r} of the provider")
+        kinds += [kind, *_check_tools(tool, _FUNCTIONS)] if kind == _GROUP else [kind]
     return kinds
 
 

@@ -18,6 +18,7 @@ from ..providers.provider import MAX_BODY, ROUTES
 from ..secret import Secret
 from ..wire.dataclass import dataclass
 
+NOT_ALLOWED = "laptop_not_allowed"  # the error type of calls that the settings of the laptop exclude
 REVOKED, EXPIRED = "laptop_revoked", "laptop_expired"  # the error types of calls after the grant has ended
 
 
@@ -119,7 +120,7 @@ def _others(request: Json) -> Iterator[Json]:
 
 
 def not_allowed(text: str) -> Refusal:
-    return Refusal(403, text, kind="laptop_not_allowed", headers=NO_RETRY)
+    return Refusal(403, text, kind=NOT_ALLOWED, headers=NO_RETRY)
 
 
 _CREDENTIAL_LIKE = re.compile(r"auth|cookie|credential|nonce|secret|token$|(^|-)(api-?)?key|organization|workspace")

@@ -162,6 +162,12 @@ RESPONSES: dict[str, Way] = {
         f"with {what}": ({"input": [{"role": "user", "content": [part]}]}, b"", JSON, REFUSED)
         for what, part in PARTS.items()
     },
+    "with a tool in a group": (
+        {**ASKED, "tools": [{"type": "namespace", "name": "n", "tools": [{"type": "mcp", "server_url": "x"}]}]},
+        b"",
+        JSON,
+        REFUSED,
+    ),
     "with an item of the account": ({"input": [{"type": "item_reference", "id": "m"}]}, b"", JSON, REFUSED),
     "with a file in a result": (
         {"input": [{"type": "function_call_output", "call_id": "c", "output": [PARTS["a file of the account"]]}]},
@@ -279,7 +285,7 @@ async def test_five_calls_of_two_dollars_do_not_pass_a_budget_of_two(tmp_path: P
             for _ in range(5):
                 async with client.post(relay + path_of(api, way), json={**model, **request}) as got:
                     told = await got.read()
-                    assert got.status < 400 or b"error" in told or got.status == 404
+                    assert reach or got.status == 404 or (got.status, b"the laptop" in told) == (400, True)
                 await until(lambda: not proxy.under_way)
     assert len(asked) == reach
     with open_ledger(tmp_path) as ledger:
