@@ -19,7 +19,7 @@ from ccb.remote.daemon.client_channels import ServeChannel
 from ccb.remote.daemon.model_relay import ModelRelay
 from ccb.remote.daemon.ports import WaitingConnections
 from ccb.tunnel.wire.channels import Channel, ChannelError, ChannelFrame, Channels
-from ccb.tunnel.wire.frames import ChannelOpen, Json
+from ccb.tunnel.wire.frames import ChannelEnd, ChannelOpen, Json
 
 ASKED: Json = {"model": "claude-sonnet-4-5", "max_tokens": 9, "stream": True, "messages": []}
 
@@ -31,7 +31,7 @@ class HostAndLaptop:
         self.laptop, self.host = Channels(), Channels()
         self.warnings: list[str] = []
         self.cuts = 0
-        self._kinds = kinds
+        self.kinds = kinds
         self._alive = [True]
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -50,6 +50,8 @@ class HostAndLaptop:
                 raise ChannelError("lost")
             if not isinstance(frame, ChannelOpen):
                 to.take(frame)
+            elif frame.begun and self.host.get(frame.channel) is None:
+                self.laptop.take(ChannelEnd(frame.channel, "it has ended meanwhile"))
             elif self.host.get(frame.channel) is None:
                 task = asyncio.create_task(self._serve(self.host.add(frame.channel), frame))
                 self._tasks.add(task)
@@ -65,10 +67,17 @@ class HostAndLaptop:
         self.host.lost()
         self.laptop.lost()
 
+    def restart(self, kinds: Mapping[str, ServeChannel]) -> None:
+        """Another worker goes on with the session."""
+        self.cut()
+        self.host.end("killed")
+        self.host, self.kinds = Channels(), kinds
+        self.connect()
+
     async def _serve(self, channel: Channel, opened: ChannelOpen) -> None:
         async with channel:
             try:
-                await self._kinds[opened.kind](channel, opened.body, "driver")
+                await self.kinds[opened.kind](channel, opened.body, "driver")
                 channel.end()
                 await channel.over()
             except (ValueError, OSError, ChannelError) as error:
@@ -140,6 +149,18 @@ async def test_a_call_waits_for_the_laptop_and_ends_with_the_agent_that_made_it(
         await asked.wait()
         call.cancel()
         await given_up.wait()
+
+
+async def test_the_agent_of_a_worker_that_was_started_again_is_answered_too(tmp_path: Path) -> None:
+    async def upstream(request: web.Request) -> web.Response:
+        return web.Response(body=b"{}")
+
+    async with serving(upstream) as url, agent_at(url, tmp_path) as (session, _), aiohttp.ClientSession() as agent:
+        connections = WaitingConnections()
+        async with ModelRelay(connections, "") as relay:
+            session.restart({"relay": relay.serve, "reversed": connections.carry})
+            async with agent.post(f"{relay.url}/v1/messages", json=ASKED) as answer:
+                assert answer.status == 200
 
 
 async def test_a_request_without_the_token_reaches_no_provider_and_the_person_hears_of_it_once(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -175,17 +176,21 @@ async def test_a_refused_key_is_told_without_a_part_of_it() -> None:
             assert (answer.status, await answer.read()) == (429, upstream.body), "agents read what a provider says"
 
 
-async def test_an_answer_that_the_provider_breaks_off_does_not_look_whole() -> None:
-    async def broken(request: web.Request) -> web.StreamResponse:
+@pytest.mark.parametrize("why", ["broken off", "revoked"])
+async def test_an_answer_that_ends_early_does_not_look_whole(why: str) -> None:
+    async def upstream(request: web.Request) -> web.StreamResponse:
         await request.read()
         answer = web.StreamResponse(headers={"content-type": "text/event-stream"})
         await answer.prepare(request)
         await answer.write(b"data: {}\n\n")
         assert request.transport is not None
-        request.transport.abort()
+        if why == "broken off":
+            request.transport.abort()
+        else:
+            await asyncio.Event().wait()
         return answer
 
-    async with serving(broken) as url:
+    async with serving(upstream) as url:
         environ = {"OPENAI_API_KEY": "k", "ANTHROPIC_API_KEY": "k", "HOME": "/nonexistent"}
         own = Settings(providers={"openai": ProviderSettings(baseUrl=f"{url}/v1")})
         async with (
@@ -194,8 +199,12 @@ async def test_an_answer_that_the_provider_breaks_off_does_not_look_whole() -> N
             aiohttp.ClientSession() as client,
             client.post(address + CHAT, json=BODIES[CHAT]) as answer,
         ):
+            if why == "revoked":
+                proxy.revoke()
             with pytest.raises(aiohttp.ClientPayloadError):
                 await answer.read()
+            async with client.post(address + CHAT, json=BODIES[CHAT]) as later:
+                assert later.status == (403 if why == "revoked" else 200)
 
 
 @pytest.mark.parametrize("flavour", ["responses", "deepseek"])
