@@ -13,6 +13,7 @@ from typing import Any, Literal
 from ccb.tunnel.errors import UsageError
 from ccb.tunnel.plain_text import neutralise
 from ccb.tunnel.wire.dataclass import dataclass
+from ccb.tunnel.wire.known_agents import is_foreign
 from ccb.tunnel.wire.tool_traits import split_rules
 
 from .target import Target, parse_port
@@ -362,8 +363,11 @@ class AgentOptions:
         "their hooks and rules, agents, commands, skills, MCP servers.")
     allow_bypass: bool = option("--allow-dangerously-skip-permissions", "Let bypassPermissions be chosen later.")
     role: str | None = option(
-        "--agent", "Work as this agent, built-in or your own: with its prompt, tools and model.", "name",
-        setting="agent", wire="role")
+        "--agent", "Work as this agent, built-in or your own; or let another program of the host work: claude, codex, "
+        "copilot, gemini, goose, kimi, opencode, qwen, or the command line of one that speaks ACP.", "name",
+        setting="agent", wire="role", to_wire=lambda name: "" if is_foreign(name) else name)
+    remote_bin: str | None = option(
+        "--remote-bin", "Let this program of the host work, which speaks stream-json as Claude Code does.", "path")
     init: bool = option("--init", "Run the Setup hooks (matcher init) before a new session starts.")
     init_only: bool = option(
         "--init-only", "Run the Setup hooks (matcher init) and the SessionStart hooks, and end without a prompt.")

@@ -122,6 +122,8 @@ def _rules_of_sessions(arguments: Arguments) -> tuple[Rule, ...]:
         (agent.init_only and (arguments.prompt is not None or session.continues), UsageError,
          "--init-only starts a new session without a prompt",
          "Leave out the prompt and --continue or --resume, or write --init."),
+        (agent.remote_bin and agent.role is not None, UsageError, "--remote-bin and --agent cannot be used together",
+         "Give one of them."),
         (agent.maintenance and (agent.init or agent.init_only), UsageError,
          "--maintenance and --init cannot be used together", "Give one of them."),
         (agent.allow_net and agent.sandbox in ("read-only", "off"), UsageError,

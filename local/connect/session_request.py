@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ccb.tunnel.errors import UsageError
+from ccb.tunnel.wire.known_agents import foreign_agent, is_foreign, stream_json_program
 from ccb.tunnel.wire.session_options import BUILT_IN_AGENTS, INSTRUCTIONS, OwnFile, SessionOptions, pack
 
 from ..command_line.arguments import OPTIONS, Arguments, SdkOptions, SessionChoice, shortened
@@ -166,9 +167,10 @@ def session_options(
     host, wait = host_label(arguments.connection), os.environ.get(_WAIT_VARIABLE, "")
     mode = _mode(arguments, settings)
     asks = streams.permission_prompt_tool or ("none" if arguments.headless else "stdio")
+    foreign = _foreign_agent(arguments, settings.agent)
     appended = _prompt(agent.append_system_prompt, sdk.append_system_prompt_file, "--append-system-prompt-file")
     return SessionOptions(
-        model=chosen_model(settings, agent.model),
+        model=agent.model if foreign else chosen_model(settings, agent.model),
         permission_mode=mode,
         permission_prompts=asks,
         allow_bypass=agent.allow_bypass or mode == "bypassPermissions",
@@ -181,6 +183,7 @@ def session_options(
         background_after_ms=0 if arguments.headless else round(settings.backgroundAfterSeconds * 1000),
         background_wait_ms=int(wait) if wait.isascii() and wait.isdigit() else SessionOptions.background_wait_ms,
         setup=agent.setup,
+        foreign_agent=foreign,
         left_out=_left_out(os.environ, headless=arguments.headless),
         task_tools=_SWITCH.get(os.environ.get("CLAUDE_CODE_ENABLE_TASKS", "").lower()),
         own_agents=dict(agents or {}),
@@ -246,7 +249,8 @@ def options_for_existing(arguments: Arguments, options: SessionOptions) -> dict[
     """Return the options for an existing session. Only flags change its model and its modes, settings do not."""
     given: dict[str, object] = options.to_json()
     agent = arguments.agent
-    flags = (("model", agent.model), ("permission_mode", flagged_mode(arguments)), ("sandbox", agent.sandbox))
+    mode, foreign = flagged_mode(arguments), _foreign_agent(arguments, None) or None
+    flags = (("model", agent.model), ("permission_mode", mode), ("sandbox", agent.sandbox), ("foreign_agent", foreign))
     given["laptop_mcp"] = list(options.laptop_mcp)  # the servers of this laptop replace those of the last one
     given["project_mcp"] = options.project_mcp
     for name, flag in flags:
@@ -254,6 +258,17 @@ def options_for_existing(arguments: Arguments, options: SessionOptions) -> dict[
         if flag is not None:
             given[name] = flag
     return given
+
+
+def _foreign_agent(arguments: Arguments, setting: str | None) -> str:
+    """Return the agent of others that is to work, "" for ccb's own. Raise UsageError for what names none."""
+    agent = arguments.agent
+    named = agent.role if agent.role is not None else setting or ""
+    found = stream_json_program(agent.remote_bin) if agent.remote_bin else named if is_foreign(named) else ""
+    try:
+        return found if not found or foreign_agent(found) else ""
+    except ValueError as error:
+        raise UsageError(f"--agent {shortened(found)}: {error}", do="Write it as on a command line.") from None
 
 
 def client_servers(configs: Sequence[str]) -> list[str]:

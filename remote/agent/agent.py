@@ -26,7 +26,7 @@ from .agent_histories import AgentLog, Ledger
 from .conversation import Conversation
 from .model_calls import judged, new_prefix, side_answer
 from .turn import Turn
-from .turn_state import AgentState, Prompt
+from .turn_state import AgentProgram, AgentState, Prompt
 
 
 class Agent:
@@ -66,6 +66,10 @@ class Agent:
         return self._state.model
 
     @property
+    def program(self) -> AgentProgram | None:
+        return self._deps.program
+
+    @property
     def online(self) -> bool:
         return self._deps.link_up_since() is not None
 
@@ -85,6 +89,8 @@ class Agent:
 
     async def context_report(self) -> ContextReport:
         """Return what fills the model's window: counted by the provider if it can, estimated before the first turn."""
+        if self._deps.program is not None:
+            return program_report(self._deps.program)
         config, prefix = self._config, self._state.prefix
         if prefix is None:
             config = self._next
@@ -284,6 +290,13 @@ def context_report(
         "Kept free for compaction": min(kept, max(0, limits.window - used)),
     }
     return ContextReport(agent.model, limits, window.auto, used, parts, exact=bool(counted))
+
+
+def program_report(program: AgentProgram) -> ContextReport:
+    used, size = program.context_size
+    parts = {"Messages": used, "Free space": max(0, size - used)}
+    limits = model_request.ContextLimits(size or 1, 0, size, size)
+    return ContextReport(program.model or program.name, limits, False, used, parts, exact=True)
 
 
 def _short(count: int) -> str:

@@ -30,7 +30,7 @@ from ..slash_commands.command_registry import CommandRegistry
 from ..tools.agent_definitions import AgentDefinition
 from ..tools.tool_contract import Tool, ToolContext
 from ..tools.toolset import Toolset
-from .turn_state import Budget, Prompt, StructuredOutput
+from .turn_state import AgentProgram, Budget, Prompt, StructuredOutput
 
 Lists = Callable[[], Sequence[Json]]
 
@@ -90,6 +90,8 @@ class AgentConfig:
         return ModelNames(self.options.model_aliases)
 
     def model_id(self, name: str | None) -> str:
+        if self.options.foreign_agent:  # its name stands for its own choice
+            return name or self.options.agent_name
         return model_request.resolve_model(name, self.names)
 
     def small_model(self, model: str) -> str:
@@ -147,6 +149,8 @@ class AgentDeps:
     home: str = ""
     commands: CommandRegistry = field(default_factory=CommandRegistry)
     models: ModelTable = field(default_factory=ModelTable)
+    program: AgentProgram | None = None
+    """The agent of others that works in place of ccb's own loop."""
 
     def of_child(self, cwd: str, options: SessionOptions, activity: Projection) -> AgentDeps:
         """Return what a sub-agent in `cwd` gets, whose records `activity` follows."""

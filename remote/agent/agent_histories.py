@@ -163,6 +163,10 @@ class AgentLog:
         for projection in self._projections:
             projection.apply(record)
 
+    def of_sub_agent(self, content: Content, agent_id: str) -> None:
+        """Write a record of a sub-agent that ccb does not run itself."""
+        self._log.emit(content, agent_id)
+
     def progress(self, key: str, body: Json) -> None:
         """Show an object that may be lost. A newer one with the same non-empty `key` replaces it."""
         if self.agent_id != MAIN_AGENT:

@@ -51,6 +51,11 @@ class Opened:
     allowed: Sequence[str] = ()
     model: str | None = None
 
+    @property
+    def said(self) -> Sequence[Prompt]:
+        """What an agent of others gets, which knows no commands of ccb."""
+        return [Prompt(self.expanded)] if self.expanded else self.prompts
+
 
 class PromptOpening:
     """Opens the turns of one agent. Every method may raise NotKept."""

@@ -104,10 +104,13 @@ class Turn:
     async def _ending(self, prompts: Sequence[Prompt]) -> TurnEnding:
         """Run the turn to its end, and leave a valid history however it ends."""
         try:
-            agent, config = self._agent, self._context.config
+            agent, config, program = self._agent, self._context.config, self._context.deps.program
+            if program is not None:
+                await self._stop.unless_set(program.settle())
             if not self._log.agent_id:  # clients take it for the start of the session's turn
-                tools = [*(tool.name for tool in agent.listed), *config.deferred_tools()]
-                init = agent_messages.init_message(config, tools, agent.model, self._context.deps.version)
+                tools = [] if program else [*(tool.name for tool in agent.listed), *config.deferred_tools()]
+                model = program.model or agent.model if program is not None else agent.model
+                init = agent_messages.init_message(config, tools, model, self._context.deps.version)
                 self._log.message(init)
             self._close_open(_BROKEN_OFF)
             opened = await self._stop.unless_set(self._opening.open(prompts))
@@ -116,10 +119,14 @@ class Turn:
                 return opened.ending
             with granted(config.permissions, opened.allowed), self._model.on_model(opened.model):
                 await self._open(opened)
-                if opened.prompts and all(prompt.silent for prompt in opened.prompts):
+                silent = bool(opened.prompts) and all(prompt.silent for prompt in opened.prompts)
+                if silent:
                     self._calls = 0
-                    return TurnEnding(EndReason.COMPLETED)
-                return await self._loop()
+                if program is not None and silent:
+                    program.unread(opened.prompts)
+                elif program is not None:
+                    return await self._stop.unless_set(program.run(self._log, agent, opened.said))
+                return TurnEnding(EndReason.COMPLETED) if silent else await self._loop()
         except turn_state.Interrupted:
             return await self._interrupted()
         except ModelError as failure:
@@ -141,6 +148,10 @@ class Turn:
         config, deps = self._context.config, self._context.deps
         context: list[Json] = []
         prompts = list(opened.prompts)
+        if deps.program is not None:  # it finds its instructions and the files that are named itself
+            self._add_prompts(prompts, [])
+            await self._log.commit()
+            return
         if not self._agent.conversation.messages:
             context = await self._stop.unless_set(config.prompts.first_user_blocks())
             role = config.role
@@ -305,6 +316,8 @@ class Turn:
 
     async def clear(self) -> None:
         await self._compactor.clear()
+        if self._context.deps.program is not None:
+            await self._context.deps.program.forget()
 
     async def _rescued(self, state: turn_state.LoopState) -> bool:
         return state.can_rescue and await self._stop.unless_set(self._compactor.rescue())

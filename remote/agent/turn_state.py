@@ -6,7 +6,7 @@ import asyncio
 import re
 from collections.abc import Awaitable, Mapping, Sequence
 from enum import Enum
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from ccb.tunnel.wire.client_requests import SHELL_COMMAND
 from ccb.tunnel.wire.dataclass import dataclass
@@ -148,6 +148,43 @@ class TurnEnding:
     @property
     def subtype(self) -> str:
         return _SUBTYPES.get(self.terminal, "success")
+
+
+class AgentProgram(Protocol):
+    """A program of others that is the agent: it runs the turns in place of the model and the tools of ccb."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def model(self) -> str:
+        """The model that it uses, "" if it does not say."""
+
+    @property
+    def offered_models(self) -> Sequence[tuple[str, str]]:
+        """Value and name of each model that it offers."""
+
+    @property
+    def context_size(self) -> tuple[int, int]:
+        """What fills its window and how large that is, in tokens; 0 if it does not say."""
+
+    async def settle(self) -> None:
+        """Wait until it has started, or cannot be."""
+
+    async def run(self, agent_log: AgentLog, state: AgentState, prompts: Sequence[Prompt]) -> TurnEnding:
+        """Run a turn. Raise NotKept. When it is cancelled, the program has ended its turn."""
+
+    def unread(self, prompts: Sequence[Prompt]) -> None:
+        """Keep prompts that it gets together with the next one."""
+
+    async def forget(self) -> None:
+        """Begin a new conversation."""
+
+    def begin(self) -> None:
+        """Start it beside other work, if it does not run."""
+
+    async def close(self) -> None:
+        """End it."""
 
 
 T = TypeVar("T")

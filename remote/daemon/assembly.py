@@ -44,6 +44,7 @@ from ..subagents.sub_agents import SubAgents, after_a_cut, end_cut_agents, left_
 from ..tools.asking import PlanReminders
 from ..tools.tool_contract import ToolContext
 from ..tools.toolset import default_tools
+from .model_relay import ModelRelay
 from .model_streams import ModelStreams
 
 INTERRUPTED = (
@@ -61,14 +62,14 @@ COPIED_UNSTARTED = (
 
 
 def begin_session(
-    log: SessionLog, calls: ModelStreams, context: ToolContext, options: SessionOptions, facts: Json
+    log: SessionLog, calls: ModelStreams, context: ToolContext, relay: ModelRelay, options: SessionOptions, facts: Json
 ) -> Session:
     """Start a session; its first record has `facts`. Raise NotKept, HostRefusal, or ValueError for its options."""
     options = written(options, os.path.dirname(context.spill.directory))
     parts = SessionParts(log, ClientLaunches(options), InputQueue(), OpenRequests())
     directories = [context.cwd, *added_directories(context.cwd, options)]
     check_sandbox(Sandbox(context.cages, options.sandbox, options.allow_net), directories)
-    lent = _main_agent(calls, context, parts, AgentHistory(MAIN_AGENT), setup=options.setup)
+    lent = _main_agent(calls, context, relay, parts, AgentHistory(MAIN_AGENT), setup=options.setup)
     log.emit(OptionsRecord(options.to_json(), log.session_id, round(time.time(), 3), **facts))
     parts.launches.use(options)
     log.journal.flush_soon()
@@ -78,7 +79,9 @@ def begin_session(
     return _answering(session)
 
 
-def resume_session(log: SessionLog, calls: ModelStreams, context: ToolContext) -> tuple[Session, str]:
+def resume_session(
+    log: SessionLog, calls: ModelStreams, context: ToolContext, relay: ModelRelay
+) -> tuple[Session, str]:
     """Return the session of a journal, and the mark of what its last worker may have left. Raise NotKept."""
     recovered = Recovered(log.journal.rewound)
     log.read(*recovered.parts)
@@ -87,7 +90,10 @@ def resume_session(log: SessionLog, calls: ModelStreams, context: ToolContext) -
     histories, told_in = recovered.histories, recovered.worker.told_in
     close_open_tools(log, histories)
     end_cut_agents(histories, log, recovered.tasks.open)
-    lent = _main_agent(calls, context, parts, histories.main, source="resume", ran=recovered.hooks_run)
+    known = recovered.agent_session
+    lent = _main_agent(
+        calls, context, relay, parts, histories.main, source="resume", ran=recovered.hooks_run, known=known
+    )
     session = Session(parts, *lent)
     moved = recovered.worker.moved
     if told_in and moved is not None:
@@ -110,14 +116,17 @@ def _answering(session: Session) -> Session:
 def _main_agent(
     calls: ModelStreams,
     context: ToolContext,
+    relay: ModelRelay,
     parts: SessionParts,
     history: AgentHistory,
     *,
     setup: str = "",
     source: str = "startup",
     ran: Collection[str] = (),
+    known: str = "",
 ) -> tuple[Agent, ClientSetup, SubAgents]:
-    """Return the main agent with its history, its MCP servers and its sub-agents. Raise ValueError for options."""
+    """Return the main agent with its history, its MCP servers and its sub-agents. `known` is the id of the conversation
+    for an agent of others. Raise ValueError for options."""
     launches, log = parts.launches, parts.log
     options, reminders = launches.options, Reminders()
     tools = default_tools(tasks=_uses_tasks(options, history.conversation.model))
@@ -153,6 +162,21 @@ def _main_agent(
         home=context.cages.home,
         models=launches.models,
     )
+    if options.foreign_agent:
+        from ..foreign.foreign_agent import ForeignAgent  # most sessions have none
+        from ..foreign.foreign_session import LentToAgent
+
+        own = LentToAgent(
+            context,
+            engine,
+            parts.broker,
+            deps.hooks,
+            options=lambda: launches.options,
+            trusted=lambda: agent.config.settings.trusted,
+        )
+        program = ForeignAgent(options.foreign_agent, own, relay, known)
+        deps.commands.provide(program.commands)
+        deps = replace(deps, program=program)
     config = AgentConfig(
         prompts=session_prompt(options, context.cwd, context.host, context.cages),
         tools=tools,

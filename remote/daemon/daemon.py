@@ -161,7 +161,7 @@ class Daemon:
         return SessionLog(str(self._facts["session"]), self.journal, self.clients.outboxes, self.changed)
 
     def _resume(self) -> None:
-        session, self._left_behind = resume_session(self._new_log(), self._calls, self.context)
+        session, self._left_behind = resume_session(self._new_log(), self._calls, self.context, self.relay)
         session.log.emit(WorkerRecord(**self._worker(), cwd=self.context.cwd))
         self._summary.update(created=session.log.summary.created or self._summary.fields["created"])
         self.clients.session = session
@@ -170,7 +170,7 @@ class Daemon:
 
     def _begin(self, options: SessionOptions) -> Session:
         facts = {"cwd": self._facts["cwd"], **self._worker()}
-        session = begin_session(self._new_log(), self._calls, self.context, options, facts)
+        session = begin_session(self._new_log(), self._calls, self.context, self.relay, options, facts)
         if isinstance(self._tree, WorktreeRecord):
             session.log.emit(self._tree)
         self._begun.set()

@@ -60,7 +60,7 @@ class LaunchRules:
 
     @staticmethod
     def of(options: SessionOptions, cages: Cages, add_dirs: Sequence[str]) -> LaunchRules:
-        sandbox = Sandbox(cages, options.sandbox, options.allow_net)
+        sandbox = Sandbox(cages, options.sandbox, options.allow_net, options.agent_name)
         rules = options.allowed_tools, options.disallowed_tools
         return LaunchRules(sandbox, options.permission_mode, *rules, list(add_dirs), options.allow_bypass)
 

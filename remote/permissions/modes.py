@@ -171,11 +171,13 @@ class Cages:
 
 @dataclass(frozen=True)
 class Sandbox:
-    """What the session wants. Where the host has lost the workspace cage, it goes on in the read-only cage."""
+    """What the session wants. Where the host has lost the workspace cage, it goes on in the read-only cage. `program`
+    is the agent of others that works in the session: it is caged as a whole, or not at all."""
 
     cages: Cages
     mode: str = READ_ONLY
     allow_net: bool = False
+    program: str = ""
 
     def check(self, directories: Sequence[str]) -> None:
         """Raise SandboxError if the mode does not exist, or if the host cannot make its cage for these directories."""
@@ -207,6 +209,8 @@ class Sandbox:
             return "workspace cage with network" if self.allow_net else "workspace cage"
         if self.mode == OFF:
             return f"{NO_CAGE}: the sandbox is off"
+        if self.program:
+            return f"{NO_CAGE}: {self.program} holds to its own rules"
         available = self.cages.probe()
         return "read-only cage" if available.mechanism else f"{NO_CAGE}: {available.why}"
 

@@ -236,6 +236,9 @@ class ClientLaunches:
         kept["add_dirs"] = list(dict.fromkeys([*old.add_dirs, *sent.add_dirs]))
         if "permission_mode" not in given:
             kept["permission_mode"] = mode
+        if sent.foreign_agent not in ("", old.foreign_agent):
+            raise ValueError(f"the agent of this session is {old.foreign_agent or 'that of ccb'}: begin a new one")
+        kept["foreign_agent"] = old.foreign_agent
         if sent.max_thinking_tokens is None:
             kept["max_thinking_tokens"] = old.max_thinking_tokens
         if not {"sandbox", "allow_net"} & given.keys():

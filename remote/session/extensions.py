@@ -71,6 +71,8 @@ class SessionExtensions:
 
     async def settle(self) -> None:
         await self._settings.settle()
+        if self._agent.program is not None:  # it reads its own files, and starts its own servers
+            return
         await self._find()
         await self._clients.settle(self._agent.config.options)
         role = self._agent.config.role

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 
 from ccb.tunnel.wire import client_requests as requests
@@ -26,7 +28,7 @@ from ..permissions.modes import SandboxError
 from ..session_store.file_history import Point
 from ..session_store.journal import NotKept
 from ..slash_commands.command_registry import CommandCall, CommandRefused, Expanded, SlashCommand
-from ..system.deadline import in_thread
+from ..system.deadline import in_thread, within
 from ..system.host import is_under
 from ..system.regular_files import ABSENT, FileChanged, NotAFile, digest_of
 from ..system.text_encoding import text_of
@@ -95,8 +97,13 @@ def _initialize(session: Session, setup: Initialize) -> Awaitable[Json]:
 
 
 async def _description(session: Session, setup: Initialize) -> Json:
-    await session.extensions.define_agents()
-    await session.clients.settle(session.options, _SERVERS_S)
+    program = session.agent.program
+    if program is not None:
+        with suppress(asyncio.TimeoutError):
+            await within(_SERVERS_S, asyncio.shield(asyncio.ensure_future(program.settle())))
+    else:
+        await session.extensions.define_agents()
+        await session.clients.settle(session.options, _SERVERS_S)
     model, announced, known = session.agent.model, session.agent.config.announced, session.models
     names = {**ALIASES, **session.options.model_aliases}
     own = [(name, given) for name, given in session.options.model_aliases.items() if name not in ALIASES]
@@ -105,7 +112,9 @@ async def _description(session: Session, setup: Initialize) -> Json:
         "agents": announced.agents(),
         "output_style": style_name(session.agent.config.settings),
         "available_output_styles": await output_styles(session.agent),
-        "models": [
+        "models": [_model(known, value, value, name, "") for value, name in program.offered_models]
+        if program is not None
+        else [
             _model(known, "default", model, "Default", model),
             *(_model(known, name.lower(), str(names[name.lower()]), name, text) for name, text in _MODELS.items()),
             *(_model(known, name, str(given), name, str(given)) for name, given in own[:_MAX_MODELS]),
@@ -358,8 +367,10 @@ def register_context_commands(session: Session) -> None:
     def add(name: str, does: str, run: Callable[[CommandCall], Awaitable[str]], hint: str = "") -> None:
         agent.commands.register(SlashCommand(name, does, run, hint, local=True))
 
-    add("compact", "Replace the conversation by a summary", compact, "[what to keep]")
     add("clear", "Forget the conversation and begin anew", clear)
+    if agent.program is not None:
+        return
+    add("compact", "Replace the conversation by a summary", compact, "[what to keep]")
     add("context", "Show what fills the model's window", context)
     add("agents", "List the agents that can be started", agents)
     add("memory", "List the instruction files in force", lambda _: _memory(session))

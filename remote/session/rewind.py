@@ -126,6 +126,8 @@ async def _rewind_files(session: Session, rewind: requests.FileRewind) -> Json:
 
 
 async def _rewind_conversation(session: Session, rewind: requests.ConversationRewind) -> Json:
+    if session.agent.program is not None:
+        raise RequestRefused(f"{session.agent.program.name} cannot go back in its conversation.", "unknown_message")
     async with session.turns.idle() as idle:
         if not idle:
             raise RequestRefused(_BUSY, "busy")

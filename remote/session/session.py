@@ -168,6 +168,8 @@ class Session:
 
     async def end(self, reason: str) -> None:
         await self._title.close()
+        if self.agent.program is not None:
+            await self.agent.program.close()
         await self.hooks.end(reason)
         await self.broker.close()
         await self.clients.servers.close()
@@ -283,7 +285,9 @@ class Session:
         if problem:
             self._warn(problem)
         await self.extensions.settle()
-        if self.options.titles:
+        if self.agent.program is not None:
+            self.agent.program.begin()
+        elif self.options.titles:
             self._title.ask_once()
 
     def _warn(self, text: str) -> None:
@@ -315,7 +319,7 @@ class Session:
 
 
 def check_model(session: Session, name: str | None) -> None:
-    if name and not session.agent.config.names.may_be(name):
+    if name and session.agent.program is None and not session.agent.config.names.may_be(name):
         raise RequestRefused(f"{name[:100]!r} is no model: it is {', '.join(ALIASES)}, or the full id of a model")
 
 

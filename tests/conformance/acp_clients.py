@@ -11,8 +11,8 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.conformance.acp_schema import Line, faults, read
 from tests.conformance.official_sdks import PACKAGES, PLACE, PROGRAMS, PYTHON, Json, Program, running_program
+from tests.support.acp_schema import Line, faults, read
 from tests.support.machine.programs import shell_script
 from tests.support.person.laptop import Here
 
@@ -24,14 +24,13 @@ class RecordedAgent:
     program: Path
     record: Path
 
-    @property
-    def lines(self) -> list[Line]:
-        return read(self.record)
-
-    def conforms(self) -> bool:
-        wrong = faults(self.lines)
+    def take(self) -> list[Line]:
+        """The conversations since the last time, which must keep to the protocol."""
+        lines = read(self.record)
+        self.record.unlink()
+        wrong = faults(lines)
         assert not wrong, "\n".join(wrong[:20])
-        return True
+        return lines
 
 
 def recorded(directory: Path, command: Sequence[str]) -> RecordedAgent:

@@ -182,6 +182,9 @@ class ToolApproval:
 READS_SERVICES = "reads:services"
 """The rule about commands that allows what operators read: docker, kubectl, systemctl and others, without a cage."""
 
+AGENT_OPTION = "agentOption"
+"""The type of the update that grants what another agent offers at its question, by the `name` and `option` it gave."""
+
 SET_SANDBOX = "setSandbox"
 """The type of the update by which commands run in the workspace cage from now on, also the call in question."""
 

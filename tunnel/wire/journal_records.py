@@ -166,6 +166,15 @@ class ReasoningRecord:
 
 
 @dataclass(frozen=True)
+class AgentSessionRecord:
+    """`agent_session`: the agent of others that works in this session knows the conversation under the id `id`."""
+
+    kind: ClassVar[str] = "agent_session"
+    agent: str
+    id: str
+
+
+@dataclass(frozen=True)
 class FileChangeRecord:
     """`file_change`: a tool is about to change the file `path` (with every link resolved). `before` and `after` are the
     digests of its content, "" where there is no file; `mode` are its permission bits before. The content before is in
@@ -390,7 +399,8 @@ Content = Union[
     TurnStartRecord, TurnEndRecord, PromptRecord, ToolStartRecord,
     ModelEndRecord, WithdrawnRecord, ModelRecord, AgentResultRecord, LateAnswerRecord, DamagedRecord, DriverRecord,
     WorkerRecord, ForkedRecord, TakenRecord, HookRecord, FileChangeRecord, RewindRecord, RewoundRecord,
-    CompactStartRecord, CompactEndRecord, ReasoningRecord, WorktreeRecord, TodoRecord, UnknownRecord,
+    CompactStartRecord, CompactEndRecord, ReasoningRecord, WorktreeRecord, TodoRecord, AgentSessionRecord,
+    UnknownRecord,
 ]  # fmt: skip
 
 

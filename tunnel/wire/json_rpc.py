@@ -218,11 +218,11 @@ class JsonRpcPeer:
     async def _handle(self, before: asyncio.Task[None] | None, number: object, method: str, params: Json) -> None:
         then: Callable[[], Awaitable[None]] | None = None
         try:
-            if before is not None:
+            if before is not None and not before.done():  # else it begins at once, before the next message
                 await asyncio.wait([before])
             result: object = await self._handlers[method](params)
             if isinstance(result, Reply):
-                result, then = result.result, result.then
+                then, result = result.then, result.result
             reply: Json = {"result": {} if result is None else result}
         except asyncio.CancelledError:
             if self.has_ended:

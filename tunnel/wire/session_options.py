@@ -91,6 +91,7 @@ class SessionOptions:
     json_schema: Json | None = None  # each turn ends with a value that fits it
     agents: Json | None = None  # definitions of sub-agents, by name
     role: str = ""  # the agent, by its name, as which the main agent works
+    foreign_agent: str = ""  # the agent of others that works in place of ccb's own: see `known_agents`
     setup: str = ""  # init | maintenance: the Setup hooks that a new session runs first
     left_out: list[str] = field(default_factory=list)  # see the constants above
     append_agent_prompt: str | None = None  # what the system prompt of every sub-agent ends with
@@ -128,6 +129,15 @@ class SessionOptions:
     forget: bool = False  # nothing of the session stays on the host
     background_after_ms: int = 0  # a foreground command goes on in the background after this time; 0: never
     background_wait_ms: int = 600_000  # how long a session that is to end waits for its tasks
+
+    @property
+    def agent_name(self) -> str:
+        """The name of the agent of others, "" for ccb's own. Raise ValueError for what names none."""
+        if not self.foreign_agent:
+            return ""
+        from .known_agents import foreign_agent  # most sessions have no such agent
+
+        return foreign_agent(self.foreign_agent).name
 
     def to_json(self) -> Json:
         return _changed(self, SessionOptions())

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ccb.tunnel.plain_text import one_line
-from ccb.tunnel.wire.control_protocol import READS_SERVICES
+from ccb.tunnel.wire.control_protocol import AGENT_OPTION, READS_SERVICES
 from ccb.tunnel.wire.frames import Json
 from ccb.tunnel.wire.messages import ControlRequest
 from ccb.tunnel.wire.tool_traits import BASH, BUILT_IN, Effect, RuleKind, View, traits_of
@@ -42,6 +42,8 @@ def describe_update(update: Json) -> list[str]:
         return [mode_name(mode) if mode == "acceptEdits" else f"permission mode {escaped_name(mode_name(mode))}"]
     if kind == "addDirectories":
         return [f"work in {escaped_name(str(each))}" for each in _listed(update.get("directories"), object)]
+    if kind == AGENT_OPTION:  # in the agent's words: nobody here knows how much that grants
+        return [f"what the agent calls “{escaped_name(str(update.get('name') or update.get('option')))}”"]
     return [escaped_name(str(kind))]
 
 

@@ -27,7 +27,7 @@ NEW = "0a1b2c3d-1111-4222-8333-444455556666"
 
 COMPUTED = {
     *("model", "permission_mode", "permission_prompts", "allow_bypass", "system_prompt", "append_system_prompt"),
-    *("partial_messages", "api_key_source", "client", "host", "setup", "left_out", "task_tools"),
+    *("partial_messages", "api_key_source", "client", "host", "setup", "left_out", "task_tools", "foreign_agent"),
     *("own_agents", "own_files", "client_mcp", "laptop_mcp", "fallback_model", "max_output_tokens", "defer_above"),
     *("model_facts", "thinking_models", "model_aliases", "small_model", "compact_model"),
     *("web_allow_private", "background_after_ms", "background_wait_ms", "max_thinking_tokens", "titles"),

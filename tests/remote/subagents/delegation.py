@@ -14,6 +14,7 @@ from typing import Any, cast
 from tests.remote.agent_kit import Json, Reply, ScriptedTransport, calls, says
 
 from ccb.remote.daemon.assembly import begin_session, resume_session
+from ccb.remote.daemon.model_relay import ModelRelay
 from ccb.remote.daemon.model_streams import ModelStreams
 from ccb.remote.session.session import Session
 from ccb.remote.session_store.client_outbox import ClientOutbox
@@ -130,7 +131,12 @@ async def delegation(
     journal, model = Journal(str(directory / "journal.jsonl")), ModelOfAgents(scripts)
     shown = Shown(journal)
     context = make_context(str(project), "")
-    host = SessionLog(SESSION, journal, [shown], lambda: None), cast(ModelStreams, model), context
+    host = (
+        SessionLog(SESSION, journal, [shown], lambda: None),
+        cast(ModelStreams, model),
+        context,
+        cast(ModelRelay, None),
+    )
     if journal.seq:
         session, _ = resume_session(*host)
     else:

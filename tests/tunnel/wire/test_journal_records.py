@@ -28,7 +28,7 @@ KINDS = [
     "message", "input", "queued", "unqueued", "moved", "options", "turn_start", "turn_end", "prompt", "tool_start",
     "model_end", "withdrawn", "model", "agent_result", "late_answer", "damaged", "driver", "worker", "forked",
     "taken", "hook", "file_change", "rewind", "rewound", "compact_start", "compact_end", "reasoning",
-    "worktree", "todo",
+    "worktree", "todo", "agent_session",
 ]  # fmt: skip
 CLASSES = [each for each in get_args(journal.Content) if each is not journal.UnknownRecord]
 OF_TYPE: dict[str, st.SearchStrategy[Any]] = {

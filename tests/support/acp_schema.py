@@ -4,16 +4,20 @@ package brings, and every request has its one answer."""
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from jsonschema import Draft202012Validator
-from tests.conformance.official_sdks import PLACE, Json
 
-_SCHEMA = PLACE / "npm" / "node_modules" / "@agentclientprotocol" / "sdk" / "schema" / "v1" / "schema.json"
+Json = dict[str, Any]
+
+SCHEMA = Path(__file__).parents[2] / ".make/sdks/npm/node_modules/@agentclientprotocol/sdk/schema/v1/schema.json"
+"""Which .ci/official-sdks brings."""
+
+_OTHER = {"agent": "client", "client": "agent"}
 
 
 @dataclass(frozen=True)
@@ -44,23 +48,34 @@ def read(record: Path) -> list[Line]:
     return lines
 
 
-def faults(lines: list[Line]) -> list[str]:
-    """What is wrong with a conversation; empty when nothing is."""
-    return [*_shape(lines), *_order(lines)]
+def faults(lines: Sequence[Line]) -> list[str]:
+    """What is wrong with a conversation that is over; empty when nothing is."""
+    asked: dict[tuple[str, object], str] = {}
+    wrong = [*_shape(lines, asked), *_order(lines)]
+    return wrong + [f"{method} has no answer from the {_OTHER[who]}" for (who, _), method in asked.items()]
 
 
-def updates(lines: list[Line], kind: str = "") -> list[Json]:
+def faults_of_agent(told: Sequence[tuple[str, Json]]) -> list[str]:
+    """What is wrong with the agent's part of a conversation, given as pairs of who speaks, `<` being the agent, and
+    message. Requests may be open at its end."""
+    lines = [Line("agent" if way == "<" else "client", json.dumps(body), body) for way, body in told]
+    return [*(each for each in _shape(lines, {}) if "by the client" not in each), *_order(lines)]
+
+
+def updates(lines: Sequence[Line], kind: str = "") -> list[Json]:
     """The updates of the agent, all or of one kind."""
     told = [line.params["update"] for line in lines if line.by == "agent" and line.method == "session/update"]
     return [each for each in told if kind in ("", each["sessionUpdate"])]
 
 
-def said(lines: list[Line]) -> str:
-    return "".join(each["content"]["text"] for each in updates(lines, "agent_message_chunk"))
+def said(lines: Sequence[Line]) -> str:
+    """What the model said, without what ccb itself tells a client that knows no notices."""
+    texts = [each["content"]["text"] for each in updates(lines, "agent_message_chunk")]
+    return "".join(each for each in texts if not each.startswith("\n\n*ccb: "))
 
 
-def _shape(lines: list[Line]) -> Iterator[str]:
-    asked: dict[tuple[str, object], str] = {}
+def _shape(lines: Sequence[Line], asked: dict[tuple[str, object], str]) -> Iterator[str]:
+    """`asked` are the requests that are open, by who asks and their ids: the methods."""
     for line in lines:
         if not isinstance(line.body, dict) or line.body.get("jsonrpc") != "2.0":
             yield f"no message of JSON-RPC by the {line.by}: {line.text[:200]!r}"
@@ -70,16 +85,13 @@ def _shape(lines: list[Line]) -> Iterator[str]:
                 asked[line.by, line.body["id"]] = line.method
             yield from _misfit(line, line.method, role, line.body.get("params", {}))
         else:
-            other = "agent" if line.by == "client" else "client"
-            method = asked.pop((other, line.body.get("id")), "")
+            method = asked.pop((_OTHER[line.by], line.body.get("id")), "")
             if not method:
                 yield f"an answer to nothing by the {line.by}: {line.text[:200]}"
             elif "error" in line.body:
-                yield from (f"{line.by}: {each.message}" for each in _of("Error").iter_errors(line.body["error"]))
+                yield from _misfits(line, "an error", "Error", line.body["error"])
             else:
                 yield from _misfit(line, method, "Response", line.body.get("result"))
-    for (who, _), method in asked.items():
-        yield f"{method} of the {who} has no answer"
 
 
 def _misfit(line: Line, method: str, role: str, value: object) -> Iterator[str]:
@@ -87,14 +99,18 @@ def _misfit(line: Line, method: str, role: str, value: object) -> Iterator[str]:
         return  # an extension
     name = _definitions().get((method, role))
     if name is None:
-        yield f"{method} is no {role.lower()} of the protocol"
-        return
+        yield f"{method} by the {line.by} is no {role.lower()} of the protocol"
+    else:
+        yield from _misfits(line, f"{method} {role.lower()}", name, value)
+
+
+def _misfits(line: Line, what: str, name: str, value: object) -> Iterator[str]:
     for error in _of(name).iter_errors(value):
         where = "/".join(map(str, error.absolute_path))
-        yield f"{method} {role.lower()} of the {line.by}, at {where}: {error.message[:300]}"
+        yield f"{what} by the {line.by}, at {where}: {error.message[:300]}"
 
 
-def _order(lines: list[Line]) -> Iterator[str]:
+def _order(lines: Sequence[Line]) -> Iterator[str]:
     """What no schema says: updates of a call follow its announcement, and the client is never called for files or
     terminals."""
     known: set[str] = set()
@@ -112,7 +128,7 @@ def _order(lines: list[Line]) -> Iterator[str]:
 
 @cache
 def _document() -> Json:
-    document: Json = json.loads(_SCHEMA.read_text())
+    document: Json = json.loads(SCHEMA.read_text())
     return document
 
 

@@ -1,0 +1,1 @@
+"""Agents of others, which work in a session in place of ccb's own."""

@@ -1,0 +1,259 @@
+"""The client's end of the Agent Client Protocol, for an agent that is a process on this host. It offers the agent
+neither files nor terminals: the agent works on this host itself."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from ccb import __version__
+from ccb.tunnel.wire.frames import FrameError, Json
+from ccb.tunnel.wire.json_rpc import INTERNAL_ERROR, PEER_ENDED, JsonRpcPeer, RpcError
+from ccb.tunnel.wire.messages import as_blocks, as_dict, as_number, as_text
+from ccb.tunnel.wire.ndjson import dump
+
+from ..agent.turn_state import EndReason, TurnEnding
+from ..mcp.mcp_client import answer_form
+from ..session_store.journal import NotKept
+from ..system.deadline import within
+from . import acp_translation as translation
+from .acp_turn import AcpTurn
+from .agent_process import AgentProcess
+from .answer_writer import AnswerWriter
+from .foreign_session import AgentFailed, LentToAgent
+
+log = logging.getLogger(__name__)
+
+PROTOCOL = 1
+_START_S, _LOAD_S, _CHANGE_S = 60.0, 120.0, 20.0
+_AUTH_REQUIRED = -32000
+_GATEWAY = "gateway"
+_MAX_ERROR = 1_000  # characters
+_CAPABILITIES: Json = {
+    "fs": {"readTextFile": False, "writeTextFile": False},
+    "terminal": False,
+    "session": {"configOptions": {"boolean": {}}, "notices": {}, "compaction": {}},
+    "auth": {"_meta": {_GATEWAY: True}},
+    "elicitation": {"form": {}},
+    "_meta": {"terminal_output": True},
+}
+_ENDS = {
+    "max_tokens": (EndReason.API_ERROR, "the answer was cut off at the model's limit of output tokens."),
+    "max_turn_requests": (EndReason.MAX_TURNS, "the agent has reached its limit of model calls for one prompt."),
+    "refusal": (EndReason.API_ERROR, "the agent refused to go on. Ask in another way."),
+}
+
+
+class AcpClient:
+    """See `AgentConnection`. `url` is the address of the models, "" if the agent is not told one in the protocol."""
+
+    def __init__(self, name: str, process: AgentProcess, lent: LentToAgent, url: str) -> None:
+        self.session = ""
+        self.models = self.modes = translation.Choice("", {})
+        self.commands: Sequence[tuple[str, str, str]] = ()
+        self.usage: Json = {}
+        self.used = self.size = 0
+        self.cost_usd = 0.0
+        self.takes_gateway = False
+        self._name, self._process, self._lent, self._url = name, process, lent, url
+        self._can: Json = {}  # what the agent can do
+        self._turn: AcpTurn | None = None
+        self._not_kept: NotKept | None = None
+        handlers = {
+            "session/update": self._update,
+            "session/request_permission": self._permission,
+            "elicitation/create": self._elicit,
+        }
+        asking = ("session/request_permission", "elicitation/create")
+        self._peer = JsonRpcPeer(handlers, process.read, process.write, long=asking)
+        self._serving = asyncio.get_running_loop().create_task(self._serve())
+        self._asked: asyncio.Task[Any] | None = None  # the prompt
+
+    async def open(self, known: str) -> bool:
+        hello = {
+            "protocolVersion": PROTOCOL,
+            "clientCapabilities": _CAPABILITIES,
+            "clientInfo": {"name": "ccb", "title": "ccb", "version": __version__},
+        }
+        answer = as_dict(await self._request("initialize", hello, _START_S))
+        if answer.get("protocolVersion") != PROTOCOL:
+            version = dump({"": answer.get("protocolVersion")})[4:-1][:20]
+            raise AgentFailed(f"{self._name} speaks version {version} of the Agent Client Protocol, not {PROTOCOL}")
+        self._can = as_dict(answer.get("agentCapabilities"))
+        methods = [as_text(each.get("id")) for each in as_blocks(answer.get("authMethods"))]
+        self.takes_gateway = _GATEWAY in methods
+        if self._url and self.takes_gateway:
+            where = {_GATEWAY: {"baseUrl": self._url, "headers": {}}}
+            await self._request("authenticate", {"methodId": _GATEWAY, "_meta": where}, _START_S)
+        if known and self._can.get("loadSession") is True:
+            try:
+                begun = await self._request("session/load", {"sessionId": known, **self._place()}, _LOAD_S)
+                self.session = known
+                self._offered(as_dict(begun))
+                return True
+            except AgentFailed as error:
+                log.warning("the agent cannot load its session: %s", error)
+        await self.begin_anew()
+        return False
+
+    async def begin_anew(self) -> None:
+        begun = as_dict(await self._request("session/new", self._place(), _LOAD_S))
+        self.session = as_text(begun.get("sessionId"))
+        if not self.session:
+            raise AgentFailed(f"{self._name} began a session without an id")
+        self._offered(begun)
+
+    async def prompt(self, blocks: Sequence[Json], writer: AnswerWriter) -> TurnEnding:
+        context = self._lent.context
+        takes = as_dict(self._can.get("promptCapabilities"))
+        sent, left = translation.prompt_blocks(blocks, takes)
+        if left:
+            writer.tell(f"{self._name} takes no {' and no '.join(left)}: it was not given any.", "warning")
+        sent += translation.links(blocks, context.cwd)
+        self._not_kept, self._turn = None, AcpTurn(self._name, self._lent, writer)
+        turn = self._turn
+        params = {"sessionId": self.session, "prompt": sent}
+        self._asked = asyncio.get_running_loop().create_task(self._peer.request("session/prompt", params))
+        try:
+            await asyncio.wait({self._asked})
+            if self._not_kept is not None:
+                raise self._not_kept
+            answer = as_dict(self._asked.result())
+        except RpcError as error:
+            gone = error.code == PEER_ENDED
+            turn.close("The agent has ended while this ran." if gone else "The agent has failed while this ran.")
+            raise AgentFailed("" if gone else self._failure(error)) from None
+        finally:
+            self._turn = None
+            self._asked.cancel()
+        reason, self.usage = as_text(answer.get("stopReason")), translation.usage_in(answer)
+        turn.close(stopped=reason == "cancelled")
+        return self._ending(reason, turn, writer)
+
+    def _ending(self, reason: str, turn: AcpTurn, writer: AnswerWriter) -> TurnEnding:
+        if reason == "cancelled":
+            by_person = EndReason.ABORTED_TOOLS if turn.interrupted else EndReason.ABORTED_STREAMING
+            return TurnEnding(by_person, errors=("Request interrupted by user",))
+        if reason in _ENDS:
+            end, text = _ENDS[reason]
+            return TurnEnding(end, text=f"{self._name}: {text}", errors=(text,))
+        return TurnEnding(EndReason.COMPLETED, text=writer.last_text)
+
+    async def cancel(self) -> None:
+        try:
+            await self._peer.notify("session/cancel", {"sessionId": self.session})
+        except RpcError as error:
+            log.info("the agent is not told to stop: %s", error)
+
+    async def use_model(self, value: str) -> None:
+        await self._choose(self.models, "session/set_model", "modelId", value)
+        self.models = replace(self.models, current=value)
+
+    async def use_mode(self, value: str) -> None:
+        await self._choose(self.modes, "session/set_mode", "modeId", value)
+        self.modes = replace(self.modes, current=value)
+
+    async def _choose(self, choice: translation.Choice, method: str, key: str, value: str) -> None:
+        params: Json = {"sessionId": self.session}
+        if not choice.option:
+            await self._request(method, {**params, key: value}, _CHANGE_S)
+            return
+        params.update(configId=choice.option, value=value)
+        self._offered(as_dict(await self._request("session/set_config_option", params, _CHANGE_S)))
+
+    async def close(self) -> None:
+        self._serving.cancel()
+        await asyncio.wait({self._serving})
+
+    def _place(self) -> Json:
+        context = self._lent.context
+        place: Json = {"cwd": context.cwd, "mcpServers": []}
+        more = as_dict(self._can.get("sessionCapabilities")).get("additionalDirectories")
+        if more is not None and context.add_dirs:
+            place["additionalDirectories"] = list(context.add_dirs)
+        return place
+
+    async def _request(self, method: str, params: Json, seconds: float) -> Any:
+        """Raise AgentFailed, with an empty text if the agent has ended."""
+        try:
+            return await within(seconds, self._peer.request(method, params))
+        except RpcError as error:
+            raise AgentFailed("" if error.code == PEER_ENDED else self._failure(error, method)) from None
+        except asyncio.TimeoutError:
+            raise AgentFailed(f"{self._name} did not answer {method} within {seconds:g} s") from None
+
+    def _failure(self, error: RpcError, method: str = "session/prompt") -> str:
+        data = error.data if isinstance(error.data, str) else as_text(as_dict(error.data).get("details"))
+        why = ": ".join(filter(None, (error.message, data)))[:_MAX_ERROR]
+        if error.code == _AUTH_REQUIRED:
+            return f"{self._name} wants a login of its own: {why}. Log it in on the host, in a shell (/shell)."
+        return f"{self._name} refused {method}: {why}"
+
+    async def _serve(self) -> None:
+        try:
+            await self._peer.serve()
+        except FrameError as error:
+            log.warning("the agent is stopped: %s", error)
+            self._process.kill()
+        except RpcError as error:
+            log.info("the agent has ended: %s", error)
+
+    async def _update(self, params: Json) -> None:
+        update = as_dict(params.get("update"))
+        kind = update.get("sessionUpdate")
+        if self.session and params.get("sessionId") != self.session:
+            return
+        if kind == "available_commands_update":
+            self.commands = translation.commands(update.get("availableCommands"))
+        elif kind == "current_mode_update":
+            self.modes = replace(self.modes, current=as_text(update.get("currentModeId")))
+        elif translation.told_mode(update):
+            self.modes = replace(self.modes, current=translation.told_mode(update))
+        elif kind == "config_option_update":
+            self._offered(update)
+        elif kind == "usage_update":
+            self._usage(update)
+        elif self._turn is not None:
+            try:
+                self._turn.take(update)
+            except NotKept as error:
+                self._break(error)
+
+    def _break(self, error: NotKept) -> None:
+        self._not_kept = error
+        if self._asked is not None:
+            self._asked.cancel()
+
+    def _usage(self, update: Json) -> None:
+        self.used, self.size = int(as_number(update.get("used"))), int(as_number(update.get("size")))
+        cost = as_dict(update.get("cost"))
+        if cost.get("currency", "USD") == "USD":
+            self.cost_usd = max(self.cost_usd, as_number(cost.get("amount")))
+
+    async def _permission(self, params: Json) -> Json:
+        if self._turn is None:
+            return {"outcome": {"outcome": "cancelled"}}
+        turn = self._turn
+        try:
+            answer = await turn.ask(params)
+        except NotKept as error:
+            self._break(error)
+            raise RpcError(INTERNAL_ERROR, str(error)) from None
+        except asyncio.CancelledError:
+            if self._peer.has_ended:
+                raise
+            return {"outcome": {"outcome": "cancelled"}}  # the broker has withdrawn the question
+        if turn.interrupted:
+            asyncio.get_running_loop().call_soon(lambda: asyncio.ensure_future(self.cancel()))
+        return answer
+
+    async def _elicit(self, params: Json) -> Json:
+        return await answer_form(self._lent.broker, self._lent.hooks, self._name, params)
+
+    def _offered(self, answer: Json) -> None:
+        models, modes = translation.offered(answer, "model"), translation.offered(answer, "mode")
+        self.models = models if models.values else self.models
+        self.modes = modes if modes.values else self.modes
