@@ -21,6 +21,7 @@ from ccb.tunnel.providers.openai_chat import chat_call
 from ccb.tunnel.providers.openai_responses import responses_call
 from ccb.tunnel.providers.provider_kinds import ANTHROPIC, KINDS
 from ccb.tunnel.providers.translating_provider import TranslatedProvider
+from ccb.tunnel.wire.known_agents import KNOWN_AGENTS, foreign_agent
 from ccb.tunnel.wire.model_facts import ModelTable
 
 from ..credentials.credential_helper import HelperCredential, checked
@@ -53,9 +54,9 @@ def session_provider(
     agent: str = "",
 ) -> ModelRouter:
     """Return the provider of a session. A host may use Anthropic, the providers in the settings, those that the command
-    line names, and that of the `agent` that works in the session, not a key that only lies in the environment. `table`
+    line names, and those of the `agent` that works in the session, not a key that only lies in the environment. `table`
     learns of models that are asked."""
-    granted = {*granted_names(settings, (model, *others)), provider_of_agent(agent)}
+    granted = granted_names(settings, (model, *others)) | providers_of_agent(agent)
     environ = settings.network.over(environ)
     client = anthropic_client(environ)
     accounts = stored or StoredCredentials(environ, settings=settings)
@@ -106,14 +107,14 @@ def _not_granted(name: str) -> Refusal:
     return Refusal(403, f"{said} (providers)", headers={"x-should-retry": "false"})
 
 
-_AGENTS = {"gemini": "gemini", "codex": "openai", "codex-acp": "openai", "qwen": "openai"}
-
-
-def provider_of_agent(agent: str) -> str:
-    """Return the provider whose models an agent of another maker asks, by its name or command line; "" if it asks those
-    of Anthropic, or those that the person names beside it."""
-    words = agent.split()
-    return _AGENTS.get(words[0].rpartition("/")[2], "") if words else ""
+def providers_of_agent(agent: str) -> set[str]:
+    """Return the providers, beside Anthropic, whose models an agent of another maker asks by itself. Of one that ccb
+    does not know, nobody can tell: the person names them beside it."""
+    known = KNOWN_AGENTS.get(foreign_agent(agent).name) if agent else None
+    if known is None:
+        return set()
+    found = {kind.name for kind in KINDS.values() if not known.environment.keys().isdisjoint(kind.key_variables)}
+    return found - {ANTHROPIC}
 
 
 def has_others(environ: Environ, settings: Settings) -> bool:
