@@ -13,11 +13,12 @@ from ccb.tunnel.tasks import cancelled
 from ccb.tunnel.wire.channels import Channel, ChannelError
 
 from ..session.remote_session import RemoteSession
-from .port_forwards import MAX_DIGITS, MAX_REVERSED, carry_numbered, lines_of
+from .port_forwards import MAX_DIGITS, carry_numbered, lines_of
 
 log = logging.getLogger(__name__)
 
 _MAX_TOKEN = 100
+_MAX_CONNECTIONS = 40  # a worker lets 32 in; ports and shells need channels, too
 _AGAIN_S = (0.5, 30.0)  # the first and the longest wait before the relay is asked again
 
 
@@ -57,7 +58,7 @@ class AgentRelay(AbstractAsyncContextManager["AgentRelay"]):
             front: HttpFront | None = None
             stack.push_async_callback(lambda: cancelled(*connections))
             async for line in lines:
-                if not line.isdigit() or len(line) > MAX_DIGITS or len(connections) >= MAX_REVERSED:
+                if not line.isdigit() or len(line) > MAX_DIGITS or len(connections) >= _MAX_CONNECTIONS:
                     log.warning("a connection of the agent is ignored")
                     continue
                 if front is None:  # most sessions have no such agent

@@ -118,16 +118,15 @@ names, and an id names what the account keeps."""
 
 @dataclass(frozen=True)
 class ForeignRequest:
-    """A request that is allowed. `sent` goes to the provider. `longest` is what it says of the length of its answer."""
+    """A request that is allowed. `sent` goes to the provider. `longest` is what it says of the length of its answer.
+    `longer`: its prompt may be longer than its bytes tell."""
 
     sent: Json
     longest: object
-    own_tools: bool = True
     longer: bool = False
 
     def billed(self, model: str, size: int) -> BilledRequest:
-        longest = longest_answer(self.longest)
-        return BilledRequest(model, size, longest, own_tools=self.own_tools, longer=self.longer)
+        return BilledRequest(model, size, longest_answer(self.longest), longer=self.longer)
 
     def limited(self, model: str) -> Json:
         """Return what the policy's limits are compared with."""
@@ -162,9 +161,8 @@ def _responses(call: ForeignCall, asked: Json) -> ForeignRequest:
         if kind not in _ITEMS:
             raise _refused(f"an item of the type {str(kind)[:100]!r}")
         media += [_is_media(part, "") for name in ("content", "output", "summary") for part in _parts(item, name)]
-    tools = _check_tools(asked, _RESPONSES_TOOLS)
-    sent = {**asked, "store": False}
-    return ForeignRequest(sent, asked.get("max_output_tokens"), "web_search" not in tools, any(media))
+    searches = "web_search" in _check_tools(asked, _RESPONSES_TOOLS)  # what it finds is paid for as prompt
+    return ForeignRequest({**asked, "store": False}, asked.get("max_output_tokens"), longer=searches or any(media))
 
 
 def _gemini(call: ForeignCall, asked: Json) -> ForeignRequest:
