@@ -1,4 +1,4 @@
-"""Answers the model calls of an agent of another maker: what it sends to the relay on the host comes here."""
+"""Answers the model calls of an agent of others: what it sends to the relay on the host comes here."""
 
 from __future__ import annotations
 

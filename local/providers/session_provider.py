@@ -108,7 +108,7 @@ def _not_granted(name: str) -> Refusal:
 
 
 def providers_of_agent(agent: str) -> set[str]:
-    """Return the providers, beside Anthropic, whose models an agent of another maker asks by itself. Of one that ccb
+    """Return the providers, beside Anthropic, whose models an agent of others asks by itself. Of one that ccb
     does not know, nobody can tell: the person names them beside it."""
     known = KNOWN_AGENTS.get(foreign_agent(agent).name) if agent else None
     if known is None:

@@ -1,4 +1,4 @@
-"""The APIs other than Messages in which agents of other makers ask, and the provider that passes such calls on."""
+"""The APIs other than Messages in which agents of others ask, and the provider that passes such calls on."""
 
 from __future__ import annotations
 

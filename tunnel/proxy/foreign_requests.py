@@ -1,4 +1,4 @@
-"""What an agent of another maker may ask, in each API: every request whose price can be told, and nothing else.
+"""What an agent of others may ask, in each API: every request whose price can be told, and nothing else.
 
 The members of a request are a closed list. One that is not in it could start work that nobody meters (several answers,
 batches, work in the background), let the provider run something, or name what the account keeps there (files, earlier

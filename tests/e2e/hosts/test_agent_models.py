@@ -1,4 +1,4 @@
-"""The models of an agent of another maker, over a real OpenSSH server: the laptop answers, the host holds no key."""
+"""The models of an agent of others, over a real OpenSSH server: the laptop answers, the host holds no key."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""However an agent of another maker asks, in each API: what was paid counts against the budget, and what cannot be
+"""However an agent of others asks, in each API: what was paid counts against the budget, and what cannot be
 counted reaches no provider."""
 
 from __future__ import annotations

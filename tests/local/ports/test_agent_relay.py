@@ -1,4 +1,4 @@
-"""The model calls of an agent of another maker, from the relay on its host to the laptop, over cuts."""
+"""The model calls of an agent of others, from the relay on its host to the laptop, over cuts."""
 
 from __future__ import annotations
 

@@ -161,7 +161,7 @@ def test_prices_of_the_settings_reach_both_ends_before_a_request_goes_out() -> N
     assert not table.facts("openai/gpt-5").priced
 
 
-def test_an_agent_of_another_maker_may_use_its_own_provider_and_those_that_the_person_names() -> None:
+def test_an_agent_of_others_may_use_its_own_provider_and_those_that_the_person_names() -> None:
     own = with_provider("lab", kind="vllm")
     for agent, settings, model, api, placed in (
         ("gemini", NONE, None, GEMINI, "gemini/m"),

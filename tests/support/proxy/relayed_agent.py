@@ -1,4 +1,4 @@
-"""The HTTP front of the auth proxy with a listener in place of the relay: what an agent of another maker sees."""
+"""The HTTP front of the auth proxy with a listener in place of the relay: what an agent of others sees."""
 
 from __future__ import annotations
 

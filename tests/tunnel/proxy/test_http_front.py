@@ -1,4 +1,4 @@
-"""What an agent of another maker gets from the proxy over HTTP: which requests there are, what passes, what fails."""
+"""What an agent of others gets from the proxy over HTTP: which requests there are, what passes, what fails."""
 
 from __future__ import annotations
 
