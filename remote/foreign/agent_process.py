@@ -40,6 +40,7 @@ class AgentProcess(asyncio.Protocol):
         self._said = b""
         self._logged = 0
         self._quiet = asyncio.Event()  # the end of stderr has come
+        self.hidden = b""  # what must get into no file: it is taken out of all that the agent says
 
     @staticmethod
     async def start(
@@ -64,13 +65,17 @@ class AgentProcess(asyncio.Protocol):
         return agent
 
     async def read(self) -> bytes:
-        """Return the next bytes of stdout, b"" at the end."""
-        while not self._unread and self.code is None:
+        """Return the next whole lines of stdout, b"" at the end."""
+        while b"\n" not in self._unread and self.code is None:
             self._news.clear()
             await self._news.wait()
-        data = bytes(self._unread)
-        self._unread.clear()
-        return data
+        end = self._unread.rfind(b"\n") + 1 or len(self._unread)
+        data = bytes(self._unread[:end])
+        del self._unread[:end]
+        return self._without_hidden(data)
+
+    def _without_hidden(self, data: bytes) -> bytes:
+        return data.replace(self.hidden, b"(hidden)") if self.hidden else data
 
     async def write(self, data: bytes) -> None:
         """Raise OSError if the agent has ended, or does not read."""
@@ -118,7 +123,8 @@ class AgentProcess(asyncio.Protocol):
             self._process.kill()
 
     def data_received(self, data: bytes) -> None:
-        self._said = (self._said + data)[-_KEPT_STDERR:]
+        self._said = self._without_hidden(self._said + data)[-_KEPT_STDERR:]
+        data = self._without_hidden(data)
         text = clean(data[: max(0, _MAX_LOGGED - self._logged)]).rstrip()
         self._logged += len(data)
         if text:

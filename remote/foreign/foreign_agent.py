@@ -193,6 +193,7 @@ class ForeignAgent:
             if acp
             else StreamJsonCli(agent.name, process, self._lent, known)
         )
+        process.hidden = self._url.rpartition("/")[2].encode()  # some show the address of their models in errors
         is_open = False
         try:
             goes_on = await connection.open(known)
