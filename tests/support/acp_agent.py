@@ -1,9 +1,9 @@
 """An agent that speaks ACP on stdio, with the standard library alone: `python acp_agent.py LOG [load] [deaf]…`.
 
 A prompt is a list of words, each an act: `say:TEXT`, `think:TEXT`, `ask` (for a command), `edit`, `terminal`, `plan`,
-`title:TEXT`, `wait` (until it is cancelled), `form`, `die`, `model:TEXT` (say what the model answers), `address` (say
-where it is). LOG gets a line for each message, and the environment. With `load` it takes up sessions, with `deaf` it
-ignores cancels, with `gateway` it is told where its models are."""
+`title:TEXT`, `wait` (until it is cancelled), `form`, `touch:PATH`, `die`, `model:TEXT` (say what the model answers),
+`address` (say where it is). LOG gets a line for each message. With `load` it takes up sessions, with `deaf` it ignores
+cancels, with `gateway` it is told where its models are."""
 
 from __future__ import annotations
 
@@ -119,6 +119,13 @@ def act(word: str) -> None:
         update("agent_message_chunk", content={"type": "text", "text": os.environ["ANTHROPIC_BASE_URL"]})
     elif act == "model":
         update("agent_message_chunk", content={"type": "text", "text": model_answer(text)})
+    elif act == "touch":
+        try:
+            open(text, "w").close()
+            said = "made"
+        except OSError as error:
+            said = type(error).__name__
+        update("agent_message_chunk", content={"type": "text", "text": said})
     elif act == "die":
         update("agent_message_chunk", content={"type": "text", "text": "last words"})
         sys.exit("it has died")
