@@ -23,6 +23,7 @@ from ccb.tunnel.providers.provider_kinds import ANTHROPIC, KINDS
 from ccb.tunnel.providers.translating_provider import TranslatedProvider
 from ccb.tunnel.wire.known_agents import KNOWN_AGENTS, foreign_agent
 from ccb.tunnel.wire.model_facts import ModelTable
+from ccb.tunnel.wire.model_facts import provider_of as provider_of_name
 
 from ..credentials.credential_helper import HelperCredential, checked
 from ..credentials.credential_sources import StoredCredentials, credential_source
@@ -61,45 +62,60 @@ def session_provider(
     client = anthropic_client(environ)
     accounts = stored or StoredCredentials(environ, settings=settings)
     default = AnthropicProvider(credential_source(environ, settings, client.endpoint.host, accounts), client)
+    lent = _LentProviders(environ, settings, granted, accounts, table)
+    named = provider_of_name(model or "")
+    return ModelRouter(default, lent.make, model or "", lent.learn, partial(lent.home, named), lent.make_passing)
 
-    def make(name: str) -> Provider | None:
-        named = named_provider(name, environ, settings)
-        if named is None:
-            return None
-        if name not in granted:
+
+class _LentProviders:
+    """The providers that a host may use, by their names. `table` learns of their models."""
+
+    def __init__(
+        self,
+        environ: Environ,
+        settings: Settings,
+        granted: set[str],
+        accounts: StoredCredentials,
+        table: ModelTable | None,
+    ) -> None:
+        self._environ, self._settings, self._granted = environ, settings, granted
+        self._accounts, self._table = accounts, table
+        self._traits: dict[str, Callable[[str], ModelTraits] | None] = {}
+
+    def make(self, name: str) -> Provider | None:
+        """Return what translates for a provider, None for an unknown one. Raise Refusal, ConfigError, CredentialError."""
+        named = named_provider(name, self._environ, self._settings)
+        if named is not None and name not in self._granted:
             raise _not_granted(name)
-        return provider_of(named, environ, settings, accounts)
+        return None if named is None else provider_of(named, self._environ, self._settings, self._accounts)
 
-    def home(api: ForeignApi, asked: str) -> str:
-        """Return the provider that a model names, else the first that speaks the API: that of the session, those of the
-        settings, that of the API's maker."""
-        for name in (*(each.partition("/")[0] for each in (asked, model or "") if "/" in each), *settings.providers):
-            named = named_provider(name, environ, settings) if name in granted else None
+    def make_passing(self, api: ForeignApi, name: str) -> Provider:
+        """Return what passes calls in an API on to a provider. Raise Refusal, ConfigError, CredentialError."""
+        named = named_provider(name, self._environ, self._settings)
+        if named is None or name not in self._granted:
+            raise _not_granted(name)
+        client = ProviderClient(named.endpoint(self._environ, strips=api.strips), self._environ)
+        credential = credential_of(named, client.endpoint.host, self._environ, self._settings, self._accounts)
+        return PassingProvider(name, client, credential, api.key_header or named.key_header)
+
+    def home(self, main: str, api: ForeignApi, asked: str) -> str:
+        """Return the provider that a model names, else the first that speaks the API: `main`, which is that of the
+        session, those of the settings, that of the API's maker."""
+        for name in (provider_of_name(asked), main, *self._settings.providers):
+            named = named_provider(name, self._environ, self._settings) if name in self._granted else None
             if named is not None and api.is_spoken_by(named.kind, named.dialect):
                 return name
         return api.home
 
-    def make_foreign(api: ForeignApi, name: str) -> Provider:
-        named = named_provider(name, environ, settings)
-        if named is None or name not in granted:
-            raise _not_granted(name)
-        client = ProviderClient(named.endpoint(environ, strips=api.strips), environ)
-        credential = credential_of(named, client.endpoint.host, environ, settings, accounts)
-        return PassingProvider(name, client, credential, api.key_header or named.key_header)
-
-    traits: dict[str, Callable[[str], ModelTraits] | None] = {}
-
-    def learn(asked: str) -> None:
-        name, slash, own_name = asked.partition("/")
-        if not slash or table is None or name not in granted:
+    def learn(self, asked: str) -> None:
+        name, own_name = provider_of_name(asked), asked.partition("/")[2]
+        if self._table is None or name not in self._granted:
             return
-        if name not in traits:
-            named = named_provider(name, environ, settings)
-            traits[name] = named.traits(environ) if named is not None else None
-        if (known := traits[name]) is not None:
-            table.learn(asked, known(own_name).facts(asked))
-
-    return ModelRouter(default, make, model or "", learn, home, make_foreign)
+        if name not in self._traits:
+            named = named_provider(name, self._environ, self._settings)
+            self._traits[name] = named.traits(self._environ) if named is not None else None
+        if (known := self._traits[name]) is not None:
+            self._table.learn(asked, known(own_name).facts(asked))
 
 
 def _not_granted(name: str) -> Refusal:
