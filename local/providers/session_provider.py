@@ -119,8 +119,8 @@ class _LentProviders:
 
 
 def _not_granted(name: str) -> Refusal:
-    said = f"the provider {name} was not chosen on the laptop: start with --model, or add it to the settings"
-    return Refusal(403, f"{said} (providers)", headers={"x-should-retry": "false"})
+    said = f"the provider {name} was not chosen on the laptop: start or resume with --model or --agent that names it"
+    return Refusal(403, f"{said}, or add it to the settings (providers)", headers={"x-should-retry": "false"})
 
 
 def providers_of_agent(agent: str) -> set[str]:

@@ -166,6 +166,18 @@ async def test_without_a_key_of_the_provider_the_answer_says_how_to_give_one(pat
         assert answer.status == 401 and f"ccb auth login {name}" in told(path, await answer.json())
 
 
+async def test_a_body_of_unknown_length_or_in_another_encoding_is_refused() -> None:
+    async def pieces() -> AsyncIterator[bytes]:
+        yield json.dumps(BODIES[CHAT]).encode()
+
+    async with agent() as (upstream, client, address):
+        async with client.post(address + CHAT, data=pieces()) as answer:
+            assert answer.status == 411
+        async with client.post(address + CHAT, data=b"{}", headers={"content-encoding": "gzip"}) as answer:
+            assert answer.status == 411
+    assert not upstream.asked
+
+
 async def test_a_refused_key_is_told_without_a_part_of_it() -> None:
     async with agent() as (upstream, client, address):
         upstream.status, upstream.body = 401, b'{"error": {"message": "Incorrect API key: sk-proj-abc***xyz"}}'
