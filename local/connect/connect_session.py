@@ -130,7 +130,7 @@ async def connect_session(
         proxy, proxy_desk = await starting.open_proxy(arguments, startup, environ, stack)
         from ..config.project_records import Projects
         from ..ledger.call_ledger import CallPlace
-        from ..ports.port_forwards import PortForwards
+        from ..ports.port_forwards import PortForwards, reverse_words
         from ..providers.known_models import OfferedModels
         from ..session.own_hooks import NotificationHooks
         from ..session.remote_session import RemoteSession
@@ -169,7 +169,13 @@ async def connect_session(
             session,
             shown,
             asked.options,
-            (*startup.warnings, *not_taken, *asked.warnings, *_other_directory(arguments, hello.cwd)),
+            (
+                *startup.warnings,
+                *not_taken,
+                *asked.warnings,
+                *_other_directory(arguments, hello.cwd),
+                *map(reverse_words, ports.reverses),
+            ),
             _resume(arguments, hello),
             desk,
             HostSessions(lambda: dialer.transport(ask=False), startup.bundle),

@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any
 
 from ccb.tunnel.errors import UsageError
-from ccb.tunnel.plain_text import HostText, one_line
+from ccb.tunnel.plain_text import one_line
 from ccb.tunnel.tasks import cancelled
 from ccb.tunnel.wire.channels import BLOCK, Channel, ChannelError, carry
 from ccb.tunnel.wire.dataclass import dataclass
@@ -21,14 +21,12 @@ from ccb.tunnel.wire.frames import CHANNELS
 
 from ..command_line.arguments import PortOptions
 from ..session.remote_session import RemoteSession
-from ..session.session_client import Json
+from ..session.session_client import HostPort
 
 log = logging.getLogger(__name__)
 
 LOOPBACK = "127.0.0.1"  # nobody else on the network of this machine reaches a forward
 MAX_FORWARDS = 50
-_MAX_LISTENERS = 100
-_MAX_NAME = 60
 _AT_ONCE = 3  # ports that are offered one by one; if more are new at once, a line tells how many
 _MAX_OFFERED = 20  # in a session: tests and kernels open ports without end
 MAX_REVERSED = 64  # connections to one port of this machine; a worker lets 32 in, and sees their ends before us
@@ -48,23 +46,8 @@ def url_of(port: int) -> str:
     return f"http://{LOOPBACK}:{port}"
 
 
-@dataclass(frozen=True)
-class HostPort:
-    """A port on which a program of the session listens."""
-
-    port: int
-    name: HostText
-
-
-def host_ports(body: Json) -> dict[int, HostPort]:
-    """Return the ports in the body of a `listening` frame. What is no port is left out."""
-    listed = body.get("ports")
-    found: dict[int, HostPort] = {}
-    for each in listed[:_MAX_LISTENERS] if isinstance(listed, list) else []:
-        port = each.get("port") if isinstance(each, dict) else None
-        if type(port) is int and 0 < port < 65536:
-            found[port] = HostPort(port, HostText(str(each.get("name") or "")[:_MAX_NAME]))
-    return found
+def reverse_words(port: int) -> str:
+    return f"{LOOPBACK}:{port} of the host leads to port {port} of this machine: /ports stop {port} ends that."
 
 
 @dataclass(eq=False)
@@ -133,9 +116,9 @@ class PortForwards(AbstractAsyncContextManager["PortForwards"]):
         self.forwards.clear()
         self.reverses.clear()
 
-    def told(self, body: Json) -> None:
-        """Take a `listening` frame. A forward ends with its program, unless it is pinned, and comes back with it."""
-        self.listening = host_ports(body)
+    def told(self, listening: Mapping[int, HostPort]) -> None:
+        """Take the ports that listen now. A forward ends with its program, unless pinned, and comes back with it."""
+        self.listening = listening
         for forward in [each for each in self.forwards.values() if not each.pinned]:
             if forward.remote not in self.listening:
                 del self.forwards[forward.remote]

@@ -36,7 +36,7 @@ async def test_an_answer_to_an_agent_goes_on_after_a_cut_and_is_paid_once(host: 
 async def test_the_host_of_an_agent_holds_no_key_and_its_token_in_memory_and_environment_only(host: Host) -> None:
     host.model.add({"text": "the laptop's answer"})
     async with host.start("-p", *STDIO, *agent_of(host)) as running:
-        await running.send(user_message("model:hi address wait"))
+        await running.send(user_message("model:hi leak wait"))
         await running.until("assistant")
         (agent,) = [each for each in processes_of(host.user) if "acp_agent.py" in " ".join(each.cmdline())]
         token = agent.environ()["ANTHROPIC_BASE_URL"].rpartition("/")[2].encode()
