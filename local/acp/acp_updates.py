@@ -182,14 +182,14 @@ class AcpUpdates:
         self.reducer.link_lost()
 
     def notice(self, severity: str, text: str) -> list[Json]:
-        """Return what tells the person something: as a notice, or as a line of the conversation."""
+        """Return what tells the person something: as a notice, or a warning also as a line of the conversation."""
         title, _, more = neutralise(text).strip().partition("\n")
         if not title:
             return []
         if self._abilities.notices:
             notice: Json = {"sessionUpdate": "notice", "severity": severity, "title": title}
             return [{**notice, "description": more} if more else notice]
-        return [chunk("agent_message_chunk", f"\n\n*ccb: {title}*\n\n{more}", new_uuid())]
+        return [] if severity == "info" else [chunk("agent_message_chunk", f"\n\n*ccb: {title}*\n\n{more}", new_uuid())]
 
     @property
     def state(self) -> dict[str, Any]:
