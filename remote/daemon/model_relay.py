@@ -39,6 +39,7 @@ class ModelRelay:
         self._servers: list[asyncio.AbstractServer] = []
         self._port = 0
         self._own: set[int] = set()
+        self._looks = 0  # connections whose users are looked up
         self._laptop: Channel | None = None  # that of the client that answers
 
     @property
@@ -80,6 +81,7 @@ class ModelRelay:
             raise ValueError("only who drives the session answers its model calls")
         before, self._laptop = self._laptop, channel
         if before is not None:
+            self._connections.reset(self._own)  # that client may be away for long: the agent asks again
             await before.close("another client of the session answers its model calls")
         try:
             lines = [self._token, *map(str, self._connections.waiting(self._own))]
@@ -92,20 +94,30 @@ class ModelRelay:
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Take a connection. Any user of the host can connect to the loopback: the kernel says who has."""
-        connection = writer.get_extra_info("socket")
-        if connection.family == socket.AF_INET:
-            ends = connection.getpeername(), connection.getsockname()
-            owner = await in_thread(owner_of_connection, *ends)
-        else:  # its directory is closed to others, too
-            owner = sockets.peer_of(connection)[1] if hasattr(socket, "SO_PEERCRED") else None
+        if max(len(self._own), self._looks) >= MAX_CONNECTIONS:  # before a look, which takes long in a crowd
+            writer.close()
+            return
+        self._looks += 1
+        try:
+            owner = await _owner_of(writer)
+        finally:
+            self._looks -= 1
         if owner not in (None, os.geteuid()):
             log.warning("a process of another user (uid %d) connected to the model relay, and was refused", owner)
             writer.close()
         elif len(self._own) >= MAX_CONNECTIONS or not self._servers:
             writer.close()
         else:
-            number = self._connections.add(reader, writer, self._own)
+            number = self._connections.add(reader, writer, self._own, driver_only=True)
             asyncio.get_running_loop().call_later(WAIT_S, self._connections.close, [number])
             if self._laptop is not None:
                 with contextlib.suppress(ChannelError):  # the next laptop is told of all that wait
                     await self._laptop.write(b"%d\n" % number)
+
+
+async def _owner_of(writer: asyncio.StreamWriter) -> int | None:
+    """Return the user at the other end, None where the system does not tell."""
+    connection = writer.get_extra_info("socket")
+    if connection.family == socket.AF_INET:  # the socket itself does not know the ends of what has ended
+        return await in_thread(owner_of_connection, *map(writer.get_extra_info, ("peername", "sockname")))
+    return sockets.peer_of(connection)[1] if hasattr(socket, "SO_PEERCRED") else None  # its directory is closed, too
