@@ -97,8 +97,8 @@ class WaitingConnections:
 
     async def carry(self, channel: Channel, body: Json, role: str) -> None:
         """Carry the bytes of a connection that waits. Raise ValueError."""
-        number = body.get("connection")
-        waiting = self._waiting.get(number) if type(number) is int else None
+        number: int = body["connection"] if type(body.get("connection")) is int else 0
+        waiting = self._waiting.get(number)
         if waiting is None:
             raise ValueError("the connection has ended")
         reader, writer, own, driver_only = waiting

@@ -120,16 +120,18 @@ names, and an id names what the account keeps."""
 
 @dataclass(frozen=True)
 class ForeignRequest:
-    """A request that is allowed. `sent` goes to the provider. `longest` is what it says of the length of its answer.
-    `longer`: its prompt may be longer than its bytes tell. `streams`: its answer comes in pieces."""
+    """A request that is allowed. `sent` goes to the provider. `longest` is what it says of the length of its answer, the
+    others are those of `BilledRequest`."""
 
     sent: Json
     longest: object
     longer: bool
     streams: bool
+    own_tools: bool = True
 
     def billed(self, model: str, size: int) -> BilledRequest:
-        return BilledRequest(model, size, longest_answer(self.longest), longer=self.longer, streams=self.streams)
+        longest = longest_answer(self.longest)
+        return BilledRequest(model, size, longest, self.own_tools, longer=self.longer, streams=self.streams)
 
     def limited(self, model: str) -> Json:
         """Return what the policy's limits are compared with."""
@@ -152,7 +154,7 @@ def _chat(call: ForeignCall, asked: Json) -> ForeignRequest:
         sent["stream_options"] = {**object_in(asked, "stream_options"), "include_usage": True}
     lengths = [each for name in ("max_tokens", "max_completion_tokens") if (each := asked.get(name)) is not None]
     longest = max(lengths) if lengths and all(type(each) is int and each >= 0 for each in lengths) else None
-    return ForeignRequest(sent, longest, longer=any(media), streams=bool(asked.get("stream")))
+    return ForeignRequest(sent, longest, any(media), bool(asked.get("stream")))
 
 
 def _responses(call: ForeignCall, asked: Json) -> ForeignRequest:
@@ -164,9 +166,9 @@ def _responses(call: ForeignCall, asked: Json) -> ForeignRequest:
         if kind not in _ITEMS:
             raise _refused(f"an item of the type {str(kind)[:100]!r}")
         media += [_is_media(part, "") for name in ("content", "output", "summary") for part in _parts(item, name)]
-    searches = "web_search" in _check_tools(asked, _RESPONSES_TOOLS)  # what it finds is paid for as prompt
+    own_tools = "web_search" not in _check_tools(asked, _RESPONSES_TOOLS)  # each search has a price of its own
     sent, streams = {**asked, "store": False}, bool(asked.get("stream"))
-    return ForeignRequest(sent, asked.get("max_output_tokens"), longer=searches or any(media), streams=streams)
+    return ForeignRequest(sent, asked.get("max_output_tokens"), any(media), streams, own_tools)
 
 
 def _gemini(call: ForeignCall, asked: Json) -> ForeignRequest:
@@ -185,8 +187,7 @@ def _gemini(call: ForeignCall, asked: Json) -> ForeignRequest:
         raise _refused("a systemInstruction that is no object")
     media = [_is_gemini_media(part) for each in contents for part in _objects(each, "parts")]
     sent = inner if inner is asked else {"generateContentRequest": {**inner, "model": f"models/{call.model}"}}
-    streams = ":stream" in call.path
-    return ForeignRequest(sent, config.get("maxOutputTokens"), longer=any(media), streams=streams)
+    return ForeignRequest(sent, config.get("maxOutputTokens"), any(media), streams=":stream" in call.path)
 
 
 _CHECKS: Mapping[str, Callable[[ForeignCall, Json], ForeignRequest]] = {

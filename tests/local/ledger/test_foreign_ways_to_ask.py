@@ -23,6 +23,7 @@ from ccb.local.ledger.budgets import Budgets, SessionAccounts
 from ccb.local.ledger.call_ledger import open_ledger
 from ccb.local.providers.session_provider import session_provider
 from ccb.tunnel.proxy.auth_proxy import AuthProxy
+from ccb.tunnel.proxy.foreign_requests import checked, foreign_call
 from ccb.tunnel.wire.frames import Json
 from ccb.tunnel.wire.model_facts import ModelTable
 
@@ -301,6 +302,13 @@ async def test_five_calls_of_two_dollars_do_not_pass_a_budget_of_two(tmp_path: P
         assert all(each["stream_options"]["include_usage"] for each in asked)
     if api == "responses":
         assert all(each["store"] is False for each in asked)
+
+
+def test_a_search_of_the_provider_reserves_more_than_its_tokens() -> None:
+    call = foreign_call("POST", "/v1/responses", "")
+    assert call is not None
+    asked = [checked(call, body).billed("openai/gpt-5", 99) for body in (ASKED, WITH_SEARCH)]
+    assert [each.own_tools for each in asked] == [True, False]
 
 
 MESSAGE: Json = {"model": "claude-opus-4-1", "content": [], "usage": {"input_tokens": 140_000, "output_tokens": 1}}
