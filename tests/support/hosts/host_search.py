@@ -41,7 +41,15 @@ def found_on_host(host: Host, secret: str) -> list[str]:
         found += [where for where, content in seen_in(process) if wanted in content]
         if wanted in memory_of(int(process.name)):
             found.append(f"the memory of {process}")
-    for path in files_of(host.uid, *places_of(host)):
+    temporary = [each for each in Path("/tmp").iterdir() if each.is_dir() and _owner(each) == host.uid]
+    for path in files_of(host.uid, *places_of(host), *temporary):
         if path.is_file() and not path.is_symlink() and wanted in path.read_bytes():
             found.append(str(path))
     return found
+
+
+def _owner(path: Path) -> int:
+    try:
+        return path.lstat().st_uid
+    except FileNotFoundError:
+        return -1
