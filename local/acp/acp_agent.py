@@ -7,10 +7,10 @@ import asyncio
 import logging
 import os
 import re
-from collections.abc import Mapping
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator, Coroutine, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import ccb
 from ccb.tunnel.errors import CcbError
@@ -40,7 +40,7 @@ _PIECE = 64 * 1024
 _PAGE = 50  # sessions in one answer of `session/list`
 _MAX_SESSIONS = 50  # open at the same time
 _UNFIT = re.compile(r"[^A-Za-z0-9-]+")
-_LONG = ("session/new", "session/load", "session/resume", "session/list", "session/delete", "session/prompt")
+_LONG = ("session/prompt",)
 _CAPABILITIES: Json = {
     "loadSession": True,
     "promptCapabilities": {"image": True, "audio": False, "embeddedContext": True},
@@ -50,14 +50,14 @@ _CAPABILITIES: Json = {
 }
 
 
-def run_acp(arguments: Arguments, environ: Mapping[str, str]) -> int:
-    """Serve the protocol until stdin ends. From here on nothing else reads from stdin, and what anything prints to
-    stdout goes to stderr."""
+def run_acp(arguments: Arguments, environ: Mapping[str, str]) -> Coroutine[Any, Any, ExitCode]:
+    """Return what serves the protocol until stdin ends. From here on nothing else reads from stdin, and what anything
+    prints to stdout goes to stderr."""
     given, told = os.dup(0), os.dup(1)
     with open(os.devnull, "rb") as nothing:  # noqa: PTH123 - there is no path to speak of
         os.dup2(nothing.fileno(), 0)
     os.dup2(2, 1)
-    return asyncio.run(_serve(arguments, environ, given, told))
+    return _serve(arguments, environ, given, told)
 
 
 async def _serve(arguments: Arguments, environ: Mapping[str, str], given: int, told: int) -> ExitCode:
@@ -111,14 +111,15 @@ class AcpAgent:
         }
         self.handlers = {name: _with_errors_told(handler) for name, handler in methods.items()}
 
-    def serving(self, peer: JsonRpcPeer) -> AsyncExitStack:
-        """Return what leaves the sessions at the end."""
+    @asynccontextmanager
+    async def serving(self, peer: JsonRpcPeer) -> AsyncIterator[None]:
+        """At the end, leave the sessions, and then the host."""
         self._peer = peer
-        self._stack.push_async_callback(self._leave_all)
-        return self._stack
-
-    async def _leave_all(self) -> None:
-        await asyncio.gather(*(each.close() for each in self._sessions.values()), return_exceptions=True)
+        async with self._stack:
+            try:
+                yield
+            finally:
+                await asyncio.gather(*(each.close() for each in self._sessions.values()), return_exceptions=True)
 
     # The connection.
 

@@ -114,6 +114,7 @@ class QuestionDesk:
         self._laptop_servers = laptop_servers
         self._questions = OpenQuestions()
         self._asking: dict[str, asyncio.Task[None]] = {}
+        self._answering: set[str] = set()
         self._begun = False
 
     def opened(self, request: ControlRequest) -> None:
@@ -123,14 +124,14 @@ class QuestionDesk:
     def replace_all(self, requests: Sequence[ControlRequest]) -> None:
         self._questions.replace_all(requests)
         for request_id in self._asking.keys() - {each.request_id for each in self._questions}:
-            self._asking[request_id].cancel()
+            self.closed(request_id)
         self._ask_open()
 
     def closed(self, request_id: str) -> None:
         """It was withdrawn, or answered by another client."""
         self._questions.closed(request_id)
-        if (task := self._asking.get(request_id)) is not None:
-            task.cancel()
+        if request_id in self._asking and request_id not in self._answering:
+            self._asking[request_id].cancel()
 
     def begin(self) -> None:
         self._begun = True
@@ -176,12 +177,15 @@ class QuestionDesk:
     async def _answer(self, request: ControlRequest, answer: Json) -> None:
         if self._questions.answered(request.request_id) is None:
             return
+        self._answering.add(request.request_id)
         try:
             await self._session.answer(request.request_id, answer)
             if kept := kept_updates(answer):
                 await self._keep(kept)
         except (CcbError, RequestFailed) as error:
             self._session.warn(f"The answer does not count: {error}")
+        finally:
+            self._answering.discard(request.request_id)
 
     async def _reply(self, request: ControlRequest) -> Json:
         if request.subtype == TRUST_PROJECT.name:
@@ -195,8 +199,11 @@ class QuestionDesk:
         chosen = await self._choose(self._subject(request), offered)
         if chosen is None:
             return _STOPPED
-        if chosen.denies:
-            await self._session.request(Request(CHANGE_RULES, list(chosen.denies)))
+        try:
+            if chosen.denies:
+                await self._session.request(Request(CHANGE_RULES, list(chosen.denies)))
+        except (CcbError, RequestFailed) as error:
+            self._session.warn(f"The rule does not count: {error}")
         return chosen.answer
 
     def _subject(self, request: ControlRequest) -> Json:

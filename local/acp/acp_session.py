@@ -19,6 +19,7 @@ from ccb.tunnel.wire.json_rpc import INTERNAL_ERROR, INVALID_PARAMS, JsonRpcPeer
 from ccb.tunnel.wire.mcp_messages import ELICITATION
 
 from ..command_line.arguments import Arguments
+from ..command_line.exit_codes import evidence_lines
 from ..connect.connect_session import OpenSession, connect_session
 from ..connect.host_connection import HostConnection
 from ..headless.command_results import command_result
@@ -47,8 +48,9 @@ def rpc_error(error: Exception) -> RpcError:
     """Return an error of ccb as the editor gets it: what happened, and what to do."""
     if not isinstance(error, CcbError):
         return RpcError(INTERNAL_ERROR, str(error))
-    message = f"{error.what}. {error.do}".rstrip()
-    data: Json = {"ccb": error.exit_name, "evidence": error.evidence}
+    evidence = evidence_lines(error)
+    what = f"{error.what} ({evidence[0]})" if len(evidence) == 1 else error.what
+    message, data = f"{what}. {error.do}".rstrip(), {"ccb": error.exit_name, "evidence": "\n".join(evidence)}
     if isinstance(error, CredentialError):
         return RpcError(AUTH_REQUIRED, message, {**data, "authMethods": []})
     if isinstance(error, NoSuchSession):
@@ -131,6 +133,8 @@ class AcpSession:
             except CcbError as error:
                 log.info("the session is lost", exc_info=error)
                 self._end_prompts(error)
+                with suppress(RpcError):
+                    await self._send(self.updates.notice("error", f"{error.what}. {error.do}"))
                 raise
             finally:
                 await self._questions.pause()
@@ -142,6 +146,7 @@ class AcpSession:
         self._session, self._session_id = session, hello.session
         self.updates = AcpUpdates(info, self._abilities, self._paths)
         self._replay = ReplayMonitor()
+        self._replay.event_came(0, time.monotonic(), replayed=hello.seq > 0)  # the first of them is on its way
         self._pending.foreign_turn = hello.state != "idle"
         api = SessionApi(session, info, self.updates.reducer, laptop, place=Place.HEADLESS)
         self._options = SessionOptionsDesk(api, bypasses=opened.options.allow_bypass)
@@ -257,6 +262,7 @@ class AcpSession:
     async def _received(self, event: SessionEvent) -> None:
         over = event.seq >= self._session.hello.seq
         self._replay.event_came(event.seq, time.monotonic(), replayed=event.replayed and not over)
+        self.updates.own_turn = bool(self._answers)
         await self._send(self.updates.take(event))
         content = event.record.content
         public = event.public if event.kind == "progress" else getattr(content, "public", None)

@@ -113,6 +113,7 @@ class AcpUpdates:
             self, model=info.model, mode=info.mode, sandbox=info.sandbox, effort=info.effort, own_name=info.client_name
         )
         self.cwd = self.reducer.notices.cwd = info.path.rstrip("/")
+        self.own_turn = False  # a prompt of the client runs, whose answer says what went wrong
         self._abilities = abilities
         self._paths = paths
         self._answer = AnswerText()
@@ -265,7 +266,7 @@ class AcpUpdates:
     def _notice(self, block: NoticeBlock) -> None:
         if block.level is Level.INFO:  # a command has printed it
             self._out.append(chunk("agent_message_chunk", neutralise(block.text), new_uuid()))
-        elif block.level is not Level.DIM:
+        elif block.level is Level.WARNING or (block.level is Level.ERROR and not self.own_turn):
             self._out += self.notice(block.level.value, block.text)
 
     def _call(self, block: ToolBlock) -> None:

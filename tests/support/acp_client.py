@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tests.support.acp_schema import SCHEMA, faults_of_agent
@@ -38,7 +38,7 @@ class AcpClient:
     `answers` gives the result of each request of the agent by its method; one without an answer waits."""
 
     running: Running
-    answers: dict[str, Callable[[Json], Json | None]] = field(default_factory=dict)
+    answers: dict[str, Callable[[Json], Json]] = field(default_factory=dict)
     lines: list[tuple[str, Json]] = field(default_factory=list)
     asked: list[Json] = field(default_factory=list)
     _ids: itertools.count[int] = field(default_factory=lambda: itertools.count(1))
@@ -59,9 +59,9 @@ class AcpClient:
                     future.set_result(message)
             elif "id" in message:
                 self.asked.append(message)
-                answer = self.answers.get(message["method"], lambda _: None)(message["params"])
-                if answer is not None:
-                    await self.answer(message, answer)
+                decide = self.answers.get(message["method"])
+                if decide is not None:
+                    await self.answer(message, decide(message["params"]))
             self._news.set()
         for future in self._waiting.values():
             future.cancel()
@@ -147,9 +147,9 @@ def chosen(option: str) -> Json:
 
 
 @asynccontextmanager
-async def acp(laptop: Laptop, words: Sequence[str], **env: str) -> AsyncIterator[AcpClient]:
+async def acp(laptop: Laptop, words: Sequence[str], env: Mapping[str, str] | None = None) -> AsyncIterator[AcpClient]:
     """Run `ccb acp WORDS` as an editor does; on leaving, its stdin ends, and it must end by itself."""
-    async with laptop.start(["acp", *words], **env) as running:
+    async with replace(laptop, env={**laptop.env, **(env or {})}).start(["acp", *words]) as running:
         client = AcpClient(running)
         reading = asyncio.create_task(client.read())
         try:

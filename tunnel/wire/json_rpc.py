@@ -222,7 +222,7 @@ class JsonRpcPeer:
                 await asyncio.wait([before])
             result: object = await self._handlers[method](params)
             if isinstance(result, Reply):
-                result, then = result.result, result.then
+                then, result = result.then, result.result
             reply: Json = {"result": {} if result is None else result}
         except asyncio.CancelledError:
             if self.has_ended:

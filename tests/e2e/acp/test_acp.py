@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
+import json
+import os
+import re
+import sys
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
-from tests.support.acp_client import AcpError, acp, chosen
+from tests.support.acp_client import AcpError, Json, acp, chosen, content
 from tests.support.hosts.reached_host import Host
+from tests.support.machine.processes import name_of, processes_of
+from tests.support.machine.waiting import until
 from tests.support.model.model_script import uses
+from tests.support.network.relay import relay
+from tests.support.person.laptop import STDIO
+
+pytestmark = pytest.mark.visited
 
 
-def words(host: Host, path: str = "~/app") -> list[str]:
-    return [f"{host.login}:{path}", *host.server.client_options()]
+def words(host: Host, path: str = "~/app", port: int | None = None) -> list[str]:
+    return [f"{host.login}:{path}", *host.server.client_options(port)]
 
 
 @pytest.fixture
@@ -56,7 +67,8 @@ async def test_a_session_is_loaded_resumed_listed_and_deleted_by_another_process
     async with acp(host.laptop, words(host)) as editor:
         await editor.initialize()
         listed = (await editor.call("session/list", cwd=str(here)))["sessions"]
-        assert [(each["sessionId"], each["cwd"], each["title"]) for each in listed] == [(session, str(here), "read it")]
+        assert [(each["sessionId"], each["cwd"]) for each in listed] == [(session, str(here))]
+        assert listed[0]["title"].endswith("read it")
         loaded = await editor.load(session, here)
         assert (editor.text("user_message_chunk"), editor.text()) == ("read it", "It says one.")
         assert editor.tool_call("toolu_0001_00")["status"] == "completed"
@@ -88,3 +100,217 @@ async def test_cancel_answers_open_questions_and_ends_the_prompt_as_cancelled(ho
         host.model.add({"text": "Fine."})
         assert await editor.prompt(session, "something else") == {"stopReason": "end_turn"}
     assert not (host.home / "app" / "never").exists()
+
+
+async def test_a_cut_in_mid_answer_and_a_killed_worker_show_each_word_once(host: Host, here: Path) -> None:
+    host.model.add({"text": "A long answer that is cut in the middle.", "stall_after": 5})
+    async with relay(host.server.port) as between, acp(host.laptop, words(host, port=between.port)) as editor:
+        await editor.initialize()
+        session = await editor.new(here)
+        prompt = await editor.begin("session/prompt", sessionId=session, prompt=content("hi"))
+        await editor.until(editor.text)
+        between.cut()
+        await until(lambda: between.connections == 2)
+        host.model.release()
+        assert (await prompt)["result"] == {"stopReason": "end_turn"}
+        assert editor.text() == "A long answer that is cut in the middle."
+        host.model.add({"text": "Nobody hears this.", "stall_after": 5}, {"text": "The second one."})
+        second = await editor.begin("session/prompt", sessionId=session, prompt=content("more"))
+        await host.model.until(lambda model: len(model.requests) == 2)
+        (daemon,) = [each for each in processes_of(host.user) if name_of(each) == "ccb"]
+        daemon.kill()
+        host.model.release()
+        assert "worker was stopped in the middle of this turn" in (await second)["error"]["message"]
+        titles = [each["title"] for each in editor.updates("notice")]
+        assert any("connects again" in each for each in titles), titles
+    assert len(host.model.requests) <= 3
+
+
+async def test_the_editor_ends_a_terminal_goes_on_and_the_editor_takes_it_back(host: Host, here: Path) -> None:
+    host.model.add({"text": "The first half, and the second.", "stall_after": 5})
+    async with acp(host.laptop, words(host)) as editor:
+        await editor.initialize()
+        session = await editor.new(here)
+        await editor.begin("session/prompt", sessionId=session, prompt=content("begin"))
+        await editor.until(editor.text)
+    host.model.release()
+    host.model.add({"text": "The first half, and the second."}, {"text": "Said in the terminal."})
+    done = await host.run("--resume", session, "-p", "go on")
+    assert done.stdout == "Said in the terminal.\n", done.stderr
+    async with acp(host.laptop, words(host)) as editor:
+        await editor.initialize()
+        await editor.load(session, here)
+        assert editor.text() == "The first half, and the second.Said in the terminal."
+        assert editor.text("user_message_chunk") == "begingo on"
+        host.model.add(uses("Bash", command="touch made"), {"text": "Made."})
+        prompt = await editor.begin("session/prompt", sessionId=session, prompt=content("third"))
+        await editor.question()
+        async with host.start("--resume", session, "-p", *STDIO) as terminal:
+            taken = (await prompt)["result"]
+            assert taken["stopReason"] == "end_turn" and "drives this session now" in taken["_meta"]["ccb"]["takenOver"]
+            with pytest.raises(AcpError, match="only watches"):
+                await editor.prompt(session, "too late")
+            await terminal.until("control_request")
+            editor.answers["session/request_permission"] = lambda params: chosen("allow")
+            await editor.load(session, here)
+            await editor.until(lambda: editor.text().endswith("Made."))
+    assert (host.home / "app" / "made").exists()
+
+
+async def test_modes_models_and_effort_are_shown_and_changed_both_ways(host: Host, here: Path) -> None:
+    host.model.add({"text": "Ok."}, uses("Write", file_path=str(host.home / "app" / "a"), content="a"), {"text": "Ok."})
+    async with acp(host.laptop, words(host)) as editor:
+        await editor.initialize()
+        made = await editor.call("session/new", cwd=str(here), mcpServers=[])
+        session = made["sessionId"]
+        assert [each["id"] for each in made["modes"]["availableModes"]][:3] == ["default", "acceptEdits", "plan"]
+        assert [each["id"] for each in made["configOptions"]] == ["mode", "model"]  # the model has no levels
+        await editor.call("session/set_mode", sessionId=session, modeId="acceptEdits")
+        changed = await editor.call("session/set_config_option", sessionId=session, configId="model", value="opus")
+        by_id = {each["id"]: each["currentValue"] for each in changed["configOptions"]}
+        assert by_id == {"mode": "acceptEdits", "model": "opus", "effort": "default"}
+        await editor.call("session/set_config_option", sessionId=session, configId="effort", value="high")
+        await editor.prompt(session, "hi")
+        body = host.model.requests[-1].body or {}
+        assert "opus" in body["model"] and body["output_config"]["effort"] == "high"
+        await editor.prompt(session, "write it")
+        assert not editor.asked and editor.updates("tool_call")[0]["content"][0]["newText"] == "a"
+        for wrong in ({"configId": "mode", "value": "none"}, {"configId": "speed", "value": "1"}):
+            with pytest.raises(AcpError) as raised:
+                await editor.call("session/set_config_option", sessionId=session, **wrong)
+            assert raised.value.code == -32602
+
+
+async def test_always_and_never_are_rules_of_the_session(host: Host, here: Path) -> None:
+    host.model.add(*(uses("Bash", command=f"touch {name}") for name in ("a", "a", "b", "b")), {"text": "Done."})
+    async with acp(host.laptop, words(host)) as editor:
+        kinds = iter(("allow_always", "reject_always"))
+
+        def decide(params: Json) -> Json:
+            kind = next(kinds)
+            return chosen(next(each["optionId"] for each in params["options"] if each["kind"] == kind))
+
+        editor.answers["session/request_permission"] = decide
+        await editor.initialize()
+        session = await editor.new(here)
+        await editor.prompt(session, "go")
+        assert [each["params"]["toolCall"]["title"] for each in editor.asked] == ["touch a", "touch b"]
+        states = [editor.tool_call(f"toolu_000{n}_00")["status"] for n in (1, 2, 3, 4)]
+        assert states == ["completed", "completed", "failed", "failed"]
+    assert (host.home / "app" / "a").exists() and not (host.home / "app" / "b").exists()
+
+
+async def test_mcp_servers_of_the_editor_run_on_the_laptop_and_their_forms_come_to_it(host: Host, here: Path) -> None:
+    log = host.laptop.home / "notes.log"
+    server = {
+        "name": "My notes", "command": sys.executable, "args": ["-m", "tests.support.mcp_server", str(log)],
+        "env": [{"name": "NOTES_TOKEN", "value": "abc"}, {"name": "PYTHONPATH", "value": os.pathsep.join(sys.path)}],
+    }  # fmt: skip
+    host.model.add(uses("mcp__My-notes__token"), uses("mcp__My-notes__clear"), {"text": "Done."})
+    async with acp(host.laptop, words(host)) as editor:
+        editor.answers["session/request_permission"] = lambda params: chosen("allow")
+        editor.answers["elicitation/create"] = lambda params: {"action": "accept", "content": {}}
+        await editor.initialize()
+        session = await editor.new(here, mcpServers=[server])
+        await editor.prompt(session, "go")
+        results = host.model.requests[-1].tool_result_text
+        assert "the token has 3 letters" in host.model.requests[-2].tool_result_text and "accept" in results
+        form = next(each["params"] for each in editor.asked if each["method"] == "elicitation/create")
+        assert form["mode"] == "form" and "Throw all notes away?" in form["message"]
+    assert "token" in log.read_text()
+
+
+async def test_questions_of_the_agent_are_a_form_or_without_forms_one_choice_each(host: Host, here: Path) -> None:
+    question = {
+        "question": "Which color?", "header": "Color", "multiSelect": False,
+        "options": [{"label": "Red", "description": "warm"}, {"label": "Blue", "description": "cold"}],
+    }  # fmt: skip
+    async with acp(host.laptop, words(host)) as editor:
+        editor.answers["elicitation/create"] = lambda params: {"action": "accept", "content": {"answer_0": "Blue"}}
+        await editor.initialize()
+        session = await editor.new(here)
+        host.model.add(uses("AskUserQuestion", questions=[question]), {"text": "Done."})
+        await editor.prompt(session, "ask me")
+        assert "Blue" in host.model.requests[-1].tool_result_text
+    async with acp(host.laptop, words(host)) as editor:
+        editor.answers["session/request_permission"] = lambda params: chosen(
+            next(each["optionId"] for each in params["options"] if each["name"] == "Red")
+        )
+        await editor.initialize({})
+        session = await editor.new(here)
+        host.model.add(uses("AskUserQuestion", questions=[question]), {"text": "Done."})
+        await editor.prompt(session, "ask me")
+        assert "Red" in host.model.requests[-1].tool_result_text
+
+
+async def test_todos_are_a_plan_and_a_command_of_the_laptop_is_answered_there(host: Host, here: Path) -> None:
+    todos = [{"content": "Look", "status": "completed", "activeForm": "x"}, {"content": "Do", "status": "pending"}]
+    host.model.add(uses("TodoWrite", todos=todos), {"text": "Planned."})
+    async with acp(host.laptop, words(host)) as editor:
+        await editor.initialize()
+        session = await editor.new(here)
+        await editor.prompt(session, "plan")
+        assert [(each["content"], each["status"]) for each in editor.updates("plan")[-1]["entries"]] == [
+            ("Look", "completed"), ("Do", "pending"),
+        ]  # fmt: skip
+        assert await editor.prompt(session, "/status") == {"stopReason": "end_turn"}
+        assert session in editor.text() and len(host.model.requests) == 2
+        host.model.add({"text": "Named."})
+        await editor.prompt(session, "/rename A better name")
+        await editor.until(lambda: editor.updates("session_info_update"))
+        assert editor.updates("session_info_update")[-1]["title"] == "A better name"
+
+
+async def test_files_of_the_editor_go_along_or_are_read_on_the_host(host: Host, here: Path) -> None:
+    host.put("app/there.txt", b"words of the host\n")
+    (here / "mine.txt").write_text("words of the laptop\n")
+    (here / "link.txt").symlink_to("/etc/passwd")
+    outside = host.laptop.home / "outside.txt"
+    outside.write_text("outside")
+    mapped = host.laptop.home / "mounted"
+    host.model.add({"text": "Read."})
+    argv = [*words(host), "--map", f"{host.home}/app={mapped}"]
+    async with acp(host.laptop, argv) as editor:
+        await editor.initialize()
+        session = await editor.new(mapped, additionalDirectories=[])
+        links = [mapped / "there.txt", here / "mine.txt", outside]
+        blocks: list[Json] = [{"type": "resource_link", "uri": each.as_uri(), "name": each.name} for each in links]
+        blocks.append({"type": "resource", "resource": {"uri": "file:///x/y.txt", "text": "embedded words"}})
+        await editor.prompt(session, "look at", *blocks)
+        said = json.dumps(host.model.requests[-1].messages)
+        assert "words of the host" in said and "embedded words" in said
+        assert "outside of the folders of the editor" in said and "words of the laptop" not in said
+    host.model.add({"text": "Read."})
+    async with acp(host.laptop, words(host)) as editor:
+        await editor.initialize()
+        session = await editor.new(here)
+        blocks = [{"type": "resource_link", "uri": (here / each).as_uri(), "name": each} for each in
+                  ("mine.txt", "link.txt")]  # fmt: skip
+        await editor.prompt(session, *blocks)
+        said = json.dumps(host.model.requests[-1].messages)
+        assert "words of the laptop" in said and "root:" not in said
+
+
+async def test_what_cannot_be_opened_is_an_error_with_the_places_in_it(host: Host, here: Path) -> None:
+    host.put("app/sub")
+    async with acp(host.laptop, words(host)) as editor:
+        await editor.initialize()
+        await editor.new(here)
+        await editor.new(here / "sub")
+        for params, code, says in (
+            ({"cwd": str(here / "none")}, -32602, "app/none"),
+            ({"cwd": "/elsewhere"}, -32602, f"{host.login}:~/app"),
+            ({"cwd": "relative"}, -32602, "absolute"),
+            ({"cwd": str(here), "mcpServers": [{"name": "x"}]}, -32603, "command"),
+        ):
+            with pytest.raises(AcpError, match=re.escape(says)) as raised:
+                await editor.call("session/new", **{"mcpServers": [], **params})
+            assert raised.value.code == code
+        for method in ("session/load", "session/resume"):
+            with pytest.raises(AcpError) as raised:
+                await editor.load(str(uuid4()), here, method)
+            assert raised.value.code == -32002
+        for method in ("session/prompt", "session/set_mode", "session/close"):
+            with pytest.raises(AcpError) as raised:
+                await editor.call(method, sessionId="nothing", prompt=[])
+            assert raised.value.code == -32002
