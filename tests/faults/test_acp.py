@@ -31,9 +31,9 @@ ENDED = {"stopReason": "end_turn"}
 def own_work(host: Host) -> tuple[list[str], list[str]]:
     """The options of ccb, and the prompts."""
     host.model.add(
+        {"text": "The end.", "when": {"user_contains": "end it"}},
         {**uses("Bash", command=COUNT), "text": "I count."},
         {"text": LONG, "delay": 0.005, "when": {"has_tool_result": True}, "times": 2},
-        {"text": "The end.", "when": {"user_contains": "end it"}},
     )
     return [], ["count", "end it"]
 
