@@ -28,6 +28,8 @@ from ..terminal.stdio import Writer, in_thread, read_some
 from .acp_paths import PathMap
 
 if TYPE_CHECKING:
+    from ccb.tunnel.transports.pipe import Transport
+
     from ..connect.host_connection import HostConnection
     from .acp_session import AcpSession
     from .acp_updates import ClientAbilities
@@ -203,8 +205,11 @@ class AcpAgent:
 
         from ..connect.session_rows import with_prompts
 
+        host = await self._connected()
+        if self._paths.needs_home:
+            self._paths.home_is(await _home(await host.connected()))
         now, listed = datetime.now(UTC), []
-        for row in with_prompts(await (await (await self._connected()).sessions()).listed()):
+        for row in with_prompts(await (await host.sessions()).listed()):
             cwd = self._paths.cwd(row.cwd.raw)
             if cwd is None or only not in (None, cwd):
                 continue
@@ -256,6 +261,19 @@ class AcpAgent:
     async def _set_option(self, params: Json) -> Json:
         options = await self._session(params).set_option(params.get("configId"), params.get("value"))
         return {"configOptions": options}
+
+
+async def _home(transport: Transport) -> str:
+    """Return the home directory on the host, which some login shells say after words of their own."""
+    pipe = await transport.execute("exec /bin/sh -c 'cd && pwd -P'")
+    said = b""
+    try:
+        while (data := await pipe.read()) and len(said) < _PIECE:
+            said += data
+    finally:
+        await pipe.close()
+    lines = [each for each in said.decode("utf-8", "replace").splitlines() if each.startswith("/")]
+    return lines[-1] if lines else "~"
 
 
 def _with_errors_told(handler: Handler) -> Handler:

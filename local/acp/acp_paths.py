@@ -27,7 +27,7 @@ class PathMap:
         self.host = host
         self._same = same
         self._place = place.rstrip("/") or "/"
-        self._found = place if place.startswith("/") else ""  # as an absolute path
+        self._found = [self._place] if place.startswith("/") else []  # as absolute paths
         pairs = (each.partition("=") for each in maps)
         self._maps = [(_clean(there), _clean(here)) for there, _, here in pairs]
         self._root = ""
@@ -52,10 +52,20 @@ class PathMap:
             )
         return _joined(self._place, below)
 
+    @property
+    def needs_home(self) -> bool:
+        """Whether only the home directory on the host says where the place is."""
+        return not (self._found or self._same)
+
+    def home_is(self, path: str) -> None:
+        below = self._place.removeprefix("~").strip("/")
+        self._found.append(_joined(path, below))
+
     def working_in(self, cwd: str, directory: str) -> None:
-        """Note that a session that was opened in `directory`, as this map named it, works in `cwd` of the host."""
-        if not self._found and directory == self._place:
-            self._found = cwd
+        """Note that a session that was opened in `directory`, as this map named it, works in `cwd` of the host. A link
+        may have led there."""
+        if directory == self._place and cwd not in self._found:
+            self._found.append(cwd)
 
     def cwd(self, path: str) -> str | None:
         """Return the working directory of the editor for one of the host, None for one that the editor has not."""
@@ -64,10 +74,10 @@ class PathMap:
         for there, local in self._maps:
             if (below := _below(there, path)) is not None:
                 return _joined(local, below)
-        if not self._found and path.endswith(self._place.removeprefix("~")):
-            return self._root or str(Path.cwd())  # of a directory below the home directory, whose place nobody knows
-        below = _below(self._found, path) if self._found else None
-        return None if below is None else _joined(self._root or str(Path.cwd()), below)
+        for found in self._found:
+            if (below := _below(found, path)) is not None:
+                return _joined(self._root or str(Path.cwd()), below)
+        return None
 
     def shown(self, path: str) -> str:
         """Return what the editor opens for a file of the host: the path itself unless `--map` names another one."""

@@ -142,12 +142,6 @@ class QuestionDesk:
         self._begun = False
         await cancelled(*self._asking.values())
 
-    async def stopped(self) -> None:
-        """The person has stopped the turn: nobody waits for answers any more."""
-        for each in self._questions:
-            if each.request_id not in self._asking:
-                await self._answer(each, _STOPPED)
-
     def _ask_open(self) -> None:
         for each in self._questions if self._begun else ():
             if each.request_id not in self._asking:

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 
-from ccb.tunnel.errors import CcbError, ConnectionLost, CredentialError, NoSuchPath, NoSuchSession, UsageError
+from ccb.tunnel.errors import CcbError, CredentialError, NoSuchPath, NoSuchSession, UsageError
 from ccb.tunnel.tasks import cancelled
 from ccb.tunnel.wire import journal_records as records
 from ccb.tunnel.wire import messages
@@ -97,7 +97,7 @@ class AcpSession:
             await asyncio.wait({self._task, waiting}, return_when=asyncio.FIRST_COMPLETED)
             if self._task.done():
                 self._task.result()
-                raise ConnectionLost("the session ended while it was opened", do="Try it again.")
+                raise RpcError(INTERNAL_ERROR, "the session ended while it was opened: try it again")
         except BaseException:
             await self.close()
             raise
@@ -111,7 +111,7 @@ class AcpSession:
         if self._task is not None:
             with suppress(CcbError, asyncio.CancelledError):
                 await self._task
-        self._end_prompts(ConnectionLost("the session was closed", do="Load it again."))
+        self._end_prompts(RpcError(INTERNAL_ERROR, "the session was closed: load it again to go on"))
 
     @property
     def is_over(self) -> bool:
@@ -132,7 +132,7 @@ class AcpSession:
                     await opened.session.close(done=True)
             except CcbError as error:
                 log.info("the session is lost", exc_info=error)
-                self._end_prompts(error)
+                self._end_prompts(rpc_error(error))
                 with suppress(RpcError):
                     await self._send(self.updates.notice("error", f"{error.what}. {error.do}"))
                 raise
@@ -213,7 +213,6 @@ class AcpSession:
         self._cancelled |= self._answers.keys()
         try:
             await self._session.request(Request(INTERRUPT, True))
-            await self._questions.stopped()
         except (CcbError, RequestFailed) as error:
             log.info("the turn was not stopped: %s", error)
 
@@ -242,7 +241,7 @@ class AcpSession:
                     await self._received(item)
         finally:
             await cancelled(ticking)
-        self._end_prompts(ConnectionLost("the session has ended on the host", do="Load it again to go on."))
+        self._end_prompts(RpcError(INTERNAL_ERROR, "the session has ended on the host: load it again to go on"))
 
     async def _tick(self) -> None:
         """Note when all that had happened before has come: the last events may be none that a reader gets."""
@@ -305,9 +304,9 @@ class AcpSession:
         else:
             future.set_result(answer)
 
-    def _end_prompts(self, error: CcbError) -> None:
+    def _end_prompts(self, error: RpcError) -> None:
         for number in list(self._answers):
-            self._resolve(number, rpc_error(error))
+            self._resolve(number, error)
 
     async def _link_changed(self, change: LinkChange) -> None:
         log.info("link %s: %s", change.state.value, change.reason)

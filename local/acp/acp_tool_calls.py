@@ -9,7 +9,7 @@ from ccb.tunnel.plain_text import neutralise, one_line
 from ccb.tunnel.wire.frames import Json
 from ccb.tunnel.wire.messages import as_blocks, as_dict, as_text
 from ccb.tunnel.wire.prompt_content import image_type
-from ccb.tunnel.wire.tool_traits import Effect, View, traits_of
+from ccb.tunnel.wire.tool_traits import Effect, View, is_tool, traits_of
 
 from ..transcript.blocks import ToolBlock, ToolState
 from ..tui.rendering.tool_output import headline
@@ -25,15 +25,16 @@ _STATUS = {
     ToolState.UNKNOWN: "completed",
 }
 _KINDS = {Effect.READ: "search", Effect.WRITE: "edit", Effect.EXECUTE: "execute", Effect.NETWORK: "fetch"}
-_VIEW_KINDS = {View.FILE_LINES: "read", View.PLAN: "switch_mode", View.AGENT: "think", View.CHECKLIST: "think"}
-_MODE_TOOLS = ("EnterPlanMode",)
+_VIEW_KINDS = {View.FILE_LINES: "read", View.AGENT: "think", View.CHECKLIST: "think"}
 
 
 def described(name: str, tool_input: Json, paths: PathMap, cwd: str) -> Json:
     """Return what is known of a call before it runs."""
     traits = traits_of(name)
-    kind = "switch_mode" if name in _MODE_TOOLS else _VIEW_KINDS.get(traits.view) or _KINDS.get(traits.effect, "other")
-    if name.startswith("mcp__"):
+    kind = _VIEW_KINDS.get(traits.view) or _KINDS.get(traits.effect, "other")
+    if traits.asks and traits.view is not View.QUESTIONS:
+        kind = "switch_mode"
+    if not is_tool(name):
         kind = "other"
     places = _locations(name, tool_input, paths)
     about = one_line(headline(name, tool_input, cwd))

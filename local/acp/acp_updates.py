@@ -151,7 +151,9 @@ class AcpUpdates:
         return self._taken()
 
     def skipped(self, gap: EventGap, *, running: bool) -> list[Json]:
+        """Take over the state after events that are not loaded. What was said in them is not repeated."""
         self.reducer.skipped(parse_snapshot(gap.body), running=running)
+        self._out.clear()
         return self._taken()
 
     def link_lost(self) -> None:

@@ -50,6 +50,8 @@ def _model_names(api: SessionApi) -> Choices:
     choices=_model_names,
 )
 async def model(api: SessionApi, given: str) -> Reply:
+    if api.transcript.foreign_agent:
+        return await _model_of_others(api, given)
     if given:
         return await _use_model(api, *given.split(maxsplit=1))
     models, current = api.laptop.models, await _model_in_use(api)
@@ -57,6 +59,18 @@ async def model(api: SessionApi, given: str) -> Reply:
         return Text(_in_force(api))
     offers = await models.kept(current)
     return Models([ReplyRow(each.name) for each in offers], offers=offers, choice=models)
+
+
+async def _model_of_others(api: SessionApi, given: str) -> Text:
+    """Let an agent of others use a model, or tell which ones it offers."""
+    if given:
+        await api.request(Request(SET_MODEL, given))
+        return Text(f"Model: {one_line(given)}, from the next prompt on, if the agent offers it")
+    applied = as_dict((await api.request(Request(requests.GET_SETTINGS, None))).get("applied"))
+    offered = applied.get("offered_models")
+    names = [one_line(as_text(each)) for each in offered[:_MAX_COMPLETED]] if isinstance(offered, list) else []
+    lines = [f"Model: {one_line(as_text(applied.get('model')))}"]
+    return Text([*lines, f"The agent offers: {', '.join(names)}. /model NAME chooses one."] if names else lines)
 
 
 async def _model_in_use(api: SessionApi) -> str:

@@ -204,8 +204,9 @@ class ReplInfo:
 
 def info_of(opened: OpenSession, first_prompt: str = "") -> ReplInfo:
     hello, options = opened.session.hello, opened.options
-    wanted = cage_of(options.sandbox, options.permission_mode) if "sandbox" in hello.capabilities else ""
-    chosen = options.model or ("" if hello.seq else "default")  # the events of a session that exists name its model
+    foreign, can_cage = options.agent_name, "sandbox" in hello.capabilities
+    wanted = cage_of(options.sandbox, options.permission_mode) if can_cage and not foreign else ""
+    chosen = options.model or ("" if hello.seq else foreign or "default")  # events of a session that exists name it
     return ReplInfo(
         host=opened.host,
         path=hello.cwd.raw,

@@ -73,6 +73,7 @@ class TranscriptReducer:
         self.model = model
         self.mode = mode
         self.sandbox = sandbox
+        self.foreign_agent = ""  # the agent of others that works in the session
         self.effort = effort  # "": the model's own
         self.branch = ""
         self.tools: tuple[str, ...] = ()
@@ -288,7 +289,8 @@ class TranscriptReducer:
         self.model = content.model or self.model
         self.effort = _level(content.effort) or self.effort
         self.mode = content.permission_mode or self.mode
-        if self.sandbox:  # a worker without a sandbox names the cage of none of its commands
+        self.foreign_agent = content.foreign_agent
+        if self.sandbox and not self.foreign_agent:  # a worker without a sandbox names the cage of none of its commands
             self.sandbox = cage_of(content.sandbox, self.mode) or self.sandbox
 
     def _noticed(self, content: object) -> None:

@@ -177,7 +177,8 @@ class Daemon:
         return session
 
     def _runs_something(self) -> bool:
-        return bool(self.context.tasks.running or self.context.shells.foreground or self.shells.running)
+        runs = self.context.tasks.running or self.context.shells.foreground or self.shells.running
+        return bool(runs or (self.session is not None and self.session.agent.program is not None))
 
     def _outputs(self) -> Iterator[tuple[str, str]]:
         """What runs in the background, with the beginning of its output, which names the URL of a server."""

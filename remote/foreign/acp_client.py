@@ -120,6 +120,7 @@ class AcpClient:
         try:
             await asyncio.wait({self._asked})
             if self._not_kept is not None:
+                await self.cancel()
                 raise self._not_kept
             answer = as_dict(self._asked.result())
         except RpcError as error:

@@ -14,6 +14,7 @@ from ccb.tunnel.wire.control_protocol import AGENT_OPTION, AskedBecause, ToolApp
 from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.frames import Json
 from ccb.tunnel.wire.messages import as_blocks, as_dict, as_number, as_text
+from ccb.tunnel.wire.ndjson import dump
 from ccb.tunnel.wire.todo_list import MAX_TODOS
 from ccb.tunnel.wire.tool_traits import BASH, EDIT, EXIT_PLAN_MODE, MULTI_EDIT, READ, WEB_FETCH, WRITE
 
@@ -48,6 +49,8 @@ def merged_call(known: Json, update: Mapping[str, Any]) -> Json:
 
 def is_ready(call: Json) -> bool:
     """Return whether enough is known of a call to show it: agents name one before they know its input."""
+    if call.get("kind") in EDITING:
+        return bool(diffs_in(call)) or has_ended(call)
     known = call.get("rawInput") or call.get("content") or call.get("locations")
     return bool(known) or call.get("status") in ("in_progress", "completed", "failed")
 
@@ -125,7 +128,7 @@ def result_content(call: Json, printed: str, exit_code: object) -> str | list[Js
     texts += [f"Also changed: {path}" for path in list(paths)[1:]]
     raw = call.get("rawOutput")
     if not texts and raw is not None:
-        texts.append(raw if isinstance(raw, str) else str(raw))
+        texts.append(raw if isinstance(raw, str) else dump({"": raw})[4:-1])
     text = "\n".join(texts)[:_MAX_TEXT]
     return [*([{"type": "text", "text": text}] if text else []), *pictures] if pictures else text
 

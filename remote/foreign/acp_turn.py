@@ -32,11 +32,13 @@ _LEVELS = {"error": "error", "warning": "warning"}
 
 @dataclass
 class _Call:
-    """`tool_use_id` is the agent's own id unless that is taken. `output` is what a terminal of the call has shown."""
+    """`tool_use_id` is the agent's own id unless that is taken. `asks`: the person has not allowed it yet; `runs`: it
+    may run. `output` is what a terminal of the call has shown."""
 
     tool_use_id: str
     known: Json
     name: str = ""  # once it is shown
+    asks: bool = False
     runs: bool = False
     output: Output | None = None
     exit_code: object = None
@@ -75,6 +77,7 @@ class AcpTurn:
         options = as_blocks(params.get("options"))
         answer = await self._permission(call, params) if call is not None else ToolPermission(False)
         if answer.allow and call is not None:
+            call.asks = False
             self._start(call)
         elif call is not None:  # some agents say nothing more of it
             self.interrupted = self.interrupted or answer.interrupt
@@ -120,13 +123,13 @@ class AcpTurn:
                 return None
             call = self._calls[own_id] = _Call(self._free_id(own_id), {}, since=time.monotonic())
         call.known = translation.merged_call(call.known, update)
+        call.asks = call.asks or asks
         ended = translation.has_ended(call.known)
         if not call.name and (asks or translation.is_ready(call.known)):
             use = translation.tool_use(call.known)
             call.name = use.name
             self._writer.call(call.tool_use_id, use.name, use.input)
-        if call.known.get("status") == "in_progress":
-            self._start(call)
+        self._start(call)
         self._print(call, as_dict(update.get("_meta")))
         if ended and call.name:
             self._end(call, own_id)
@@ -137,7 +140,7 @@ class AcpTurn:
         return f"toolu_{new_uuid().replace('-', '')}" if taken else own_id
 
     def _start(self, call: _Call) -> None:
-        if call.name and not call.runs:
+        if call.name and not (call.asks or call.runs):
             call.runs = True
             self._writer.started(call.tool_use_id, call.name)
 
@@ -174,9 +177,9 @@ class AcpTurn:
     def close(self, why: str = _STILL_RUNS, *, stopped: bool = False) -> None:
         """Close the calls that have no result. Raise NotKept."""
         for call in self._calls.values():
+            printed = self._printed(call)
             if call.name:
-                printed = self._printed(call)
-                text = (STOPPED if call.runs else NOT_RUN) if stopped else why
+                text = (NOT_RUN if call.asks else STOPPED) if stopped else why
                 self._writer.result(call.tool_use_id, f"{text}\n{printed}".rstrip("\n"), is_error=True)
         self._calls.clear()
         self._writer.end_message()

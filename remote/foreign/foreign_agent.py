@@ -35,6 +35,7 @@ from .stream_json_cli import StreamJsonCli
 
 log = logging.getLogger(__name__)
 
+_KEPT_MESSAGES = 20  # in memory
 _MAX_MODELS = 50  # that clients are told
 _CANCEL_S = 3.0  # for an agent that was told to end its turn; the turn itself waits two seconds longer
 _STARTS_AGAIN = "Send the next prompt to start it again."
@@ -64,6 +65,7 @@ class ForeignAgent:
         self._relaying = AsyncExitStack()
         self._url = ""
         self._process: AgentProcess | None = None
+        self._is_caged = False
         self._connection: AgentConnection | None = None
         self._starting: asyncio.Task[bool] | None = None
         self._unread: list[Json] = []  # blocks that the agent gets with the next prompt
@@ -96,10 +98,17 @@ class ForeignAgent:
 
     def begin(self) -> None:
         """Start the agent beside other work, if it does not run."""
-        if self._process is not None and self._process.code is not None:
-            self._connection = None
-        if self._connection is None and (self._starting is None or self._starting.done()):
+        if (self._starting is None or self._starting.done()) and not self._is_usable:
             self._starting = asyncio.get_running_loop().create_task(self._start())
+
+    @property
+    def _is_usable(self) -> bool:
+        alive = self._process is not None and self._process.code is None
+        return self._connection is not None and alive and self._is_caged is self._wants_cage
+
+    @property
+    def _wants_cage(self) -> bool:
+        return self._lent.options().sandbox == WORKSPACE and self._lent.permissions.mode != BYPASS
 
     async def settle(self) -> None:
         """Wait until the agent has started, or cannot be: `run` tells."""
@@ -131,6 +140,7 @@ class ForeignAgent:
         finally:
             working.cancel()
             self._know(connection.session, agent_log)
+            del state.conversation.messages[:-_KEPT_MESSAGES]  # the agent has a history of its own
         return await self._ended(working, connection, state, writer)
 
     def unread(self, prompts: Sequence[Prompt]) -> None:
@@ -182,12 +192,14 @@ class ForeignAgent:
         env = {**context.login.variables, **own}
         resumed = () if acp or not known else ("--resume", known)
         argv = [*agent.argv, *flags_for(agent, self._lent.options()), *resumed]
+        caged = self._wants_cage
         try:
-            process = await AgentProcess.start(agent.name, argv, context.cwd, env, context.host, self._cage())
+            cage = self._cage() if caged else None
+            process = await AgentProcess.start(agent.name, argv, context.cwd, env, context.host, cage)
         except (OSError, ValueError) as error:
             why = getattr(error, "strerror", None) or error
             raise AgentFailed(f"{shown_command(agent)} cannot be started on this host: {why}") from None
-        self._process = process
+        self._process, self._is_caged = process, caged
         self._connection = connection = (
             AcpClient(agent.name, process, self._lent, self._url)
             if acp
@@ -205,13 +217,10 @@ class ForeignAgent:
                 await self._end()
         return goes_on
 
-    def _cage(self) -> CageRules | None:
-        """Return the cage of the session's option --sandbox workspace. Raise AgentFailed if the agent cannot work in
-        it."""
-        permissions, options = self._lent.permissions, self._lent.options()
-        if options.sandbox != WORKSPACE or permissions.mode == BYPASS:
-            return None
-        if not options.allow_net:
+    def _cage(self) -> CageRules:
+        """Return the cage of --sandbox workspace. Raise AgentFailed if the agent cannot work in it."""
+        permissions = self._lent.permissions
+        if not self._lent.options().allow_net:
             text = f"{self.name} reaches its models over the network of this host, which --sandbox workspace closes"
             raise AgentFailed(f"{text}. Add --allow-net, or choose another --sandbox.")
         cage = self._lent.context.cages.workspace(permissions.directories, network=True)

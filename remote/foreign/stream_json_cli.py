@@ -43,7 +43,7 @@ from .foreign_session import AgentFailed, LentToAgent
 log = logging.getLogger(__name__)
 
 _START_S, _CHANGE_S = 60.0, 20.0
-_PASSED = ("status", "api_retry", "permission_denied")  # subtypes of `system` messages that mean the same here
+_PASSED = ("api_retry", "permission_denied")  # subtypes of `system` messages that mean the same here
 _OWN_IDS = ("session_id", "uuid")
 _ENDS = {"error_max_turns": EndReason.MAX_TURNS, "error_max_budget_usd": EndReason.BUDGET_EXHAUSTED}
 
@@ -207,12 +207,15 @@ class StreamJsonCli:
         if isinstance(message, messages.ResultMessage):
             if not self._result.done():
                 self._result.set_result(message.body)
-        elif isinstance(message, messages.StreamEventMessage):
+        elif isinstance(message, messages.StreamEventMessage) or body.get("subtype") == "status":
             writer.stream(body)
         elif isinstance(message, messages.AssistantMessage):
             self._count(as_dict(as_dict(body.get("message")).get("usage")))
-            self._open.update(as_text(each.get("id")) for each in message.blocks if each.get("type") == "tool_use")
             writer.show(body)
+            for each in message.blocks:
+                if each.get("type") == "tool_use":
+                    self._open.add(as_text(each.get("id")))
+                    writer.started(as_text(each.get("id")), as_text(each.get("name")))
         elif isinstance(message, messages.UserMessage) and message.text("") == INTERRUPTED:
             return  # the turn says so itself
         elif isinstance(message, messages.UserMessage) and not message.is_replay:

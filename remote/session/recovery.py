@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from ccb.tunnel.wire import journal_records as records
 from ccb.tunnel.wire.client_requests import CHANGE_RULES
-from ccb.tunnel.wire.control_protocol import CAN_USE_TOOL, SET_SANDBOX, RequestRefused, answer_in
+from ccb.tunnel.wire.control_protocol import AGENT_OPTION, CAN_USE_TOOL, SET_SANDBOX, RequestRefused, answer_in
 from ccb.tunnel.wire.frames import Json
 from ccb.tunnel.wire.journal_records import Projection, Record, on
 from ccb.tunnel.wire.messages import ControlRequest, ControlResponse, ResultMessage, SystemMessage
@@ -73,7 +73,7 @@ class Recovered(Projection):
                 self.updates += CHANGE_RULES.read(line.request)
         elif isinstance(line, ControlResponse) and self.requests.kind_of(line.request_id) == CAN_USE_TOOL.name:
             granted = CAN_USE_TOOL.read_answer(answer_in(line)).updates
-            self.updates += [each for each in granted if each.get("type") != "setMode"]
+            self.updates += [each for each in granted if each.get("type") not in ("setMode", AGENT_OPTION)]
 
     @on(records.PromptRecord, records.TakenRecord, main_only=True)
     def _take(self, content: records.PromptRecord | records.TakenRecord, _: Record) -> None:

@@ -285,7 +285,9 @@ def _settings(session: Session, _: Json) -> Json:
     for layer in layers:
         effective.update(layer.values)
     agent = session.agent
-    applied = {"model": agent.model, "effort": agent.config.options.effort}
+    applied: Json = {"model": agent.model, "effort": agent.config.options.effort}
+    if agent.program is not None:
+        applied["offered_models"] = [value for value, _ in agent.program.offered_models]
     sources = [{"source": f"{each.source}Settings", "settings": dict(each.values)} for each in layers]
     return {"effective": effective, "sources": sources, "applied": applied}
 

@@ -1,7 +1,7 @@
 """An agent that speaks ACP on stdio, with the standard library alone: `python acp_agent.py LOG [load] [deaf]…`.
 
 A prompt is a list of words, each an act: `say:TEXT`, `think:TEXT`, `ask` (for a command), `edit`, `terminal`, `plan`,
-`title:TEXT`, `wait` (until it is cancelled), `form`, `die`. LOG gets a line for each message, and the environment.
+`title:TEXT`, `wait` (until it is cancelled), `form`, `touch:PATH`, `die`. LOG gets a line for each message.
 With `load` it takes up sessions, with `deaf` it ignores cancels, with `gateway` it is told where its models are."""
 
 from __future__ import annotations
@@ -98,6 +98,13 @@ def act(word: str) -> None:
         update("tool_call", status="in_progress", **call)
         while not cancelled:
             receive()
+    elif act == "touch":
+        try:
+            open(text, "w").close()
+            said = "made"
+        except OSError as error:
+            said = type(error).__name__
+        update("agent_message_chunk", content={"type": "text", "text": said})
     elif act == "die":
         update("agent_message_chunk", content={"type": "text", "text": "last words"})
         sys.exit("it has died")

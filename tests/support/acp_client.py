@@ -29,7 +29,7 @@ class AcpError(Exception):
     def __init__(self, error: Json) -> None:
         super().__init__(error["message"])
         self.code: int = error["code"]
-        self.data = error.get("data")
+        self.data: Any = error.get("data")
 
 
 @dataclass
@@ -58,6 +58,7 @@ class AcpClient:
                 if not future.done():
                     future.set_result(message)
             elif "id" in message:
+                assert not message["method"].startswith(("fs/", "terminal/")), "these act on the wrong machine"
                 self.asked.append(message)
                 decide = self.answers.get(message["method"])
                 if decide is not None:

@@ -34,7 +34,7 @@ RELOAD_SKILLS: RequestKind[None, Json] = client_kind("reload_skills", lambda fie
 """The answer holds `skills`: objects with `name` and `description`."""
 
 GET_SETTINGS: RequestKind[None, Json] = client_kind("get_settings", lambda fields: None)
-"""The answer holds `applied`, with the `model` in use and the `effort`."""
+"""The answer holds `applied`, with the `model` in use, the `effort`, and the `offered_models` of an agent of others."""
 
 LIST_HOOKS: RequestKind[None, Json] = client_kind("get_hooks_listing", lambda fields: None)
 """The answer holds `hooks` (objects with `event`, `matcher`, `type`, `source`, `commandText` and more), `problems`."""

@@ -295,6 +295,10 @@ class OptionsRecord:
     def effort(self) -> str:
         return as_text(as_dict(self.options).get("effort"))
 
+    @property
+    def foreign_agent(self) -> str:
+        return as_text(as_dict(self.options).get("foreign_agent"))
+
 
 @dataclass(frozen=True)
 class TurnStartRecord:

@@ -49,6 +49,7 @@ OWN_OPTIONS = {
     "system_prompt": "--system-prompt",
     "append_system_prompt": "--append-system-prompt",
     "max_turns": "--max-turns",
+    "max_budget_usd": "--max-budget-usd",
     "add_dirs": "--add-dir",
     "tools": "--tools",
     "agents": "--agents",
@@ -61,7 +62,8 @@ OWN_OPTIONS = {
 }
 """The options about ccb's own agent, as field of `SessionOptions` and flag. Other agents take few of them."""
 
-_CLAUDE_FLAGS = "allowed_tools disallowed_tools system_prompt append_system_prompt max_turns add_dirs fallback_model"
+_CLAUDE_FLAGS = """
+allowed_tools disallowed_tools system_prompt append_system_prompt max_turns max_budget_usd add_dirs fallback_model"""
 _CLAUDE_ARGV = (
     *("claude", "--print", "--verbose", "--input-format", "stream-json", "--output-format", "stream-json"),
     *("--include-partial-messages", "--permission-prompt-tool", "stdio"),
@@ -100,6 +102,7 @@ _AGENTS = (
 )
 KNOWN_AGENTS = {agent.name: agent for agent in _AGENTS}
 
+_RUNNERS = ("python", "python3", "node", "npx", "bunx", "uvx", "env")  # the program is what they run
 _STREAM_JSON = AgentDialect.STREAM_JSON.value + ":"
 
 
@@ -121,12 +124,14 @@ def foreign_agent(text: str) -> KnownAgent:
     words = tuple(shlex.split(text[len(_STREAM_JSON) :] if text.startswith(_STREAM_JSON) else text))
     if not words:
         raise ValueError("the command line of the agent is empty")
-    program = words[0].rpartition("/")[2]
+    named = [each for each in words if not each.startswith("-") and each.rpartition("/")[2] not in _RUNNERS]
+    program = (named or words)[0].rpartition("/")[2]
     if text.startswith(_STREAM_JSON):
         claude = KNOWN_AGENTS["claude"]
         return replace(claude, name=program, argv=(*words, *claude.argv[1:]))
     for known in _AGENTS:
-        if known.dialect is AgentDialect.ACP and (program, *words[1 : len(known.argv)]) == known.argv:
+        start = words[0].rpartition("/")[2], *words[1 : len(known.argv)]
+        if known.dialect is AgentDialect.ACP and start == known.argv:
             return replace(known, argv=words)
     return KnownAgent(program, words, environment={**_ANTHROPIC, **_OPENAI, **_GEMINI})
 

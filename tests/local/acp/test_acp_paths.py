@@ -45,8 +45,10 @@ def test_a_working_directory_is_the_same_one_below_the_place_on_the_host(
 def test_directories_and_files_of_the_host_are_named_as_the_editor_knows_them() -> None:
     paths = PathMap("web1", "~/app", ["/srv/web=/mnt/web"])
     assert paths.directory("/home/u/app") == "~/app"
-    assert paths.cwd("/home/far/app") == "/home/u/app"  # of a place below the home directory, by its end
-    paths.working_in("/home/far/app", "~/app")
+    assert paths.cwd("/home/far/app") is None and paths.needs_home
+    paths.home_is("/home/far")
+    paths.working_in("/data/app", "~/app")
+    assert paths.cwd("/data/app/src") == "/home/u/app/src" and not paths.needs_home
     assert paths.cwd("/home/far/app/src") == "/home/u/app/src"
     assert paths.cwd("/home/far/other") is None
     assert paths.cwd("/srv/web/a") == "/mnt/web/a"

@@ -136,6 +136,30 @@ def test_the_sandbox_of_a_new_session_is_the_flag_or_the_setting_and_an_existing
         parse_arguments(["ssh", "h", "--allow-net", "--sandbox", "off"])
 
 
+@pytest.mark.parametrize(
+    ("argv", "role", "foreign"),
+    [
+        (["--agent", "reviewer"], "reviewer", ""),
+        (["--agent", "gemini"], "", "gemini"),
+        (["--agent", "my-agent --acp"], "", "my-agent --acp"),
+        (["--remote-bin", "/opt/my claude"], "", "stream-json:'/opt/my claude'"),
+    ],
+)
+def test_an_agent_is_one_of_ccb_or_one_of_others(argv: list[str], role: str, foreign: str) -> None:
+    options = options_of(*argv, settings=Settings(model="opus"))
+    assert (options.role, options.foreign_agent, options.model) == (role, foreign, None if foreign else "opus")
+    existing = options_for_existing(parse_arguments(["ssh", "h", *argv]), options)
+    assert existing.get("foreign_agent", "") == foreign
+    from_settings = options_of(settings=Settings(agent="gemini"))
+    assert (from_settings.role, from_settings.foreign_agent) == ("", "gemini")
+    assert "foreign_agent" not in options_for_existing(parse_arguments(["ssh", "h"]), from_settings)
+
+
+def test_the_command_line_of_an_agent_must_be_readable() -> None:
+    with pytest.raises(UsageError, match="--agent my 'agent: No closing quotation"):
+        options_of("--agent", "my 'agent")
+
+
 def test_settings_do_not_change_an_existing_session() -> None:
     settings = Settings(model="haiku", permissionMode="plan", sandbox="workspace")
     for flag, name, value in (

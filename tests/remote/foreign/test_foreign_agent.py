@@ -297,3 +297,19 @@ async def test_the_agent_ends_with_its_session(host: WorkerHost) -> None:
     assert alive(pid)
     await laptop.end()
     await until(lambda: not alive(pid), "the end of the agent")
+
+
+@pytest.mark.parametrize("allow_net", [True, False])
+async def test_in_the_workspace_cage_works_what_the_cage_lets_work(host: WorkerHost, allow_net: bool) -> None:
+    foreign = Foreign(host)
+    program, foreign.log = host.project / "agent.py", host.project / "agent.log"
+    program.write_bytes(_AGENT.read_bytes())
+    foreign.command = shlex.join(["python3", str(program), str(foreign.log)])
+    laptop = await foreign.drive(sandbox="workspace", allow_net=allow_net)
+    result = await turn(laptop, f"touch:{host.project}/made touch:{host.home}/outside")
+    if allow_net:
+        assert result["result"].startswith("made") and result["result"] != "mademade"
+        assert not (host.home / "outside").exists()
+    else:
+        assert "--sandbox workspace closes. Add --allow-net" in result["errors"][0]
+    await laptop.end()

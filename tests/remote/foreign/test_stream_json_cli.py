@@ -1,0 +1,104 @@
+"""An agent whose lines are public messages already, in a session of the real worker."""
+
+from __future__ import annotations
+
+import json
+import sys
+import uuid
+from pathlib import Path
+from typing import Any
+
+from tests.remote.agent_kit import Json
+from tests.remote.worker_process import Laptop, WorkerHost
+
+from ccb.tunnel.wire.known_agents import stream_json_program
+from ccb.tunnel.wire.session_options import SessionOptions
+
+_PROGRAM = Path(__file__).resolve().parents[2] / "support" / "stream_json_agent.py"
+
+
+class Cli:
+    """A session in which the scripted program works."""
+
+    def __init__(self, host: WorkerHost) -> None:
+        self.host, self.session, self.log = host, str(uuid.uuid4()), host.home / "agent.log"
+        self.program = host.home / "claude"
+        self.program.write_text(f'#!/bin/sh\nexec {sys.executable} {_PROGRAM} {self.log} "$@"\n')
+        self.program.chmod(0o755)
+
+    async def drive(self, *, have: int = 0, **options: Any) -> Laptop:
+        named = stream_json_program(str(self.program))
+        fields = {"permission_prompts": "stdio", "client": "alice@laptop pid 1 aa", **options}
+        return await self.host.drive(self.session, SessionOptions(foreign_agent=named, **fields), have=have)
+
+    def messages(self, kind: str) -> list[Json]:
+        bodies = [each["body"] for each in self.host.journal(self.session) if each["kind"] == "message"]
+        return [each for each in bodies if each["type"] == kind]
+
+    def blocks(self) -> list[Json]:
+        bodies = [each["body"] for each in self.host.journal(self.session) if each["kind"] == "message"]
+        said = [each for each in bodies if each["type"] in ("assistant", "user")]
+        return [block for each in said for block in each["message"]["content"]]
+
+
+async def turn(laptop: Laptop, prompt: str) -> Json:
+    await laptop.say(prompt)
+    return await laptop.message("result")
+
+
+async def test_its_messages_pass_under_the_ids_of_the_session(host: WorkerHost) -> None:
+    cli = Cli(host)
+    laptop = await cli.drive(max_turns=3, disallowed_tools=["Bash(rm *)"])
+    result = await turn(laptop, "say:hello agent say:done")
+    assert (result["result"], result["total_cost_usd"], result["session_id"]) == ("done (new)", 0.5, cli.session)
+    said = cli.messages("assistant")
+    assert [each["message"]["content"][0].get("text") for each in said] == ["hello", None, "inner", "done"]
+    assert {each["session_id"] for each in said} == {cli.session} and not {"u1", "u2"} & {each["uuid"] for each in said}
+    assert said[2]["parent_tool_use_id"] == said[1]["message"]["content"][0]["id"]
+    assert (await turn(laptop, "say:again"))["result"] == "again (new)"
+    assert laptop.frames and "opus-9" in [each.get("model") for each in cli.messages("system")]
+    described = (await laptop.request("initialize"))["response"]
+    assert "tidy" in [each["name"] for each in described["commands"]]
+    await laptop.end()
+
+
+async def test_a_question_is_answered_by_the_person_and_a_mode_that_they_choose_holds(host: WorkerHost) -> None:
+    cli = Cli(host)
+    laptop = await cli.drive()
+    await laptop.say("ask")
+    asked = await laptop.message("control_request")
+    update = {"type": "setMode", "mode": "acceptEdits", "destination": "session"}
+    assert asked["request"]["permission_suggestions"] == [update]
+    await laptop.reply(asked["request_id"], {"behavior": "allow", "updatedPermissions": [update]})
+    answer = json.loads((await laptop.message("result"))["result"].removesuffix(" (new)"))
+    assert answer == {"behavior": "allow", "updatedInput": {"command": "touch made"}, "updatedPermissions": [update]}
+    await turn(laptop, "say:on")
+    lines = [json.loads(line) for line in cli.log.read_text().splitlines()]
+    assert [each["request"]["mode"] for each in lines if each.get("request", {}).get("mode")] == ["acceptEdits"]
+    await laptop.end()
+
+
+async def test_an_interrupt_ends_the_turn_and_closes_its_calls(host: WorkerHost) -> None:
+    cli = Cli(host)
+    laptop = await cli.drive()
+    await laptop.say("wait")
+    await laptop.message("assistant")
+    await laptop.request("interrupt")
+    assert (await laptop.message("result"))["errors"] == ["Request interrupted by user"]
+    assert [block["type"] for block in cli.blocks()] == ["tool_use", "tool_result", "text"]
+    assert (await turn(laptop, "say:again"))["result"] == "again (new)"
+    await laptop.end()
+
+
+async def test_it_goes_on_with_its_conversation_after_its_death_and_that_of_the_worker(host: WorkerHost) -> None:
+    cli = Cli(host)
+    laptop = await cli.drive()
+    result = await turn(laptop, "say:first die")
+    assert "ended with exit code 1: it has died" in result["errors"][0]
+    assert [block["type"] for block in cli.blocks()] == ["text", "tool_use", "tool_result"]
+    assert (await turn(laptop, "say:again"))["result"] == "again (resumed)"
+    await laptop.kill()
+    laptop = await cli.drive(have=laptop.last_seq)
+    assert (await turn(laptop, "say:on"))["result"] == "on (resumed)"
+    assert "does not know" not in json.dumps(cli.messages("system"))
+    await laptop.end()
