@@ -31,13 +31,13 @@ COUNT = "echo run >> count; echo counted"
 LONG = random.Random(33).randbytes(400).hex(" ", 4)  # in which Gemini CLI sees no loop
 
 
-def linked(source: Path, target: Path) -> Path:
+def link(source: str | Path, target: str | Path) -> Path:
     """A program where users of the host can run it: the directory of the project may be closed to them."""
     try:
         os.link(source, target)
     except OSError:
         shutil.copy2(source, target)
-    return target
+    return Path(target)
 
 
 @pytest.fixture
@@ -45,15 +45,15 @@ def gemini(tmp_path: Path) -> Path:
     """The Gemini CLI and its Node, as a program of the host."""
     require_sdks()
     package = tmp_path / "gemini-cli"
-    shutil.copytree(PACKAGES / "@google" / "gemini-cli", package, copy_function=linked)
-    command = [str(linked(node(), tmp_path / "node")), str(package / "bundle" / "gemini.js")]
+    shutil.copytree(PACKAGES / "@google" / "gemini-cli", package, copy_function=link)
+    command = [str(link(node(), tmp_path / "node")), str(package / "bundle" / "gemini.js")]
     return shell_script(tmp_path / "gemini", f'exec {shlex.join(command)} "$@"')
 
 
 @pytest.fixture
 def claude(tmp_path: Path) -> Path:
     assert CLAUDE.exists(), "`make thorough` installs it"
-    return linked(CLAUDE, tmp_path / "claude")
+    return link(CLAUDE, tmp_path / "claude")
 
 
 def deltas(running: Running) -> str:
