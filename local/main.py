@@ -18,7 +18,7 @@ from ccb.tunnel.errors import CcbError, UsageError
 from ccb.tunnel.heavy_imports import collection_paused, take_short_turns
 
 from .command_line.arguments import Arguments, private_texts
-from .command_line.exit_codes import ExitCode, code_of, error_lines
+from .command_line.exit_codes import ExitCode, error_lines
 from .command_line.parser import parse_arguments
 from .command_line.subcommands import guide_page, help_text
 from .config.log import logging_to_file, state_dir
@@ -63,7 +63,7 @@ def _answer(argv: Sequence[str]) -> int:
         arguments = parse_arguments(argv, remote=os.environ.get("CCB_REMOTE", ""))
     except CcbError as error:
         say(*error_lines(error))
-        return code_of(error)
+        return error.exit_code
     for hint in arguments.hints:
         say(f"ccb: {hint}")
     take_short_turns()
@@ -82,7 +82,7 @@ def _answer(argv: Sequence[str]) -> int:
         except CcbError as error:
             log.info("ended by an error", exc_info=error)
             say(*error_lines(error))
-            return code_of(error)
+            return error.exit_code
         except KeyboardInterrupt:
             say("", "ccb: interrupted")
             return ExitCode.INTERRUPTED

@@ -2,7 +2,32 @@
 
 from __future__ import annotations
 
+from enum import IntEnum
+
 from .plain_text import neutralise, one_line
+
+
+class ExitCode(IntEnum):
+    """What each means says docs/reference/exit-codes.md."""
+
+    OK = 0
+    AGENT_FAILED = 1
+    USAGE = 2
+    PERMISSION_DENIED = 3
+    LIMIT_REACHED = 4
+    NO_SUCH_PATH = 66
+    UNREACHABLE = 69
+    INTERNAL = 70
+    NO_PYTHON = 72
+    NO_STORAGE = 73
+    LINK_LOST = 75
+    PROTOCOL = 76
+    AUTH_FAILED = 77
+    CONFIG = 78
+    HOST_KEY = 79
+    HANGUP = 129
+    INTERRUPTED = 130
+    TERMINATED = 143
 
 
 class CcbError(Exception):
@@ -16,6 +41,10 @@ class CcbError(Exception):
         super().__init__(self.what)
         self.evidence = neutralise(evidence)
         self.do = one_line(do) or self.way_out
+
+    @property
+    def exit_code(self) -> ExitCode:
+        return ExitCode[self.exit_name]
 
     def __str__(self) -> str:
         return "\n".join(part for part in (self.what, self.evidence, self.do) if part)

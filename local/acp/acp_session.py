@@ -23,8 +23,8 @@ from ..command_line.exit_codes import evidence_lines
 from ..connect.connect_session import OpenSession, connect_session
 from ..connect.host_connection import HostConnection
 from ..headless.command_results import command_result
-from ..headless.turn_results import PendingPrompts
 from ..session.session_client import EventGap, LaptopNotice, LinkChange, LinkState, PromptDelivery, SessionEvent
+from ..session.turn_outcomes import PendingPrompts
 from ..slash_commands.session_api import Place, SessionApi, info_of, laptop_of
 from ..transcript.questions import ReplayMonitor
 from .acp_options import SessionOptionsDesk

@@ -1,8 +1,7 @@
 from __future__ import annotations
 
-from enum import IntEnum
-
 from ccb.tunnel.errors import CcbError
+from ccb.tunnel.errors import ExitCode as ExitCode
 
 _MAX_EVIDENCE_LINES = 20
 _MAX_LINE = 2_000  # characters; what a host says may have any length
@@ -27,30 +26,3 @@ def evidence_lines(error: CcbError) -> list[str]:
 
 def _cut(text: str) -> str:
     return text if len(text) <= _MAX_LINE else f"{text[:_MAX_LINE]}… and {len(text) - _MAX_LINE} more characters"
-
-
-def code_of(error: CcbError) -> ExitCode:
-    return ExitCode[error.exit_name]
-
-
-class ExitCode(IntEnum):
-    """What each means says docs/reference/exit-codes.md."""
-
-    OK = 0
-    AGENT_FAILED = 1
-    USAGE = 2
-    PERMISSION_DENIED = 3
-    LIMIT_REACHED = 4
-    NO_SUCH_PATH = 66
-    UNREACHABLE = 69
-    INTERNAL = 70
-    NO_PYTHON = 72
-    NO_STORAGE = 73
-    LINK_LOST = 75
-    PROTOCOL = 76
-    AUTH_FAILED = 77
-    CONFIG = 78
-    HOST_KEY = 79
-    HANGUP = 129
-    INTERRUPTED = 130
-    TERMINATED = 143

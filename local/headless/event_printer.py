@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections import Counter
 from collections.abc import Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,6 +16,7 @@ from ccb.tunnel.wire import messages
 from ccb.tunnel.wire.control_protocol import CAN_USE_TOOL, HOOK_CALLBACK, RequestKind
 from ccb.tunnel.wire.mcp_messages import ELICITATION, MCP_MESSAGE
 
+from ..session.partial_events import PartialEvents
 from ..session.remote_session import RemoteSession
 from ..session.session_client import EventGap, Json, LaptopNotice, LinkChange, LinkState, SessionEvent, parse_snapshot
 from . import output_formats as formats
@@ -33,8 +33,6 @@ ANSWERED_ON_STDIN: tuple[RequestKind[Any, Any], ...] = (CAN_USE_TOOL, HOOK_CALLB
 
 _TO_PERSON = frozenset((CAN_USE_TOOL.name, ELICITATION.name))
 _ANSWERED_ON_STDIN = frozenset(kind.name for kind in ANSWERED_ON_STDIN) | _TO_PERSON
-_MAX_PARTS = 20_000
-"""Parts of a message (blocks begun, ended, grown) that are remembered. Others are printed again after a reconnect."""
 
 
 @dataclass(eq=False)
@@ -261,47 +259,3 @@ class EventPrinter:
             await self.questions.opened(public.request_id, to_person=public.subtype in _TO_PERSON)
         elif isinstance(public, messages.ControlCancel):
             await self.questions.closed(public.request_id)
-
-
-class PartialEvents:
-    """Passes each part of a message on once. After a reconnect the host sends the message again from its start, with
-    the deltas of a block joined."""
-
-    def __init__(self) -> None:
-        self._message_id = ""
-        self._passed: Counter[tuple[int, str]] = Counter()  # by block and kind of event: characters, or events
-        self._again: Counter[tuple[int, str]] = Counter()  # the same since the message was begun last
-
-    def new_part(self, message: Json) -> Json | None:
-        """Return the part of a `stream_event` that was not printed before, or None; other messages unchanged."""
-        event = message.get("event") if message.get("type") == "stream_event" else None
-        parsed = messages.parse_stream_event(event) if isinstance(event, dict) else None
-        if isinstance(parsed, messages.MessageStart | messages.MessageStop):
-            begun = parsed.message_id if isinstance(parsed, messages.MessageStart) else ""
-            return None if self._begins_again(begun) else message
-        if parsed is None or not self._message_id:
-            return message
-        if not isinstance(parsed, messages.ContentBlockDelta) or not parsed.field:
-            return message if self._new((parsed.index, type(parsed).__name__), 1) > 0 else None
-        size = len(parsed.text)
-        new = self._new((parsed.index, parsed.field), size)
-        if new == size:
-            return message
-        return messages.with_text(message, parsed, parsed.text[size - new :]) if new > 0 else None
-
-    def _begins_again(self, message_id: str) -> bool:
-        again = bool(message_id) and message_id == self._message_id
-        self._message_id = message_id
-        self._again.clear()
-        if not again:
-            self._passed.clear()
-        return again
-
-    def _new(self, part: tuple[int, str], size: int) -> int:
-        """Return how much of a piece of this size was not passed on before: nothing of it if that is not above 0."""
-        if part not in self._passed and len(self._passed) >= _MAX_PARTS:
-            return size
-        self._again[part] += size
-        new = self._again[part] - self._passed[part]
-        self._passed[part] = max(self._passed[part], self._again[part])
-        return new

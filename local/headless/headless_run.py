@@ -20,7 +20,7 @@ from ccb.tunnel.wire.control_protocol import Request, RequestFailed, new_uuid
 from ccb.tunnel.wire.messages import as_blocks
 
 from ..command_line.arguments import Arguments
-from ..command_line.exit_codes import ExitCode, code_of, error_lines
+from ..command_line.exit_codes import ExitCode, error_lines
 from ..command_line.transport_choice import host_command
 from ..connect.connect_session import connect_session
 from ..connect.host_connection import HostConnection
@@ -257,7 +257,7 @@ class HeadlessRun:
         say(*error_lines(error))
         lines = [line for line in (error.what, error.evidence, error.do) if line]
         await self.fail(lines, reason="link_lost" if isinstance(error, ConnectionLost) else "startup_failed")
-        return code_of(error)
+        return error.exit_code
 
     async def fail(self, errors: list[str], *, reason: str) -> None:
         await self.results.fail(self._session_id, errors, reason=reason)

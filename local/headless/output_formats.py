@@ -20,8 +20,8 @@ from ccb.tunnel.wire.model_facts import ESTIMATED
 from ccb.tunnel.wire.ndjson import dump, dump_line, to_bytes
 from ccb.tunnel.wire.session_options import CLAUDE_CODE_VERSION
 
-from ..command_line.exit_codes import ExitCode
 from ..session.model_waits import retry_text, silence_text
+from ..session.turn_outcomes import has_answer
 from ..terminal.console import say
 from ..terminal.stdio import Writer
 
@@ -46,7 +46,6 @@ _NO_USAGE: Json = {
     "service_tier": "standard",
 }
 _FACTS = ("contextWindow", "maxOutputTokens", "canonicalModel", "costBasis", ESTIMATED)
-_LIMITS = ("error_max_turns", "error_max_budget_usd")
 
 
 def report(text: str) -> None:
@@ -280,22 +279,6 @@ def make_output(output_format: str, writer: Writer, *, verbose: bool, terminal: 
     return JsonArrayOutput(writer, text_of) if verbose else LastResultOutput(writer, text_of)
 
 
-def exit_code(result: Json, *, denied_unasked: bool = False, wants_answer: bool = False) -> ExitCode:
-    """Return the exit code of a run that ended with `result`. `wants_answer`: a turn without an answer has failed."""
-    subtype = result.get("subtype")
-    if subtype in _LIMITS:
-        return ExitCode.LIMIT_REACHED
-    if result.get("terminal_reason") == "storage_full":
-        return ExitCode.NO_STORAGE
-    if result.get("terminal_reason") == "turn_setup_failed":
-        return ExitCode.USAGE
-    if subtype != "success" or result.get("is_error"):
-        return ExitCode.AUTH_FAILED if result.get("api_error_status") in (401, 403) else ExitCode.AGENT_FAILED
-    if denied_unasked:
-        return ExitCode.PERMISSION_DENIED
-    return ExitCode.AGENT_FAILED if wants_answer and not has_answer(result) else ExitCode.OK
-
-
 def usage_between(before: Json, now: Json) -> Json:
     found: Json = {}
     for model, sums in now.items():
@@ -305,16 +288,6 @@ def usage_between(before: Json, now: Json) -> Json:
         if any(counts[name] for name in counts if name not in _FACTS):
             found[model] = counts
     return found
-
-
-def has_answer(result: Json) -> bool:
-    """Return whether a turn has succeeded with an answer, or needed none, as that of a command that prints nothing."""
-    if result.get("subtype") != "success" or result.get("is_error"):
-        return False
-    said, turns = result.get("result"), result.get("num_turns")
-    if not turns:
-        return not str(said).startswith(messages.BLOCKED_PROMPT)
-    return bool(isinstance(said, str) and said.strip()) or "structured_output" in result
 
 
 def answer_in(result: Json) -> str:

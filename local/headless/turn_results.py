@@ -4,23 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from ccb.tunnel.wire.control_protocol import new_uuid
 from ccb.tunnel.wire.messages import TaskMessage
 
 from ..command_line.exit_codes import ExitCode
-from ..session.newest import Newest
-from .output_formats import HeadlessOutput, RetryReports, command_message, exit_code, local_result, usage_between
+from ..session.turn_outcomes import PendingPrompts, exit_code
+from .output_formats import HeadlessOutput, RetryReports, command_message, local_result, usage_between
 
 if TYPE_CHECKING:
     from ..session.session_client import Json
 
-_MAX_INPUTS = 10_000
-_MAX_TASKS = 1_000
-_MAX_TEXT = 1_000  # characters of the description of a task
 GOODBYE_S = 5.0  # seconds for the host to end the session after the last result, or to send a result after an interrupt
 
 
@@ -112,112 +109,6 @@ class TurnReports:
 
     async def _print(self, body: Json) -> None:
         await self._output.message({**body, "session_id": self.session_id, "uuid": new_uuid()})
-
-
-class PendingPrompts:
-    """The prompts that wait for their result. Several prompts may share a turn.
-
-    A session may also run turns that this run did not start: the rest of an earlier run that was killed, or its prompts
-    that the host takes only now. A result belongs to this run if its turn has taken a prompt of this run. A result
-    without such a turn tells that a prompt could not be taken: it belongs to the prompt that waits longest. The end of
-    a task that was started during this run may start one more turn of this run."""
-
-    def __init__(self) -> None:
-        self.foreign_turn = False  # whether a turn is running that began before this run could see its prompts
-        self.tasks: Newest[str, TaskMessage] = Newest(_MAX_TASKS)
-        """The tasks that were started during this run and run in the background, by their id."""
-        self._started: Newest[str, TaskMessage] = Newest(_MAX_TASKS)
-        self._task_turn = False  # a turn runs that the end of a task has started
-        self._waiting: dict[str, None] = {}
-        self._seen: set[str] = set()
-        # The newest inputs that the running turn has taken, and that were answered.
-        self._in_turn: Newest[str, None] = Newest(_MAX_INPUTS)
-        self._answered: Newest[str, None] = Newest(_MAX_INPUTS)
-        self._turn_has_prompts = False
-
-    def __bool__(self) -> bool:
-        return bool(self._waiting)
-
-    def __len__(self) -> int:
-        return len(self._waiting)
-
-    @property
-    def more_to_come(self) -> bool:
-        return bool(self.tasks) or self._task_turn
-
-    def task_news(self, line: TaskMessage) -> bool:
-        """Return whether other tasks than before run in the background now."""
-        before = len(self.tasks)
-        if line.subtype == "task_notification":
-            self.tasks.pop(line.task_id, None)
-            self._started.pop(line.task_id, None)
-        else:
-            kept = replace(line, body={}, description=line.description[:_MAX_TEXT])
-            started = self._started.setdefault(line.task_id, kept)
-            if line.in_background:
-                self.tasks[line.task_id] = started
-        return len(self.tasks) != before
-
-    def taken_back(self, input_id: str) -> None:
-        self._waiting.pop(input_id, None)
-
-    def sent(self, input_id: str) -> None:
-        if input_id not in self._seen:
-            self._seen.add(input_id)
-            if input_id not in self._answered:
-                self._waiting[input_id] = None
-
-    def runs_already(self, input_ids: Iterable[str]) -> None:
-        self._take(input_ids)
-        self.foreign_turn = bool(self._in_turn)
-
-    def answered_before(self, input_id: str) -> bool:
-        """Note that a prompt was answered before this run. Return whether it waits for its result."""
-        return self._waiting.pop(input_id, self) is None
-
-    def turn_began_or_ended(self) -> None:
-        """Note that no turn is running, or that a turn begins whose prompts are still to come."""
-        self.foreign_turn = False
-        self._forget_turn()
-
-    def taken(self, input_ids: Sequence[str]) -> None:
-        self._turn_has_prompts = True
-        from ccb.tunnel.wire.journal_records import TASK_PREFIX
-
-        self._task_turn = self._task_turn or any(each.startswith(TASK_PREFIX) for each in input_ids)
-        self._take(input_ids)
-
-    def _take(self, input_ids: Iterable[str]) -> None:
-        for each in input_ids:
-            self._in_turn[each] = None
-
-    def answered(self) -> list[str]:
-        """Return the prompts that wait for the result that comes now."""
-        if self._turn_has_prompts or self.foreign_turn:
-            return [input_id for input_id in self._waiting if input_id in self._in_turn]
-        return list(self._waiting)[:1]
-
-    def result_came(self) -> bool:
-        """Note that a turn has ended. Return whether this run started it."""
-        answered = self.answered()
-        for input_id in answered:
-            del self._waiting[input_id]
-        for input_id in self._in_turn:
-            self._answered[input_id] = None
-        ours = bool(answered) or (self._task_turn and not self.foreign_turn)
-        self.foreign_turn = False
-        self._forget_turn()
-        return ours
-
-    def given_up(self) -> None:
-        for input_id in list(self._waiting)[:1]:
-            del self._waiting[input_id]
-        self._forget_turn()
-
-    def _forget_turn(self) -> None:
-        self._in_turn.clear()
-        self._task_turn = False
-        self._turn_has_prompts = False
 
 
 @dataclass(eq=False)

@@ -22,7 +22,7 @@ from ccb.tunnel.wire.control_protocol import RequestFailed, new_uuid
 from ccb.tunnel.wire.messages import ControlCancel, ControlRequest, ControlResponse, ResultMessage
 
 from ..command_line.arguments import Arguments
-from ..command_line.exit_codes import ExitCode, code_of
+from ..command_line.exit_codes import ExitCode
 from ..commands.move import move_along
 from ..commands.session_table import choose_session
 from ..config.log import state_dir
@@ -481,7 +481,7 @@ async def _until_left(repl: LineRepl, lines: AsyncIterator[str], *, waits: bool)
                 await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
                 if running.done():
                     lost = running.result()
-                    return code_of(lost) if lost is not None else ExitCode.OK
+                    return lost.exit_code if lost is not None else ExitCode.OK
                 code = signals.first.result()
                 if code is not ExitCode.INTERRUPTED or not await repl.interrupted():
                     return int(code)

@@ -18,7 +18,7 @@ from typing import Any, TextIO, cast
 from ccb.tunnel.errors import NoStorage
 from ccb.tunnel.plain_text import as_line, neutralise
 
-from ..command_line.exit_codes import ExitCode, code_of, error_lines
+from ..command_line.exit_codes import ExitCode, error_lines
 
 
 class StdoutFailed(OSError):
@@ -51,7 +51,7 @@ def stdout_failure(error: OSError) -> ExitCode:
         do="Make room where the output goes, or send it somewhere else.",
     )
     say(*error_lines(shown))
-    return code_of(shown)
+    return shown.exit_code
 
 
 _LINE_START = "\r\x1b[K"

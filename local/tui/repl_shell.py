@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from ccb.tunnel.errors import CcbError
 
-from ..command_line.exit_codes import ExitCode, code_of
+from ..command_line.exit_codes import ExitCode
 from .composer.composer import Composer
 from .widgets.painting import KeyPriority
 
@@ -36,7 +36,7 @@ class LeaveState:
 
     @property
     def exit_code(self) -> int:
-        return code_of(self.error) if self.error is not None else ExitCode.OK
+        return self.error.exit_code if self.error is not None else ExitCode.OK
 
     def quit_pressed(self, now: float) -> bool:
         """Note that the person pressed a quit key. Return whether it was the second time within QUIT_WINDOW_S."""

@@ -184,9 +184,9 @@ def call_seconds(configs: Json) -> dict[str, float]:
 
 
 def demanded(config: AgentConfig, options: SessionOptions, cost: float) -> AgentConfig:
-    """Return the configuration with a client's schema and budget. Raise ValueError."""
+    """Return the configuration with a client's schema and budget; an empty schema is none. Raise ValueError."""
     structured, schema = config.structured, options.json_schema
-    if schema is None:
+    if not schema:
         if structured is not None:
             config.tools.remove([structured.name])
         structured = None

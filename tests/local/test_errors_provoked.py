@@ -25,7 +25,7 @@ from tests.support.person.terminal import terminal
 from ccb.deploy import bootstrap
 from ccb.deploy.bootstrap_command import CANDIDATES
 from ccb.deploy.bundle import Bundle
-from ccb.local.command_line.exit_codes import ExitCode, code_of
+from ccb.local.command_line.exit_codes import ExitCode
 from ccb.local.doctor import host_checks
 from ccb.local.doctor.doctor_findings import FindingState
 from ccb.local.headless import stdin_input as headless_input
@@ -184,7 +184,7 @@ def test_a_session_that_waits_for_an_answer_says_where_it_can_be_given() -> None
             "waits_for_answer", "this session waits for an answer about Ba\x1b[31msh", {"session": session}
         )
         error = refusal_error(refused, host)
-        assert "\x1b" not in str(error) and code_of(error) is ExitCode.PERMISSION_DENIED
+        assert "\x1b" not in str(error) and error.exit_code is ExitCode.PERMISSION_DENIED
         assert f"`ccb attach {named} {shown}`" in error.do and f"`ccb stop {named} {shown}`" in error.do
 
 
@@ -193,7 +193,7 @@ def test_a_host_without_the_cage_of_a_mode_says_why() -> None:
     error = refusal_error(refused, "devbox")
     assert error.what == "devbox cannot make the cage of --sandbox workspace" and "Leave out" in error.do
     assert "spaces are forbidden" in error.evidence and "\x1b" not in str(error) and len(error.evidence) <= 500
-    assert code_of(error) is ExitCode.USAGE
+    assert error.exit_code is ExitCode.USAGE
     about_place = refusal_error(Refused("no_sandbox", "here", {"why": "it holds a home", "place": True}), "devbox")
     assert "project" in about_place.do and "administrator" not in about_place.do
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 
-from ccb.local.command_line.exit_codes import code_of, error_lines
+from ccb.local.command_line.exit_codes import error_lines
 from ccb.local.command_line.parser import parse_arguments
 from ccb.local.main import run_named
 from ccb.local.terminal.console import say
@@ -18,4 +18,4 @@ def run_words(words: Sequence[str], environ: Mapping[str, str] = os.environ) -> 
         return run_named(parse_arguments(words), environ)
     except CcbError as error:
         say(*error_lines(error))
-        return code_of(error)
+        return error.exit_code

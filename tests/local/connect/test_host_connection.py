@@ -13,9 +13,10 @@ from tests.support.machine.waiting import until
 from tests.support.network.relay import Relay, relay
 
 from ccb.local.command_line.parser import parse_arguments
+from ccb.local.connect import dialer
 from ccb.local.connect.connect_session import OpenSession, connect_session
 from ccb.local.connect.host_connection import HostConnection
-from ccb.local.session.session_client import LinkState, SessionEvent
+from ccb.local.session.session_client import LinkChange, SessionEvent
 from ccb.tunnel.errors import CcbError
 from ccb.tunnel.transports.login_prompts import NobodyToAsk
 from ccb.tunnel.wire.control_protocol import new_uuid
@@ -74,14 +75,19 @@ async def test_a_transport_that_is_silent_is_given_up_once_for_all(host: Host) -
         assert host.server.logins == 2
 
 
-async def test_a_worker_that_stands_still_costs_the_other_sessions_nothing(host: Host) -> None:
+async def test_a_worker_that_stands_still_costs_the_other_sessions_nothing(
+    host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dialer, "WARM_HELLO_S", 1.0)
     async with three_sessions(host) as (_, connection, opened):
         frozen, *others = opened
         transport = connection.current
         worker = psutil.Process(frozen.session.hello.pid)
         worker.suspend()
         frozen.session.doubt("a test")
-        await until(lambda: frozen.session.state is LinkState.RECONNECTING)
+        async for item in frozen.session.events():
+            if isinstance(item, LinkChange) and "did not say hello" in item.reason:
+                break
         assert await asyncio.gather(*map(answer, others)) == ["Here."] * 2
         worker.resume()
         assert await answer(frozen) == "Here."

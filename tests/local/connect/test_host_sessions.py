@@ -11,7 +11,7 @@ import pytest
 from tests.support.worker.compiled import worker_bundle
 
 from ccb.deploy.bundle import Bundle
-from ccb.local.command_line.exit_codes import ExitCode, code_of
+from ccb.local.command_line.exit_codes import ExitCode
 from ccb.local.connect import session_rows
 from ccb.local.connect.host_sessions import HostSessions
 from ccb.local.connect.session_rows import list_sessions, reports
@@ -105,7 +105,7 @@ async def test_a_session_that_is_not_there_names_those_that_are_meant(transport:
             await anext(said)
     assert "\x1b" not in str(caught.value) and "\x07" not in str(caught.value)
     assert "abce" in caught.value.evidence
-    assert code_of(caught.value) is ExitCode.AGENT_FAILED
+    assert caught.value.exit_code is ExitCode.AGENT_FAILED
     none = Refused("no_session", "there is no session ab", {"near": []})
     with pytest.raises(NoSuchSession) as caught:
         await list_sessions(transport, worker(frames(none)))

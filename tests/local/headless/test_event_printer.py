@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ccb.local.headless.event_printer import PartialEvents
+from ccb.local.session.partial_events import PartialEvents
 from ccb.remote.session_store.session_log import UnfinishedWork
 from ccb.tunnel.wire.frames import Json
 

@@ -6,9 +6,10 @@ import pytest
 
 from ccb.local.command_line.exit_codes import ExitCode
 from ccb.local.headless import output_formats as formats
-from ccb.local.headless.output_formats import HeadlessOutput, RetryReports, exit_code
-from ccb.local.headless.turn_results import PendingPrompts, TurnReports, TurnResults
+from ccb.local.headless.output_formats import HeadlessOutput, RetryReports
+from ccb.local.headless.turn_results import TurnReports, TurnResults
 from ccb.local.session.session_client import Json
+from ccb.local.session.turn_outcomes import PendingPrompts, exit_code
 from ccb.local.terminal.stdio import Writer
 from ccb.tunnel.wire.messages import BLOCKED_PROMPT, ResultMessage, TaskMessage, parse_message
 

@@ -1,0 +1,169 @@
+"""What the agent asks and the program answers: permissions, questions to the person, forms, calls of its tools."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from ccb.tunnel.wire.control_protocol import CAN_USE_TOOL
+from ccb.tunnel.wire.mcp_messages import ELICITATION, MCP_MESSAGE
+from ccb.tunnel.wire.messages import ControlRequest, as_blocks, as_dict, as_text
+
+if TYPE_CHECKING:
+    from .tools import ToolServer
+
+T = TypeVar("T")
+OWN_TOOLS = "program"
+"""The MCP server of the program's own tools: the model and the rules know them as `mcp__program__NAME`."""
+Json = dict[str, Any]
+Callback = Callable[..., Awaitable[T] | T]
+"""An async function, or a plain one, which runs in a thread: it may block."""
+
+
+@dataclass(frozen=True)
+class Approval:
+    """May this tool call run? `reason` is why it is not simply allowed, `suggestions` are rules that would allow it.
+    `agent` is the id of the sub-agent that asks, "" for the main agent."""
+
+    tool: str
+    input: Json
+    reason: str
+    description: str
+    suggestions: tuple[Json, ...]
+    agent: str
+    raw: Json = field(repr=False)
+
+
+@dataclass(frozen=True)
+class Allow:
+    """Run the call, with another `input` if one is given. `rules` are kept for the session: some of
+    `Approval.suggestions`."""
+
+    input: Json | None = None
+    rules: Sequence[Json] = ()
+
+
+@dataclass(frozen=True)
+class Deny:
+    """Do not run the call. The model reads the message; `stop` ends the turn."""
+
+    message: str = "The program refused."
+    stop: bool = False
+
+
+@dataclass(frozen=True)
+class Question:
+    """The agent asks the person. The answer is a label of `options`, a list of them if `several`, or another text; None
+    for no answer."""
+
+    text: str
+    header: str
+    options: tuple[str, ...]
+    descriptions: tuple[str, ...]
+    several: bool
+
+
+@dataclass(frozen=True)
+class Form:
+    """An MCP server asks the person to fill in `schema`, or to visit `url`. The answer is the values ({} for an
+    address), or None to decline."""
+
+    server: str
+    message: str
+    schema: Json
+    url: str
+
+
+Permissions = Callback[bool | Allow | Deny]
+Questions = Callback[str | Sequence[str] | Mapping[str, Any] | None]
+
+
+async def called(callback: Callback[T], *given: object) -> T:
+    """Return what a callback of the program returns."""
+    is_async = inspect.iscoroutinefunction(callback) or inspect.iscoroutinefunction(type(callback).__call__)
+    found = callback(*given) if is_async else await asyncio.to_thread(callback, *given)
+    return await found if inspect.isawaitable(found) else found
+
+
+@dataclass(frozen=True)
+class Callbacks:
+    """What answers the agent in the place of a person, and the tools of the program."""
+
+    permissions: Permissions | None = None
+    questions: Questions | None = None
+    tools: ToolServer | None = None
+
+    @property
+    def asks(self) -> bool:
+        return self.permissions is not None or self.questions is not None
+
+
+async def answer_to(asked: ControlRequest, callbacks: Callbacks) -> Json | None:
+    """Return the public answer to a request of the worker, None if nobody answers it."""
+    permissions, questions = callbacks.permissions, callbacks.questions
+    if asked.subtype == MCP_MESSAGE.name and callbacks.tools is not None:
+        return {"mcp_response": await callbacks.tools.reply(as_dict(asked.request.get("message")))}
+    if asked.subtype == ELICITATION.name and questions is not None:
+        return await _filled(asked, questions)
+    if asked.subtype != CAN_USE_TOOL.name:
+        return None
+    asks_person = asked.request.get("requires_user_interaction") is True
+    if asks_person and as_blocks(asked.input.get("questions")):
+        return await _answered(asked, questions) if questions is not None else None
+    return await _permitted(asked, permissions) if permissions is not None else None
+
+
+async def _permitted(asked: ControlRequest, permissions: Permissions) -> Json:
+    approval = Approval(
+        tool=asked.tool_name,
+        input=asked.input,
+        reason=asked.text("decision_reason"),
+        description=asked.text("description"),
+        suggestions=tuple(as_blocks(asked.request.get("permission_suggestions"))),
+        agent=asked.text("agent_id"),
+        raw=asked.body,
+    )
+    said = await called(permissions, approval)
+    if said is True:
+        said = Allow()
+    if isinstance(said, Allow):
+        given = asked.input if said.input is None else said.input
+        return {"behavior": "allow", "updatedInput": given, "updatedPermissions": [*said.rules]}
+    if said is False:
+        said = Deny()
+    if not isinstance(said, Deny):
+        raise TypeError(f"the callback for permissions returned {said!r}: return a bool, ccb.Allow or ccb.Deny")
+    return {"behavior": "deny", "message": said.message, "interrupt": said.stop}
+
+
+async def _answered(asked: ControlRequest, questions: Questions) -> Json:
+    answers: dict[str, Any] = {}
+    for each in as_blocks(asked.input.get("questions")):
+        options = as_blocks(each.get("options"))
+        question = Question(
+            text=as_text(each.get("question")),
+            header=as_text(each.get("header")),
+            options=tuple(as_text(option.get("label")) for option in options),
+            descriptions=tuple(as_text(option.get("description")) for option in options),
+            several=each.get("multiSelect") is True,
+        )
+        found = await called(questions, question)
+        if found is not None:
+            answers[question.text] = found if isinstance(found, str) else [*found]
+    if not answers:
+        return {"behavior": "deny", "message": "The question was not answered."}
+    return {"behavior": "allow", "updatedInput": {**asked.input, "answers": answers}}
+
+
+async def _filled(asked: ControlRequest, questions: Questions) -> Json:
+    schema = as_dict(asked.request.get("requested_schema"))
+    form = Form(asked.text("mcp_server_name"), asked.text("message"), schema, asked.text("url"))
+    found = await called(questions, form)
+    if found is None:
+        return {"action": "decline"}
+    if not isinstance(found, Mapping):
+        raise TypeError(f"the callback for questions returned {found!r} for a form: return a dict or None")
+    return {"action": "accept", "content": dict(found)}
