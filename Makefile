@@ -16,7 +16,7 @@ export PYTHONDONTWRITEBYTECODE :=
 export PYTHONPYCACHEPREFIX := $(CURDIR)/.make/pycache
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check unit-fast test-packages official-sdks demo demo-repl goldens tour test thorough lint types imports metrics compiled sources unit worker-pythons $(WORKER_PYTHONS) bullseye forky arm64 bench faults fuzz soak clean
+.PHONY: help setup check unit-fast test-packages official-sdks demo demo-repl goldens tour test thorough lint types imports metrics compiled sources unit worker-pythons $(WORKER_PYTHONS) bullseye forky arm64 bench eval faults fuzz soak clean
 
 help: ## show this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -111,6 +111,12 @@ bullseye forky arm64:
 bench: $(STAMP) $(REFERENCE_CLI) ## every benchmark as one table, each figure beside its peer in the same run
 	@.ci/system-packages test $(PYTHON)
 	@$(BIN)/python -m benchmarks
+
+SET ?= ccb
+eval: $(STAMP) ## try tasks: MODEL=… [SET=human-eval HOSTS='a b' TASKS='sql,race' REPEAT=3 BUDGET=10 OPTIONS='effort=high' OUT=FILE ARGS='--jobs 4']
+	@$(BIN)/python -m evaluation --model "$(MODEL)" --set $(SET) $(addprefix --host ,$(HOSTS)) $(if $(TASKS),--tasks '$(TASKS)') \
+		$(if $(REPEAT),--repeat $(REPEAT)) $(if $(BUDGET),--budget $(BUDGET)) $(if $(OPTIONS),--options "$(OPTIONS)") \
+		$(if $(OUT),--out $(OUT)) $(ARGS)
 
 N ?= 1000
 SEED ?= 1

@@ -8,7 +8,7 @@ import logging
 import os
 import re
 from collections.abc import AsyncIterator, Coroutine, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -31,8 +31,7 @@ if TYPE_CHECKING:
     from ccb.tunnel.transports.pipe import Transport
 
     from ..connect.host_connection import HostConnection
-    from .acp_session import AcpSession
-    from .acp_updates import ClientAbilities
+    from .acp_session import AcpSession, Conversation
 
 log = logging.getLogger(__name__)
 
@@ -40,6 +39,7 @@ PROTOCOL_VERSION = 1
 NOT_FOUND = -32002
 _PIECE = 64 * 1024
 _PAGE = 50  # sessions in one answer of `session/list`
+_STOP_S = 5.0  # seconds for a turn to end before its session is closed
 _MAX_SESSIONS = 50  # open at the same time
 _UNFIT = re.compile(r"[^A-Za-z0-9-]+")
 _LONG = ("session/prompt",)
@@ -91,7 +91,6 @@ class AcpAgent:
         self._paths = PathMap(
             host_label(arguments.connection), arguments.directory or "~", arguments.host_command.maps, same=same
         )
-        self._abilities: ClientAbilities | None = None
         self._capabilities: Json = {}
         self._host: HostConnection | None = None
         self._connecting = asyncio.Lock()
@@ -128,7 +127,6 @@ class AcpAgent:
     async def _initialize(self, params: Json) -> Json:
         capabilities = params.get("clientCapabilities")
         self._capabilities = capabilities if isinstance(capabilities, dict) else {}
-        self._abilities = None
         return {
             "protocolVersion": PROTOCOL_VERSION,
             "agentCapabilities": _CAPABILITIES,
@@ -172,29 +170,30 @@ class AcpAgent:
         if len(self._sessions) >= _MAX_SESSIONS:
             raise RpcError(INVALID_PARAMS, f"{_MAX_SESSIONS} sessions are open already: close one first")
         directory = self._paths.directory(params.get("cwd"))
-        folders = params.get("additionalDirectories") or []
-        others = [self._paths.directory(each) for each in folders] if isinstance(folders, list) else []
+        listed = params.get("additionalDirectories")
+        folders = listed if isinstance(listed, list) else []
+        others = [self._paths.directory(each) for each in folders]
         arguments = replace(self._arguments, directory=directory, session=choice)
         agent = replace(arguments.agent, add_dirs=(*arguments.agent.add_dirs, *others))
         sdk = replace(arguments.sdk, mcp_config=(*arguments.sdk.mcp_config, *_servers(params.get("mcpServers"))))
         host = await self._connected()
         from .acp_session import AcpSession
-        from .acp_updates import ClientAbilities
+        from .acp_updates import ClientAbilities, Editor
 
-        self._abilities = self._abilities or ClientAbilities.of(self._capabilities)
-        roots = [str(params["cwd"]), *map(str, folders)]
-        arguments = replace(arguments, agent=agent, sdk=sdk)
-        session = AcpSession(host, arguments, self._peer, self._abilities, self._paths, roots)
+        roots = (str(params["cwd"]), *map(str, folders))
+        editor = Editor(self._peer, ClientAbilities.of(self._capabilities), self._paths, roots)
+        session = AcpSession(host, replace(arguments, agent=agent, sdk=sdk), editor)
         number = await session.open(tail)
         if choice.resume is not None and number != choice.resume:
             await session.close()
             raise _unknown(choice.resume)
         self._sessions[number] = session
-        self._paths.working_in(session.cwd, directory)
-        facts = await session.facts()
+        conversation = session.conversation
+        self._paths.working_in(conversation.cwd, directory)
+        facts = await conversation.facts()
         if choice.resume is None:
             facts = {"sessionId": number, **facts}
-        return Reply(facts, session.announce)
+        return Reply(facts, conversation.announce)
 
     async def _list(self, params: Json) -> Json:
         wanted, cursor = params.get("cwd"), params.get("cursor")
@@ -221,8 +220,9 @@ class AcpAgent:
         return {**page, "nextCursor": str(start + _PAGE)} if more else page
 
     async def _close(self, params: Json) -> Json:
-        session = self._session(params)
-        await session.cancel()
+        with suppress(TimeoutError):  # without a connection the turn goes on
+            async with asyncio.timeout(_STOP_S):
+                await self._conversation(params).cancel()
         await self._leave(str(params["sessionId"]))
         return {}
 
@@ -240,26 +240,26 @@ class AcpAgent:
         if session is not None:
             await session.close()
 
-    def _session(self, params: Json) -> AcpSession:
+    def _conversation(self, params: Json) -> Conversation:
         number = str(params.get("sessionId"))
         session = self._sessions.get(number)
         if session is None or session.is_over:
             raise _unknown(number)
-        return session
+        return session.conversation
 
     # One session.
 
     async def _prompt(self, params: Json) -> Json:
-        return await self._session(params).prompt(params.get("prompt"))
+        return await self._conversation(params).prompt(params.get("prompt"))
 
     async def _cancel(self, params: Json) -> None:
-        await self._session(params).cancel()
+        await self._conversation(params).cancel()
 
     async def _set_mode(self, params: Json) -> None:
-        await self._session(params).set_mode(params.get("modeId"))
+        await self._conversation(params).set_mode(params.get("modeId"))
 
     async def _set_option(self, params: Json) -> Json:
-        options = await self._session(params).set_option(params.get("configId"), params.get("value"))
+        options = await self._conversation(params).set_option(params.get("configId"), params.get("value"))
         return {"configOptions": options}
 
 

@@ -14,7 +14,7 @@ from ccb.tunnel.wire.client_requests import CHANGE_RULES
 from ccb.tunnel.wire.control_protocol import TRUST_PROJECT, Request, RequestFailed
 from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.frames import Json
-from ccb.tunnel.wire.json_rpc import PEER_ENDED, JsonRpcPeer, RpcError
+from ccb.tunnel.wire.json_rpc import PEER_ENDED, RpcError
 from ccb.tunnel.wire.mcp_messages import ELICITATION
 from ccb.tunnel.wire.messages import ControlRequest, as_dict, as_text
 from ccb.tunnel.wire.tool_traits import View, traits_of
@@ -30,9 +30,8 @@ from ..tui.rendering.permission_updates import (
     session_updates,
     suggestions,
 )
-from .acp_paths import PathMap
 from .acp_tool_calls import subject_of
-from .acp_updates import ClientAbilities
+from .acp_updates import Editor
 
 log = logging.getLogger(__name__)
 
@@ -100,16 +99,12 @@ class QuestionDesk:
     def __init__(
         self,
         session: RemoteSession,
-        peer: JsonRpcPeer,
-        abilities: ClientAbilities,
-        paths: PathMap,
+        editor: Editor,
         keep: Callable[[Sequence[Mapping[str, object]]], Awaitable[None]],
         laptop_servers: Callable[[], Collection[str]],
     ) -> None:
         self._session = session
-        self._peer = peer
-        self._abilities = abilities
-        self._paths = paths
+        self._editor = editor
         self._keep = keep
         self._laptop_servers = laptop_servers
         self._questions = OpenQuestions()
@@ -204,13 +199,13 @@ class QuestionDesk:
         said = [f"{name}{text}" for name, text in circumstances(request)]
         place = place_of_call(request, "", self._laptop_servers())
         said += ["It runs on this laptop."] if place else []
-        return subject_of(request.request, self._paths, self._session.hello.cwd.raw, said)
+        return subject_of(request.request, self._editor.paths, self._session.hello.cwd.raw, said)
 
     async def _choose(self, call: Json, offered: Mapping[str, Choice]) -> Choice | None:
         """Return what the person chose, None if they stopped the turn instead. Raise RpcError."""
         options = [{"optionId": number, "name": each.name, "kind": each.kind} for number, each in offered.items()]
         params = {"sessionId": self._session.hello.session, "toolCall": call, "options": options}
-        outcome = as_dict(as_dict(await self._peer.request("session/request_permission", params)).get("outcome"))
+        outcome = as_dict(as_dict(await self._editor.peer.request("session/request_permission", params)).get("outcome"))
         return offered.get(as_text(outcome.get("optionId"))) if outcome.get("outcome") == "selected" else None
 
     async def _trust(self, request: ControlRequest) -> Json:
@@ -226,6 +221,8 @@ class QuestionDesk:
             "later": Choice("Not now", "reject_once", {"trusted": False}),
         }
         chosen = await self._choose(call, offered)
+        update = {"sessionUpdate": "tool_call_update", "toolCallId": request.request_id, "status": "completed"}
+        await self._editor.peer.notify("session/update", self._in_session({"update": update}))
         return chosen.answer if chosen is not None else {"trusted": False}
 
     # Forms.
@@ -234,22 +231,22 @@ class QuestionDesk:
         message = neutralise(request.text("message"))
         params: Json = {"message": f"{one_line(request.text('mcp_server_name'))}: {message}"}
         if request.text("mode") == "url":
-            if not self._abilities.links or not request.text("url").startswith(("https://", "http://")):
+            if not self._editor.abilities.links or not request.text("url").startswith(("https://", "http://")):
                 return {"action": "cancel"}
             params |= {"mode": "url", "elicitationId": request.request_id, "url": request.text("url")}
         else:
             schema = request.request.get("requested_schema")
-            if not self._abilities.forms or read_server_form(message, schema) is None:
+            if not self._editor.abilities.forms or read_server_form(message, schema) is None:
                 return {"action": "cancel"}
             params |= {"mode": "form", "requestedSchema": {"type": "object", **as_dict(schema)}}
-        answer = as_dict(await self._peer.request("elicitation/create", self._in_session(params)))
+        answer = as_dict(await self._editor.peer.request("elicitation/create", self._in_session(params)))
         action = answer.get("action")
         if action == "accept":
             return {"action": "accept", "content": as_dict(answer.get("content"))}
         return {"action": "decline" if action == "decline" else "cancel"}
 
     async def _questions_of_agent(self, request: ControlRequest, fields: Sequence[FormField]) -> Json:
-        ask = self._in_form if self._abilities.forms else self._one_by_one
+        ask = self._in_form if self._editor.abilities.forms else self._one_by_one
         answers = await ask(request, fields)
         if answers is None:
             return {"behavior": "deny", "message": _DECLINED}
@@ -263,7 +260,7 @@ class QuestionDesk:
         schema = {"type": "object", "properties": properties}
         params = {"mode": "form", "message": "The agent asks:", "requestedSchema": schema}
         params |= {"toolCallId": request.text("tool_use_id")}
-        answer = as_dict(await self._peer.request("elicitation/create", self._in_session(params)))
+        answer = as_dict(await self._editor.peer.request("elicitation/create", self._in_session(params)))
         content = as_dict(answer.get("content"))
         if answer.get("action") != "accept":
             return None

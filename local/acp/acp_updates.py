@@ -12,6 +12,7 @@ from ccb.tunnel.wire import messages
 from ccb.tunnel.wire.control_protocol import new_uuid
 from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.frames import Json
+from ccb.tunnel.wire.json_rpc import JsonRpcPeer
 from ccb.tunnel.wire.prompt_content import image_type
 
 from ..session.newest import Newest
@@ -50,6 +51,16 @@ class ClientAbilities:
             isinstance(asks.get("form"), dict),
             isinstance(asks.get("url"), dict),
         )
+
+
+@dataclass(frozen=True)
+class Editor:
+    """The other end of the connection. `roots` are its folders."""
+
+    peer: JsonRpcPeer
+    abilities: ClientAbilities
+    paths: PathMap
+    roots: tuple[str, ...] = ()
 
 
 def chunk(kind: str, text: str, message_id: str = "") -> Json:
@@ -119,6 +130,7 @@ class AcpUpdates:
         self._answer = AnswerText()
         self._out: list[Json] = []
         self._sent_calls: Newest[str, Json] = Newest(_MAX_CALLS)  # as they were told last
+        self._asked: Newest[str, None] = Newest(_MAX_CALLS)  # calls of sub-agents that wait for an answer, or run
         self._printed: Newest[str, str] = Newest(_MAX_CALLS)  # in terminals, by the id of the call
         self._seen: WeakSet[Block] = WeakSet()
         self._open: Newest[int, ToolBlock] = Newest(_MAX_CALLS)  # the transcript does not keep them
@@ -147,8 +159,21 @@ class AcpUpdates:
             self._out.append(chunk("agent_message_chunk", _AGAIN))
         elif is_main and event.kind == "message":
             self._out += self._compacted(public)
+        self._note_asked(public)
         self.reducer.take(event)
         return self._taken()
+
+    def _note_asked(self, public: object) -> None:
+        """End the calls of sub-agents that the editor knows by a question only."""
+        if isinstance(public, messages.ControlRequest):
+            number = public.text("tool_use_id")
+            if number and number not in self._sent_calls:
+                self._asked[number] = None
+        for block in public.blocks if isinstance(public, messages.UserMessage) and self._asked else ():
+            number = messages.as_text(block.get("tool_use_id"))
+            if block.get("type") == "tool_result" and self._asked.pop(number, self) is None:
+                status = "failed" if block.get("is_error") else "completed"
+                self._out.append({"sessionUpdate": "tool_call_update", "toolCallId": number, "status": status})
 
     def skipped(self, gap: EventGap, *, running: bool) -> list[Json]:
         """Take over the state after events that are not loaded. What was said in them is not repeated."""

@@ -45,8 +45,8 @@ def test_the_sdist_holds_every_tracked_file_of_the_rooms(built: tuple[Path, Path
     with tarfile.open(built[0]) as archive:
         members = {member.name.split("/", 1)[1]: member for member in archive.getmembers() if "/" in member.name}
     assert not [name for name, member in members.items() if member.issym() or member.islnk()]
-    missing = _tracked(*ROOMS, "tests", "pyproject.toml", "README.md", "LICENSE", "CHANGELOG.md") - set(members)
-    assert not missing
+    folders = (*ROOMS, "tests", "evaluation")
+    assert not _tracked(*folders, "pyproject.toml", "README.md", "LICENSE", "CHANGELOG.md") - set(members)
 
 
 @pytest.mark.thorough
