@@ -109,12 +109,8 @@ async def test_gemini_works_on_the_host_with_a_model_key_of_the_laptop(host: Hos
 
 @pytest.mark.thorough
 async def test_claude_code_works_on_the_host_with_a_model_key_of_the_laptop(host: Host, claude: Path) -> None:
-    host.model.add(
-        uses("Bash", command=COUNT),
-        {"text": LONG, "stall_after": 20},
-        {"text": "the second answer"},
-        {"text": "the third answer"},
-    )
+    host.model.add(uses("Bash", command=COUNT), {"text": LONG, "stall_after": 20})
+    host.model.add({"text": "the second answer"}, {"text": "the third answer"})
     async with relay(host.server.port) as between:
         words = ["-p", *STDIO, "--include-partial-messages", "--remote-bin", str(claude)]
         async with host.start(*words, port=between.port) as running:
