@@ -12,7 +12,7 @@ from ccb.tunnel.wire.control_protocol import RequestFailed
 from ccb.tunnel.wire.frames import Json
 from ccb.tunnel.wire.json_rpc import INVALID_PARAMS, RpcError
 
-from ..slash_commands.agent_commands import can_change_sandbox, change_mode, effort, model
+from ..slash_commands.agent_commands import can_change_sandbox, change_mode, effort, model, models_of_others
 from ..slash_commands.command_table import COMMANDS
 from ..slash_commands.registry import LaptopCommand, Text
 from ..slash_commands.session_api import Place, SessionApi
@@ -96,6 +96,10 @@ class SessionOptionsDesk:
         return mode in MODES and (mode != "bypassPermissions" or self._bypasses)
 
     async def _models(self) -> Json:
+        if self._api.transcript.foreign_agent:
+            used, names = await models_of_others(self._api)
+            listed = [{"value": each, "name": each} for each in dict.fromkeys([used, *names])]
+            return _select(MODEL, "Model", "model", used, listed)
         current, models = self._api.transcript.model, self._api.laptop.models
         offers = (await models.kept(current))[:_MAX_MODELS] if models is not None else []
         chosen = next((each.name for each in offers if current in (each.name, each.id)), current) or "default"

@@ -240,6 +240,7 @@ class SkippedState:
     tasks: tuple[tuple[str, str, str], ...] | None = None
     effort: str | None = None
     title: str = ""
+    foreign_agent: str = ""
 
 
 def parse_snapshot(body: Json) -> SkippedState:
@@ -257,6 +258,7 @@ def parse_snapshot(body: Json) -> SkippedState:
         tasks=tuple(map(_task, as_blocks(tasks))) if isinstance(tasks, list) else None,
         effort=str(body["effort"]) if "effort" in body else None,
         title=str(body.get("title") or ""),
+        foreign_agent=str(body.get("foreign_agent") or ""),
     )
 
 

@@ -61,16 +61,21 @@ async def model(api: SessionApi, given: str) -> Reply:
     return Models([ReplyRow(each.name) for each in offers], offers=offers, choice=models)
 
 
-async def _model_of_others(api: SessionApi, given: str) -> Text:
-    """Let an agent of others use a model, or tell which ones it offers."""
-    if given:
-        await api.request(Request(SET_MODEL, given))
-        return Text(f"Model: {one_line(given)}, from the next prompt on, if the agent offers it")
+async def models_of_others(api: SessionApi) -> tuple[str, list[str]]:
+    """Return the model that an agent of others uses, and those that it offers."""
     applied = as_dict((await api.request(Request(requests.GET_SETTINGS, None))).get("applied"))
     offered = applied.get("offered_models")
     names = [one_line(as_text(each)) for each in offered[:_MAX_COMPLETED]] if isinstance(offered, list) else []
-    lines = [f"Model: {one_line(as_text(applied.get('model')))}"]
-    return Text([*lines, f"The agent offers: {', '.join(names)}. /model NAME chooses one."] if names else lines)
+    return one_line(as_text(applied.get("model"))), names
+
+
+async def _model_of_others(api: SessionApi, given: str) -> Text:
+    if given:
+        await api.request(Request(SET_MODEL, given))
+        return Text(f"Model: {one_line(given)}, from the next prompt on, if the agent offers it")
+    used, names = await models_of_others(api)
+    offers = [f"The agent offers: {', '.join(names)}. /model NAME chooses one."] if names else []
+    return Text([f"Model: {used}", *offers])
 
 
 async def _model_in_use(api: SessionApi) -> str:

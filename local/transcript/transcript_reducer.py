@@ -145,6 +145,7 @@ class TranscriptReducer:
         self.sandbox = state.sandbox or self.sandbox
         self.effort = self.effort if state.effort is None else _level(state.effort)
         self.title = one_line(state.title)[:_MAX_TITLE] or self.title
+        self.foreign_agent = state.foreign_agent or self.foreign_agent
         if state.result is not None:
             self.totals.set_from_result(state.result)
         self.running = self._in_turn = running

@@ -96,7 +96,7 @@ class Turn:
             duration_api_ms=round(self._model.seconds * 1000),
             num_turns=num_turns,
             stop_reason=self._model.stop_reason,
-            permission_denials=self._denials,
+            permission_denials=[*self._denials, *ending.denials],
             origin=turn_state.origin_of(prompts),
             ttft_ms=self._listener.first_ms,
         )

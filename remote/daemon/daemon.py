@@ -100,7 +100,7 @@ class Daemon:
         self._tree = launch.tree  # the worktree that was made for the session
         self._lease = DriverLease(where.file("epoch"), *read_lease(where.state))
         grace_s, idle_s = launch.seconds("grace_s", GRACE_S), launch.seconds("idle_s", IDLE_S)
-        self._lifetime = Lifetime(grace_s, partial(self._stays, idle_s if where.state else grace_s))
+        self._lifetime = Lifetime(grace_s, partial(self._stays, idle_s if where.state else grace_s, grace_s))
         self._copy = CopyWriter(launch.text("bundle_path"), str(facts["bundle"]), launch.text("no_copy"))
         self._calls = ModelStreams()
         self._begun = asyncio.Event()
@@ -190,12 +190,15 @@ class Daemon:
     def _state(self) -> str:
         return self.session.state if self.session is not None else "idle"
 
-    def _stays(self, idle_s: float) -> float:
+    def _stays(self, idle_s: float, grace_s: float) -> float:
         """Return for how many seconds this worker stays without a client if nothing changes. See Lifetime."""
         if self.session is None:
             return 0.0
         if self.session.state != "idle" or self.context.tasks.running or self.shells.running:
             return math.inf
+        program = self.session.agent.program
+        if program is not None and program.is_all_memory:
+            idle_s = max(idle_s, grace_s)
         return idle_s if self.session.inputs.any_prompt else min(UNPROMPTED_S, idle_s)
 
     def changed(self) -> None:

@@ -57,7 +57,7 @@ class AcpClient:
         self.usage: Json = {}
         self.used = self.size = 0
         self.cost_usd = 0.0
-        self.takes_gateway = False
+        self.takes_gateway = self.can_steer = False
         self._name, self._process, self._lent, self._url = name, process, lent, url
         self._can: Json = {}  # what the agent can do
         self._turn: AcpTurn | None = None
@@ -83,6 +83,7 @@ class AcpClient:
             version = dump({"": answer.get("protocolVersion")})[4:-1][:20]
             raise AgentFailed(f"{self._name} speaks version {version} of the Agent Client Protocol, not {PROTOCOL}")
         self._can = as_dict(answer.get("agentCapabilities"))
+        self.can_steer = as_dict(as_dict(answer.get("_meta")).get("steering")).get("supported") is True
         methods = [as_text(each.get("id")) for each in as_blocks(answer.get("authMethods"))]
         self.takes_gateway = _GATEWAY in methods
         if self._url and self.takes_gateway:
@@ -107,12 +108,9 @@ class AcpClient:
         self._offered(begun)
 
     async def prompt(self, blocks: Sequence[Json], writer: AnswerWriter) -> TurnEnding:
-        context = self._lent.context
-        takes = as_dict(self._can.get("promptCapabilities"))
-        sent, left = translation.prompt_blocks(blocks, takes)
+        sent, left = self._sendable(blocks)
         if left:
             writer.tell(f"{self._name} takes no {' and no '.join(left)}: it was not given any.", "warning")
-        sent += translation.links(blocks, context.cwd)
         self._not_kept, self._turn = None, AcpTurn(self._name, self._lent, writer)
         turn = self._turn
         params = {"sessionId": self.session, "prompt": sent}
@@ -132,7 +130,22 @@ class AcpClient:
             self._asked.cancel()
         reason, self.usage = as_text(answer.get("stopReason")), translation.usage_in(answer)
         turn.close(stopped=reason == "cancelled")
-        return self._ending(reason, turn, writer)
+        return replace(self._ending(reason, turn, writer), denials=tuple(turn.denials))
+
+    def _sendable(self, blocks: Sequence[Json]) -> tuple[list[Json], list[str]]:
+        """Return the blocks of a prompt for the agent, and what it cannot be given, in words."""
+        sent, left = translation.prompt_blocks(blocks, as_dict(self._can.get("promptCapabilities")))
+        return [*sent, *translation.links(blocks, self._lent.context.cwd)], left
+
+    async def steer(self, blocks: Sequence[Json]) -> bool:
+        meta = {"steering": {"idleBehavior": "promptRequired"}}
+        params = {"sessionId": self.session, "prompt": self._sendable(blocks)[0], "_meta": meta}
+        try:
+            answer = as_dict(await self._request("_session/steering", params, _CHANGE_S))
+        except AgentFailed as error:
+            log.warning("the agent cannot be steered: %s", error)
+            return False
+        return answer.get("outcome") == "injected"
 
     def _ending(self, reason: str, turn: AcpTurn, writer: AnswerWriter) -> TurnEnding:
         if reason == "cancelled":

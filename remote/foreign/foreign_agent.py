@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import Protocol
 
 from ccb.tunnel.wire.frames import Json
-from ccb.tunnel.wire.journal_records import AgentSessionRecord
+from ccb.tunnel.wire.journal_records import AgentSessionRecord, PromptItem, PromptRecord
 from ccb.tunnel.wire.known_agents import (
     AgentDialect,
     KnownAgent,
@@ -37,6 +37,7 @@ log = logging.getLogger(__name__)
 
 _KEPT_MESSAGES = 20  # in memory
 _MAX_MODELS = 50  # that clients are told
+_LOOK_S = 0.5  # between two looks for prompts that an agent takes while it works
 _CANCEL_S = 3.0  # for an agent that was told to end its turn; the turn itself waits two seconds longer
 _STARTS_AGAIN = "Send the next prompt to start it again."
 
@@ -65,7 +66,7 @@ class ForeignAgent:
         self._relaying = AsyncExitStack()
         self._url = ""
         self._process: AgentProcess | None = None
-        self._is_caged = False
+        self._is_caged = self._works = False
         self._connection: AgentConnection | None = None
         self._starting: asyncio.Task[bool] | None = None
         self._unread: list[Json] = []  # blocks that the agent gets with the next prompt
@@ -79,6 +80,11 @@ class ForeignAgent:
     @property
     def model(self) -> str:
         return self._connection.models.current if self._connection is not None else ""
+
+    @property
+    def is_all_memory(self) -> bool:
+        """ACP agents often cannot load the sessions that they say they can."""
+        return self._is_usable and self.agent.dialect is AgentDialect.ACP
 
     @property
     def offered_models(self) -> list[tuple[str, str]]:
@@ -97,8 +103,9 @@ class ForeignAgent:
         return [SlashCommand(name, does, run, hint, source=self.name) for name, does, hint in offered]
 
     def begin(self) -> None:
-        """Start the agent beside other work, if it does not run."""
-        if (self._starting is None or self._starting.done()) and not self._is_usable:
+        """Start the agent beside other work, if it does not run. In a turn, its end is for `run` to tell."""
+        starts = self._starting is not None and not self._starting.done()
+        if not (starts or self._works or self._is_usable):
             self._starting = asyncio.get_running_loop().create_task(self._start())
 
     @property
@@ -130,18 +137,51 @@ class ForeignAgent:
         self._tell_at_start(writer, goes_on=goes_on)
         self._know(connection.session, agent_log)
         await self._choose(connection, writer, state, agent_log)
-        self._has_turns = True
-        working = asyncio.get_running_loop().create_task(connection.prompt(blocks, writer))
+        self._has_turns = self._works = True
         try:
-            await asyncio.wait({working})
-        except asyncio.CancelledError:
-            await self._stop_turn(connection, working, writer)
-            raise
+            return await self._work(connection, writer, state, agent_log, blocks)
         finally:
-            working.cancel()
-            self._know(connection.session, agent_log)
-            del state.conversation.messages[:-_KEPT_MESSAGES]  # the agent has a history of its own
-        return await self._ended(working, connection, state, writer)
+            self._works = False
+
+    async def _work(
+        self,
+        connection: AgentConnection,
+        writer: AnswerWriter,
+        state: AgentState,
+        agent_log: AgentLog,
+        blocks: Sequence[Json],
+    ) -> TurnEnding:
+        while True:
+            late: list[Json] = []
+            working = asyncio.get_running_loop().create_task(connection.prompt(blocks, writer))
+            try:
+                while not working.done():
+                    await asyncio.wait({working}, timeout=_LOOK_S if connection.can_steer else None)
+                    if not working.done():
+                        late += await self._steer(connection, agent_log)
+            except asyncio.CancelledError:
+                await self._stop_turn(connection, working, writer)
+                raise
+            finally:
+                working.cancel()
+                self._know(connection.session, agent_log)
+                del state.conversation.messages[:-_KEPT_MESSAGES]  # the agent has a history of its own
+            ending = await self._ended(working, connection, state, writer)
+            if not late or ending.is_error:
+                self._unread += late
+                return ending
+            blocks = late
+
+    async def _steer(self, connection: AgentConnection, agent_log: AgentLog) -> list[Json]:
+        """Give the prompts that wait to the agent, which works. Return the blocks of those that came too late."""
+        late: list[Json] = []
+        for prompt in self._lent.take_queued():
+            agent_log.conversation.know_input(prompt.input_id, list(prompt.blocks))
+            agent_log.record(PromptRecord([], [PromptItem(prompt.input_id)]))
+            await agent_log.commit()
+            if not await connection.steer(prompt.blocks):
+                late += prompt.blocks
+        return late
 
     def unread(self, prompts: Sequence[Prompt]) -> None:
         """Keep prompts that the agent gets together with the next one."""

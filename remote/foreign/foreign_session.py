@@ -10,7 +10,7 @@ from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.frames import Json
 from ccb.tunnel.wire.session_options import SessionOptions
 
-from ..agent.turn_state import TurnEnding
+from ..agent.turn_state import Prompt, TurnEnding
 from ..hooks.hook_runner import HookRunner
 from ..permissions.engine import PermissionEngine
 from ..tools.tool_contract import ToolContext
@@ -32,6 +32,7 @@ class LentToAgent:
     hooks: HookRunner
     options: Callable[[], SessionOptions]
     trusted: Callable[[], bool]  # the project is
+    take_queued: Callable[[], Sequence[Prompt]]  # prompts that may join the running turn
 
 
 class AgentConnection(Protocol):
@@ -47,6 +48,7 @@ class AgentConnection(Protocol):
     used: int
     size: int
     cost_usd: float
+    can_steer: bool
 
     async def open(self, known: str) -> bool:
         """Agree on the protocol, and begin a conversation, or go on with the one that it has under the id `known`.
@@ -57,6 +59,9 @@ class AgentConnection(Protocol):
 
     async def prompt(self, blocks: Sequence[Json], writer: AnswerWriter) -> TurnEnding:
         """Run a turn. Raise AgentFailed when the agent ends or fails, and NotKept."""
+
+    async def steer(self, blocks: Sequence[Json]) -> bool:
+        """Give an agent that `can_steer` a prompt while it works on another one. Return whether it was in time."""
 
     async def cancel(self) -> None:
         """Ask the agent to end its turn, which `prompt` then returns."""

@@ -59,6 +59,7 @@ class StreamJsonCli:
         self.usage: Json = {}
         self.used = self.size = 0
         self.cost_usd = 0.0
+        self.can_steer = False
         self._name, self._process, self._lent = name, process, lent
         loop = asyncio.get_running_loop()
         self._answers: dict[str, asyncio.Future[Json]] = {}  # to requests of this end
@@ -97,7 +98,7 @@ class StreamJsonCli:
                 raise AgentFailed("")
             result = self._result.result()
             self._close_open("The agent has ended its turn without a result of this call.")
-            return self._ending(result)
+            return replace(self._ending(result), denials=tuple(as_blocks(result.get("permission_denials"))))
         finally:
             self._writer = None
             for task in self._asking.values():
@@ -115,6 +116,9 @@ class StreamJsonCli:
         errors = tuple(map(as_text, listed)) if isinstance(listed, list) else ()
         end = _ENDS.get(subtype, EndReason.API_ERROR)
         return TurnEnding(end, text=text or "; ".join(errors), errors=errors or (text or f"{self._name} failed",))
+
+    async def steer(self, blocks: Sequence[Json]) -> bool:
+        return False
 
     async def cancel(self) -> None:
         self._interrupted = True
