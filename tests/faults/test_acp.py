@@ -103,6 +103,7 @@ async def test_a_prompt_in_the_middle_of_a_fault(host: Host, kind: str, name: st
             await again.initialize()
             await again.load(session, host.laptop.home)
             assert got_once(again, cut=cut)
+            await again.call("session/delete", sessionId=session)  # the process of an agent of others stays otherwise
     if name == "own":
         counts = (host.home / "count").read_text() if (host.home / "count").exists() else ""
         assert counts == "run\n" or (cut and not counts)
@@ -135,4 +136,5 @@ async def test_an_editor_that_is_killed_leaves_the_work_to_the_next_one(host: Ho
             await third.initialize()
             await third.load(session, host.laptop.home)
             assert got_once(third, cut=False)
+            await third.call("session/delete", sessionId=session)
     assert await left_by(host.user) == []
