@@ -84,10 +84,12 @@ class AcpClient:
             raise AgentFailed(f"{self._name} speaks version {version} of the Agent Client Protocol, not {PROTOCOL}")
         self._can = as_dict(answer.get("agentCapabilities"))
         self.can_steer = as_dict(as_dict(answer.get("_meta")).get("steering")).get("supported") is True
-        methods = [as_text(each.get("id")) for each in as_blocks(answer.get("authMethods"))]
-        self.takes_gateway = _GATEWAY in methods
-        if self._url and self.takes_gateway:
-            where = {_GATEWAY: {"baseUrl": self._url, "headers": {}}}
+        gateway = [each for each in as_blocks(answer.get("authMethods")) if each.get("id") == _GATEWAY]
+        self.takes_gateway = bool(gateway)
+        if self._url and gateway:
+            about = as_dict(as_dict(gateway[0].get("_meta")).get(_GATEWAY))
+            url = f"{self._url}/v1" if about.get("protocol") == "openai" else self._url
+            where = {_GATEWAY: {"baseUrl": url, "headers": {}}}
             await self._request("authenticate", {"methodId": _GATEWAY, "_meta": where}, _START_S)
         if known and self._can.get("loadSession") is True:
             try:

@@ -235,7 +235,8 @@ class ForeignAgent:
         caged = self._wants_cage
         try:
             cage = self._cage() if caged else None
-            process = await AgentProcess.start(agent.name, argv, context.cwd, env, context.host, cage)
+            secret = self._url.rpartition("/")[2]
+            process = await AgentProcess.start(agent.name, argv, context.cwd, env, context.host, cage, secret)
         except (OSError, ValueError) as error:
             why = getattr(error, "strerror", None) or error
             raise AgentFailed(f"{shown_command(agent)} cannot be started on this host: {why}") from None

@@ -221,6 +221,10 @@ async def test_the_address_of_the_models_goes_in_band_or_into_the_environment_of
     first = json.loads(foreign.log.read_text().splitlines()[0])
     assert "ANTHROPIC_BASE_URL" in first["environment"]  # a command that ccb does not know gets both
     assert "127.0.0.1" not in json.dumps(first["argv"])
+    assert (await turn(laptop, "leak"))["result"].endswith("/...")
+    token = told[0].rpartition("/")[2] if told else ""
+    kept = [path.read_bytes() for path in host.home.rglob("*") if path.is_file() and path != foreign.log]
+    assert not any(token and token.encode() in each for each in kept)
     await laptop.end()
 
 
