@@ -50,10 +50,6 @@ class SessionReader:
                 yield from skipped.questions
             case client.LaptopNotice(text=text):
                 yield Notice(text)
-            case client.SessionEvent(kind="progress", public=messages.StreamEventMessage(body=body)):
-                new = self._partial.new_part(body)
-                if new is not None:
-                    yield from events_of(messages.parse_message(new))
             case client.SessionEvent(kind="progress", public=public):
                 yield from self._message(public)
             case client.SessionEvent():
@@ -91,6 +87,9 @@ class SessionReader:
                 yield public
             case messages.ControlResponse():
                 pass
+            case messages.StreamEventMessage(body=body):
+                new = self._partial.new_part(body)  # None for one that came before a reconnect, too
+                yield from events_of(messages.parse_message(new)) if new is not None else ()
             case messages.ResultMessage(total_cost_usd=total):
                 before, self.cost = self.cost, total
                 if self.pending.result_came():
