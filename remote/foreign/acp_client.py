@@ -41,9 +41,8 @@ _CAPABILITIES: Json = {
     "_meta": {"terminal_output": True},
 }
 _ENDS = {
-    "max_tokens": (EndReason.API_ERROR, "the answer was cut off at the model's limit of output tokens."),
-    "max_turn_requests": (EndReason.MAX_TURNS, "the agent has reached its limit of model calls for one prompt."),
-    "refusal": (EndReason.API_ERROR, "the agent refused to go on. Ask in another way."),
+    "max_tokens": "the answer was cut off at the model's limit of output tokens.",
+    "refusal": "the agent refused to go on. Ask in another way.",
 }
 
 
@@ -153,9 +152,12 @@ class AcpClient:
         if reason == "cancelled":
             by_person = EndReason.ABORTED_TOOLS if turn.interrupted else EndReason.ABORTED_STREAMING
             return TurnEnding(by_person, errors=("Request interrupted by user",))
+        if reason == "max_turn_requests":
+            return TurnEnding(
+                EndReason.MAX_TURNS, errors=(f"{self._name} has made all the model calls that it allows",)
+            )
         if reason in _ENDS:
-            end, text = _ENDS[reason]
-            return TurnEnding(end, text=f"{self._name}: {text}", errors=(text,))
+            return writer.failed(_ENDS[reason])
         return TurnEnding(EndReason.COMPLETED, text=writer.last_text)
 
     async def cancel(self) -> None:

@@ -69,6 +69,7 @@ class ForeignAgent:
         self._is_caged = self._works = False
         self._connection: AgentConnection | None = None
         self._starting: asyncio.Task[bool] | None = None
+        self._begun = asyncio.Event()
         self._unread: list[Json] = []  # blocks that the agent gets with the next prompt
         self._told: set[str] = set()
         self._mode = DEFAULT
@@ -107,6 +108,8 @@ class ForeignAgent:
         starts = self._starting is not None and not self._starting.done()
         if not (starts or self._works or self._is_usable):
             self._starting = asyncio.get_running_loop().create_task(self._start())
+            self._starting.add_done_callback(lambda done: done.cancelled() or done.exception())  # `run` tells of it
+            self._begun.set()
 
     @property
     def _is_usable(self) -> bool:
@@ -118,8 +121,8 @@ class ForeignAgent:
         return self._lent.options().sandbox == WORKSPACE and self._lent.permissions.mode != BYPASS
 
     async def settle(self) -> None:
-        """Wait until the agent has started, or cannot be: `run` tells."""
-        self.begin()
+        """Wait until the agent was begun, and has started or cannot be: `run` tells."""
+        await self._begun.wait()
         if self._starting is not None:
             await asyncio.wait({self._starting})
 
@@ -240,7 +243,7 @@ class ForeignAgent:
         except (OSError, ValueError) as error:
             why = getattr(error, "strerror", None) or error
             raise AgentFailed(f"{shown_command(agent)} cannot be started on this host: {why}") from None
-        self._process, self._is_caged = process, caged
+        self._process, self._is_caged, self._mode = process, caged, DEFAULT
         self._connection = connection = (
             AcpClient(agent.name, process, self._lent, self._url)
             if acp
@@ -335,7 +338,7 @@ class ForeignAgent:
             ending = working.result()
         except AgentFailed as error:
             if str(error):
-                return TurnEnding(EndReason.API_ERROR, text=f"API Error: {error}", errors=(str(error),))
+                return writer.failed(str(error))
             how = await self._process.ended() if self._process is not None else "ended"
             writer.end_message()
             text = f"{shown_command(self.agent)} {how}, in the middle of this turn. {_STARTS_AGAIN}"
