@@ -341,7 +341,7 @@ class ForeignAgent:
                 return writer.failed(str(error))
             how = await self._process.ended() if self._process is not None else "ended"
             writer.end_message()
-            text = f"{shown_command(self.agent)} {how}, in the middle of this turn. {_STARTS_AGAIN}"
+            text = f"{self.name} {how}. The turn ends with it. {_STARTS_AGAIN}"
             return TurnEnding(EndReason.MODEL_ERROR, errors=(text,))
         if connection.usage:
             state.count(connection.models.current or self.name, connection.usage)
