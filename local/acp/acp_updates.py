@@ -20,7 +20,6 @@ from ..session.session_client import EventGap, SessionEvent, parse_snapshot
 from ..slash_commands.session_api import ReplInfo
 from ..transcript.blocks import Block, Level, NoticeBlock, PictureData, PromptBlock, ToolBlock, ToolState
 from ..transcript.session_facts import mode_in_force
-from ..transcript.transcript_reducer import TranscriptReducer
 from . import acp_tool_calls as calls
 from .acp_paths import PathMap
 
@@ -120,10 +119,8 @@ class AcpUpdates:
     it keeps only the calls that are not over."""
 
     def __init__(self, info: ReplInfo, abilities: ClientAbilities, paths: PathMap) -> None:
-        self.reducer = TranscriptReducer(
-            self, model=info.model, mode=info.mode, sandbox=info.sandbox, effort=info.effort, own_name=info.client_name
-        )
-        self.cwd = self.reducer.notices.cwd = info.path.rstrip("/")
+        self.reducer = info.transcript(self)
+        self.cwd = self.reducer.notices.cwd
         self.own_turn = False  # a prompt of the client runs, whose answer says what went wrong
         self._abilities = abilities
         self._paths = paths
@@ -199,9 +196,9 @@ class AcpUpdates:
         """What changes of its own accord, and has updates of its own."""
         reducer, totals = self.reducer, self.reducer.totals
         return {
-            "mode": mode_in_force(reducer.mode, reducer.sandbox),
-            "options": (reducer.model, reducer.effort),
-            "title": reducer.title,
+            "mode": mode_in_force(reducer.facts.mode, reducer.facts.sandbox),
+            "options": (reducer.facts.model, reducer.facts.effort),
+            "title": reducer.facts.title,
             "todos": reducer.todos,
             "usage": (totals.context_tokens, totals.window, totals.cost_usd),
         }
@@ -228,7 +225,8 @@ class AcpUpdates:
         if name == "options":
             return [CONFIG_CHANGED]
         if name == "title":
-            return [{"sessionUpdate": "session_info_update", "title": reducer.title}] if reducer.title else []
+            title = reducer.facts.title
+            return [{"sessionUpdate": "session_info_update", "title": title}] if title else []
         if name == "todos":
             entries = [
                 {

@@ -66,7 +66,7 @@ class Subcommand:
         return option.group in self.groups and option.names[0] not in self.without
 
 
-_SESSION_GROUPS = (Group.SESSION, Group.PORTS, Group.AGENT, Group.SCREEN, Group.STREAMS, Group.SDK)
+_SESSION_GROUPS = (Group.SESSION, Group.PORTS, Group.AGENT, Group.PERMISSIONS, Group.SCREEN, Group.STREAMS, Group.SDK)
 _NEW_SESSION = ("--session-id", "--worktree", "--init", "--init-only", "--maintenance")
 _GOING_BACK = ("--resume-session-at", "--rewind-files", "--resume-drops-turn")
 _WHICH_SESSION = ("--continue", "--resume", "--fork-session", *_NEW_SESSION)
@@ -88,7 +88,7 @@ SUBCOMMANDS = (
         "Serve the Agent Client Protocol (v1) on stdin and stdout, for an editor that starts this command. Its "
         "sessions run in PATH on the host or, without HOST, on this machine. The working directory of the editor "
         "stands for PATH. A session lives on when the editor ends; `ccb attach` goes on with it in a terminal.",
-        (Group.CONNECTION, Group.AGENT), ("--init", "--init-only", "--maintenance")),
+        (Group.CONNECTION, Group.AGENT, Group.PERMISSIONS), ("--init", "--init-only", "--maintenance")),
     Subcommand("auth",
         ("ccb auth login [PROVIDER] [--api-key-stdin]", "ccb auth status [PROVIDER]", "ccb auth logout [PROVIDER]"),
         "manage the model credentials of this machine", "Keep the credentials of model providers in the keyring of "

@@ -88,10 +88,10 @@ async def run_export(arguments: Arguments, environ: Mapping[str, str]) -> ExitCo
     """Write a session into a file. It stays where it is."""
     async with _Host(arguments, environ) as host:
         given = await host.meant(arguments)
-        files = arguments.host_command.with_files
+        files = arguments.archive.with_files
         found = await host.step("look", "session", FoundRow, session=given)
         exported = await host.step("export", "exported", ExportedRow, session=found.session, files=files)
-        path = Path(arguments.host_command.output or f"ccb-{found.session[:_SHORT]}.tar")
+        path = Path(arguments.archive.output or f"ccb-{found.session[:_SHORT]}.tar")
         if await in_thread(path.is_dir):
             path /= f"ccb-{found.session[:_SHORT]}.tar"
         progress = await host.copy(CopyOrder(False, str(path), exported.path.raw, private=True, most=MAX_BYTES))
@@ -105,7 +105,7 @@ async def run_import(arguments: Arguments, environ: Mapping[str, str]) -> ExitCo
     """Make the session in a file one of the host."""
     path = await in_thread(Path(arguments.rest[0]).expanduser)
     with tempfile.TemporaryDirectory(dir=_own_folder(environ)) as folder:
-        if arguments.host_command.source == "claude":
+        if arguments.archive.source == "claude":
             from ..files.claude_transcript import convert
 
             source, path = path, Path(folder) / "session.tar"
@@ -183,7 +183,7 @@ async def _bring(there: _Host, path: Path, session: str, place: PlaceRow, *, fil
 
 async def _takes_files(arguments: Arguments) -> bool:
     """Return whether the files of the directory go along. Raise UsageError if nobody says so."""
-    options = arguments.host_command
+    options = arguments.archive
     if options.with_files or options.no_files:
         return options.with_files
     if not sys.stdin.isatty():

@@ -173,7 +173,7 @@ def session_options(
         model=agent.model if foreign else chosen_model(settings, agent.model),
         permission_mode=mode,
         permission_prompts=asks,
-        allow_bypass=agent.allow_bypass or mode == "bypassPermissions",
+        allow_bypass=arguments.permissions.allow_bypass or mode == "bypassPermissions",
         system_prompt=_prompt(agent.system_prompt, sdk.system_prompt_file, "--system-prompt-file"),
         append_system_prompt=appended,
         partial_messages=streams.include_partial_messages or not arguments.headless,
@@ -240,7 +240,7 @@ def _mode(arguments: Arguments, settings: Settings) -> str:
     rules, mode = settings.permissions, flagged_mode(arguments)
     if mode is None or settings.is_managed("permissionMode"):
         mode = settings.permissionMode or rules.defaultMode or "default"
-    if rules.disableBypassPermissionsMode and (arguments.agent.allow_bypass or mode == "bypassPermissions"):
+    if rules.disableBypassPermissionsMode and (arguments.permissions.allow_bypass or mode == "bypassPermissions"):
         raise UsageError("the settings do not allow the permission mode bypassPermissions", do="Choose another mode.")
     return mode
 
@@ -248,9 +248,9 @@ def _mode(arguments: Arguments, settings: Settings) -> str:
 def options_for_existing(arguments: Arguments, options: SessionOptions) -> dict[str, object]:
     """Return the options for an existing session. Only flags change its model and its modes, settings do not."""
     given: dict[str, object] = options.to_json()
-    agent = arguments.agent
+    model, sandbox = arguments.agent.model, arguments.permissions.sandbox
     mode, foreign = flagged_mode(arguments), _foreign_agent(arguments, None) or None
-    flags = (("model", agent.model), ("permission_mode", mode), ("sandbox", agent.sandbox), ("foreign_agent", foreign))
+    flags = (("model", model), ("permission_mode", mode), ("sandbox", sandbox), ("foreign_agent", foreign))
     given["laptop_mcp"] = list(options.laptop_mcp)  # the servers of this laptop replace those of the last one
     given["project_mcp"] = options.project_mcp
     for name, flag in flags:
@@ -296,7 +296,8 @@ def reconnect_seconds(arguments: Arguments, settings: Settings) -> float:
 
 
 def flagged_mode(arguments: Arguments) -> str | None:
-    return "bypassPermissions" if arguments.agent.dangerously_skip_permissions else arguments.agent.permission_mode
+    permissions = arguments.permissions
+    return "bypassPermissions" if permissions.dangerously_skip_permissions else permissions.permission_mode
 
 
 def client_name() -> str:

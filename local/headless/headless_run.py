@@ -82,7 +82,7 @@ async def restored_files(session: RemoteSession, prompt: str) -> str:
 
 def with_boot_fields(arguments: Arguments, request: Json) -> tuple[Arguments, Json]:
     """Return the arguments with what the request says, and what the client is told that ccb has done with it."""
-    sdk, agent = arguments.sdk, arguments.agent
+    sdk, permissions = arguments.sdk, arguments.permissions
     confirmed: Json = {}
     servers, settings, denied, plugins = map(request.get, ("mcpServers", "settings", "disallowedTools", "plugins"))
     if isinstance(servers, dict):
@@ -92,13 +92,13 @@ def with_boot_fields(arguments: Arguments, request: Json) -> tuple[Arguments, Js
         sdk = replace(sdk, settings=settings if isinstance(settings, str) else json.dumps(settings))
         confirmed["settings_applied"] = True
     if isinstance(denied, list):
-        agent = replace(agent, disallowed_tools=(*agent.disallowed_tools, *map(str, denied)))
+        permissions = replace(permissions, disallowed_tools=(*permissions.disallowed_tools, *map(str, denied)))
         confirmed["disallowed_tools_applied"] = True
     if isinstance(plugins, list):
         paths = [str(each["path"]) for each in as_blocks(plugins) if each.get("path")]
         sdk = replace(sdk, plugin_dirs=(*sdk.plugin_dirs, *paths))
         confirmed["plugins_applied"] = len(paths) == len(plugins)
-    return replace(arguments, sdk=sdk, agent=agent), confirmed
+    return replace(arguments, sdk=sdk, permissions=permissions), confirmed
 
 
 async def run_headless(arguments: Arguments) -> ExitCode:

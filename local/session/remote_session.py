@@ -233,7 +233,7 @@ class RemoteSession:
         self._reader.ports_told.append(told)
         told(self._reader.listening)
 
-    async def output(self, task_id: str, after: int, most: int, before: int | None = None) -> client.TaskOutput | None:
+    async def output(self, task_id: str, after: int, most: int, before: int | None = None) -> client.OutputPiece | None:
         if OUTPUT not in self.hello.capabilities:
             what = "the worker of this session is too old to show the output of a task live"
             raise UsageError(what, do=f"/tasks {task_id} shows its end.")

@@ -87,7 +87,7 @@ class FoundNames:
 
 
 @dataclass(frozen=True)
-class TaskOutput:
+class OutputPiece:
     """Output of a task from byte `start` on: whole lines, up to byte `next`, then the line that has `begun`. `status`
     is the public one; the task has run for so many `seconds`."""
 
@@ -176,7 +176,7 @@ class SessionClient(Protocol):
     async def earlier(self, before: int, most: int = 256 * 1024) -> list[SessionEvent]:
         """Return about `most` bytes of the events before this one, oldest first; [] at the start. Raises CcbError."""
 
-    async def output(self, task_id: str, after: int, most: int, before: int | None = None) -> TaskOutput | None:
+    async def output(self, task_id: str, after: int, most: int, before: int | None = None) -> OutputPiece | None:
         """Return the newest `most` bytes that a task has put out behind byte `after`, or those before byte `before`;
         None for no task. Raises CcbError, also for an older worker, and TimeoutError."""
 
@@ -277,10 +277,10 @@ def parse_names(body: Json) -> FoundNames:
     )
 
 
-def parse_output(body: Json) -> TaskOutput | None:
+def parse_output(body: Json) -> OutputPiece | None:
     seconds, start, end = (as_number(body.get(each)) for each in ("seconds", "start", "next"))
     status, text, begun = (as_text(body.get(each)) for each in ("status", "text", "begun"))
-    return TaskOutput(status, seconds, int(start), int(end), text, begun) if body else None
+    return OutputPiece(status, seconds, int(start), int(end), text, begun) if body else None
 
 
 def _can_be_typed(name: str) -> bool:

@@ -1,4 +1,4 @@
-"""The mode, tasks, todos, totals."""
+"""Facts about a session: the names of its modes, its tasks, what it has used, its turns."""
 
 from __future__ import annotations
 
@@ -239,16 +239,22 @@ class WaitedTime:
             self.seconds += 0.0 if self._open else time.monotonic() - self._since
 
 
-def turn_text(
-    result: ResultMessage, waited_s: float, changes: FileChanges | None, cost: str, tasks: int, at: str
-) -> str:
-    """Return the line about a turn that has ended; "" if the model had no part in it."""
-    if not as_number(result.body.get("num_turns")):
-        return ""
-    seconds = round(max(0.0, as_number(result.body.get("duration_ms")) / 1000 - waited_s))
-    minutes, hours = seconds // 60, seconds // 3600
-    took = (
-        f"{hours} h {minutes % 60} min" if hours else f"{minutes} min {seconds % 60} s" if minutes else f"{seconds} s"
-    )
-    runs = f"{tasks} task{'s' if tasks != 1 else ''} in the background: /tasks" if tasks else ""
-    return " · ".join(filter(None, (took, changes.text if changes is not None else "", cost, at, runs)))
+class TurnFacts:
+    """What is told about a turn at its end. `changes` is None unless all of the turn was seen."""
+
+    def __init__(self, changes: FileChanges | None = None) -> None:
+        self.changes = changes
+        self.waited = WaitedTime()
+
+    def text(self, result: ResultMessage, cost: str, tasks: int, at: str) -> str:
+        """Return the line about the turn; "" if the model had no part in it."""
+        if not as_number(result.body.get("num_turns")):
+            return ""
+        seconds = round(max(0.0, as_number(result.body.get("duration_ms")) / 1000 - self.waited.seconds))
+        minutes, hours = seconds // 60, seconds // 3600
+        took = f"{minutes} min {seconds % 60} s" if minutes else f"{seconds} s"
+        if hours:
+            took = f"{hours} h {minutes % 60} min"
+        changed = self.changes.text if self.changes is not None else ""
+        runs = f"{tasks} task{'s' if tasks != 1 else ''} in the background: /tasks" if tasks else ""
+        return " · ".join(filter(None, (took, changed, cost, at, runs)))

@@ -96,15 +96,7 @@ class SessionView(Vertical):
         composer, keymap, cwd = shell.composer, shell.composer.keymap, info.path.rstrip("/")
         self.transcript = Transcript(cwd, keymap, shell.keys_first, shelf)
         self.connection = connection = ConnectionView(client, keymap)
-        self.reducer = TranscriptReducer(
-            self.transcript,
-            model=info.model,
-            mode=info.mode,
-            sandbox=info.sandbox,
-            effort=info.effort,
-            own_name=info.client_name,
-        )
-        self.reducer.notices.cwd = cwd
+        self.reducer = info.transcript(self.transcript)
         self.approvals = Approvals(client, connection, self.transcript, composer, info.place)
         self._banner = Banner()
         self._was_connected = True

@@ -19,7 +19,7 @@ from ccb.tunnel.wire.control_protocol import Request
 from ccb.tunnel.wire.tool_traits import TASK
 
 from ...commands.session_table import age_text, cut
-from ...session.session_client import SessionClient, TaskOutput
+from ...session.session_client import OutputPiece, SessionClient
 from ...slash_commands.session_api import ErrorDisplay
 from ...transcript.blocks import AgentRun, Level, NoticeBlock, ToolBlock, ToolState
 from ...transcript.session_facts import BackgroundTask
@@ -46,7 +46,7 @@ class OutputTail:
         self.begun = self.problem = ""
         self.left_out = 0  # bytes before the first line
         self._task_id, self._most = task_id, most_bytes
-        self._newest: TaskOutput | None = None
+        self._newest: OutputPiece | None = None
         self._next = 0
         self._read_at = 0.0  # monotonic
 
@@ -95,7 +95,7 @@ class OutputTail:
         self.left_out = earlier.start
         return _lines(f"{earlier.text}{earlier.begun}"[-self._most :] + "\n")
 
-    async def _ask(self, client: SessionClient, after: int, before: int | None = None) -> TaskOutput | None:
+    async def _ask(self, client: SessionClient, after: int, before: int | None = None) -> OutputPiece | None:
         try:
             async with asyncio.timeout(_PATIENCE_S + self._most / _SLOW):
                 found = await client.output(self._task_id, after, self._most, before)

@@ -339,7 +339,7 @@ async def test_on_the_screen(home: Path) -> None:
             await at.until(partial(reads, shown, said))
             assert case.asked is None or session.controls[-1:] == [*case.asked][-1:], case
             assert "\x1b" not in shown(), case
-            view.reducer.model, view.reducer.mode = MODEL, "default"
+            view.reducer.facts.model, view.reducer.facts.mode = MODEL, "default"
             await at.pilot.press(*["escape"] * (at.app.focused is not at.app.composer))
         session.link(LinkState.RECONNECTING, "the network is down")
         await at.sees("reconnecting")

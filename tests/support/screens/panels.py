@@ -131,7 +131,7 @@ async def models(at: Desk) -> None:
         ModelOffer("fast", "lab", "", fast, 262_144, 0.0, 0.0, means="lab/qwen3-coder"),
         ModelOffer("anthropic.claude-opus-4-5-20251101-v1:0", "bedrock", "", anthropic, 200_000, 5.0, 25.0),
     ]
-    at.view.reading.open(ModelPanel(offers, at.view.reducer.model, "high", lambda name, level: None))
+    at.view.reading.open(ModelPanel(offers, at.view.reducer.facts.model, "high", lambda name, level: None))
     await at.press("down", sees="high")
 
 
