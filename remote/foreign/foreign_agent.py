@@ -23,7 +23,7 @@ from ccb.tunnel.wire.known_agents import (
 
 from ..agent.agent_histories import AgentLog
 from ..agent.turn_state import AgentState, EndReason, Prompt, TurnEnding
-from ..permissions.modes import BYPASS, DEFAULT, WORKSPACE
+from ..permissions.modes import BYPASS, WORKSPACE
 from ..sandbox.cage_rules import CageRules
 from ..slash_commands.command_registry import CommandCall, Expanded, SlashCommand
 from .acp_client import AcpClient
@@ -72,7 +72,6 @@ class ForeignAgent:
         self._begun = asyncio.Event()
         self._unread: list[Json] = []  # blocks that the agent gets with the next prompt
         self._told: set[str] = set()
-        self._mode = DEFAULT
 
     @property
     def name(self) -> str:
@@ -80,7 +79,7 @@ class ForeignAgent:
 
     @property
     def model(self) -> str:
-        return self._connection.models.current if self._connection is not None else ""
+        return self._connection.facts.models.current if self._connection is not None else ""
 
     @property
     def is_all_memory(self) -> bool:
@@ -89,18 +88,18 @@ class ForeignAgent:
 
     @property
     def offered_models(self) -> list[tuple[str, str]]:
-        return list(self._connection.models.values.items())[:_MAX_MODELS] if self._connection is not None else []
+        return list(self._connection.facts.models.values.items())[:_MAX_MODELS] if self._connection is not None else []
 
     @property
     def context_size(self) -> tuple[int, int]:
         """What fills the agent's window and how large it is, in tokens, as the agent says; 0 if it does not."""
-        return (self._connection.used, self._connection.size) if self._connection is not None else (0, 0)
+        return (self._connection.facts.used, self._connection.facts.size) if self._connection is not None else (0, 0)
 
     def commands(self) -> list[SlashCommand]:
         async def run(_: CommandCall) -> Expanded:
             return Expanded(())  # the agent reads the prompt as it is
 
-        offered = self._connection.commands if self._connection is not None else ()
+        offered = self._connection.facts.commands if self._connection is not None else ()
         return [SlashCommand(name, does, run, hint, source=self.name) for name, does, hint in offered]
 
     def begin(self) -> None:
@@ -136,9 +135,9 @@ class ForeignAgent:
         except AgentFailed as error:
             return TurnEnding(EndReason.SETUP_FAILED, errors=(str(error),))
         options = self._lent.options()
-        writer = AnswerWriter(agent_log, connection.models.current, shows_parts=options.partial_messages)
+        writer = AnswerWriter(agent_log, connection.facts.models.current, shows_parts=options.partial_messages)
         self._tell_at_start(writer, goes_on=goes_on)
-        self._know(connection.session, agent_log)
+        self._know(connection.facts.session, agent_log)
         await self._choose(connection, writer, state, agent_log)
         self._has_turns = self._works = True
         try:
@@ -159,7 +158,7 @@ class ForeignAgent:
             working = asyncio.get_running_loop().create_task(connection.prompt(blocks, writer))
             try:
                 while not working.done():
-                    await asyncio.wait({working}, timeout=_LOOK_S if connection.can_steer else None)
+                    await asyncio.wait({working}, timeout=_LOOK_S if connection.facts.can_steer else None)
                     if not working.done():
                         late += await self._steer(connection, agent_log)
             except asyncio.CancelledError:
@@ -167,7 +166,7 @@ class ForeignAgent:
                 raise
             finally:
                 working.cancel()
-                self._know(connection.session, agent_log)
+                self._know(connection.facts.session, agent_log)
                 del state.conversation.messages[:-_KEPT_MESSAGES]  # the agent has a history of its own
             ending = await self._ended(working, connection, state, writer)
             if not late or ending.is_error:
@@ -243,7 +242,7 @@ class ForeignAgent:
         except (OSError, ValueError) as error:
             why = getattr(error, "strerror", None) or error
             raise AgentFailed(f"{shown_command(agent)} cannot be started on this host: {why}") from None
-        self._process, self._is_caged, self._mode = process, caged, DEFAULT
+        self._process, self._is_caged = process, caged
         self._connection = connection = (
             AcpClient(agent.name, process, self._lent, self._url)
             if acp
@@ -282,7 +281,12 @@ class ForeignAgent:
 
     def _tell_at_start(self, writer: AnswerWriter, *, goes_on: bool) -> None:
         """Tell once what the person may not expect of this process of the agent."""
-        if self._has_turns and not goes_on and self._connection is not None and self._connection.session != self._known:
+        if (
+            self._has_turns
+            and not goes_on
+            and self._connection is not None
+            and self._connection.facts.session != self._known
+        ):
             text = f"{self.name} was started again. It does not know this conversation: tell it what it must know."
             writer.tell(text, "warning")
         unused = ", ".join(options_without_effect(self.agent, self._lent.options()))
@@ -302,22 +306,22 @@ class ForeignAgent:
         self, connection: AgentConnection, writer: AnswerWriter, state: AgentState, agent_log: AgentLog
     ) -> None:
         """Let the agent use the model and the mode of the session, if it has such."""
-        wanted, current = "" if state.model == self.name else state.model, connection.models.current
-        value = connection.models.find(wanted) if wanted and wanted != current else current
+        wanted, current = "" if state.model == self.name else state.model, connection.facts.models.current
+        value = connection.facts.models.find(wanted) if wanted and wanted != current else current
         if wanted and not value:
-            offered = ", ".join(list(connection.models.values)[:20]) or "none to choose from"
+            offered = ", ".join(list(connection.facts.models.values)[:20]) or "none to choose from"
             writer.tell(f"{self.name} has no model {wanted!r}. It offers {offered}.", "warning")
         try:
             if value and value != current:
                 await connection.use_model(value)
             mode = self._lent.permissions.mode
-            own = agent_mode(mode, connection.modes)
-            if mode != self._mode and own and own != connection.modes.current:
+            own = agent_mode(mode, connection.facts.modes)
+            if mode != connection.facts.follows and own and own != connection.facts.modes.current:
                 await connection.use_mode(own)
-            self._mode = mode
+            connection.facts.follows = mode
         except AgentFailed as error:
             writer.tell(str(error) or f"{self.name} has ended.", "warning")
-        state.use_model(connection.models.current or self.name, agent_log)
+        state.use_model(connection.facts.models.current or self.name, agent_log)
 
     async def _stop_turn(
         self, connection: AgentConnection, working: asyncio.Task[TurnEnding], writer: AnswerWriter
@@ -343,9 +347,9 @@ class ForeignAgent:
             writer.end_message()
             text = f"{self.name} {how}. The turn ends with it. {_STARTS_AGAIN}"
             return TurnEnding(EndReason.MODEL_ERROR, errors=(text,))
-        if connection.usage:
-            state.count(connection.models.current or self.name, connection.usage)
-        state.ledger.total_cost_usd = max(state.ledger.total_cost_usd, connection.cost_usd)
+        if connection.facts.usage:
+            state.count(connection.facts.models.current or self.name, connection.facts.usage)
+        state.ledger.total_cost_usd = max(state.ledger.total_cost_usd, connection.facts.cost_usd)
         return ending
 
     async def _end(self) -> None:
