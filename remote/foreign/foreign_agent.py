@@ -136,7 +136,7 @@ class ForeignAgent:
             return TurnEnding(EndReason.SETUP_FAILED, errors=(str(error),))
         options = self._lent.options()
         writer = AnswerWriter(agent_log, connection.facts.models.current, shows_parts=options.partial_messages)
-        self._tell_at_start(writer, goes_on=goes_on)
+        self._tell_at_start(connection, writer, goes_on=goes_on)
         self._know(connection.facts.session, agent_log)
         await self._choose(connection, writer, state, agent_log)
         self._has_turns = self._works = True
@@ -279,14 +279,9 @@ class ForeignAgent:
         assert self._connection is not None
         return self._connection, goes_on
 
-    def _tell_at_start(self, writer: AnswerWriter, *, goes_on: bool) -> None:
+    def _tell_at_start(self, connection: AgentConnection, writer: AnswerWriter, *, goes_on: bool) -> None:
         """Tell once what the person may not expect of this process of the agent."""
-        if (
-            self._has_turns
-            and not goes_on
-            and self._connection is not None
-            and self._connection.facts.session != self._known
-        ):
+        if self._has_turns and not goes_on and connection.facts.session != self._known:
             text = f"{self.name} was started again. It does not know this conversation: tell it what it must know."
             writer.tell(text, "warning")
         unused = ", ".join(options_without_effect(self.agent, self._lent.options()))

@@ -208,27 +208,30 @@ class StreamJsonCli:
         elif isinstance(message, messages.StreamEventMessage) or body.get("subtype") == "status":
             writer.stream(body)
         elif isinstance(message, messages.AssistantMessage):
-            self._count(as_dict(as_dict(body.get("message")).get("usage")))
-            writer.show(body)
-            for each in message.blocks:
-                if each.get("type") == "tool_use":
-                    self._open.add(as_text(each.get("id")))
-                    writer.started(as_text(each.get("id")), as_text(each.get("name")))
-        elif isinstance(message, messages.UserMessage) and message.text("") == INTERRUPTED:
-            return  # the turn says so itself
-        elif isinstance(message, messages.UserMessage) and not message.is_replay:
-            for tool_use_id in message.done_tool_uses():
-                self._open.discard(tool_use_id)
-                writer.sub_agent_ended(tool_use_id)
-            writer.show(body)
-            writer.know_sub_agent(agent_of_message(body))
+            self._said(message, body, writer)
+        elif isinstance(message, messages.UserMessage):
+            if not message.is_replay and message.text("") != INTERRUPTED:  # the turn says so itself
+                self._results(message, body, writer)
         elif isinstance(message, messages.SystemMessage) and message.subtype in _PASSED:
             writer.show(body)
         elif isinstance(message, messages.CompactMessage) and not message.is_micro:
             writer.tell(f"{self._name} has summed up its conversation.")
 
-    def _count(self, usage: Json) -> None:
+    def _said(self, message: messages.AssistantMessage, body: Json, writer: AnswerWriter) -> None:
+        usage = as_dict(as_dict(body.get("message")).get("usage"))
         self.facts.used = sum(count(usage, name) for name in TOKENS) or self.facts.used
+        writer.show(body)
+        for each in message.blocks:
+            if each.get("type") == "tool_use":
+                self._open.add(as_text(each.get("id")))
+                writer.started(as_text(each.get("id")), as_text(each.get("name")))
+
+    def _results(self, message: messages.UserMessage, body: Json, writer: AnswerWriter) -> None:
+        for tool_use_id in message.done_tool_uses():
+            self._open.discard(tool_use_id)
+            writer.sub_agent_ended(tool_use_id)
+        writer.show(body)
+        writer.know_sub_agent(agent_of_message(body))
 
     def _close_open(self, why: str) -> None:
         for tool_use_id in sorted(self._open):
