@@ -61,7 +61,7 @@ class Prompt(Generic[D]):
         self.live = False  # its turn runs
         self.closing = False
         self._session = session
-        self._begun = False
+        self._begun = self._has_turn = False
         self._failure: BaseException | None = None
         self._events: deque[Event] = deque()
         self._news = asyncio.Event()
@@ -74,23 +74,23 @@ class Prompt(Generic[D]):
         return self._iterate()
 
     async def _iterate(self) -> AsyncGenerator[Event, None]:
-        async with self._session.turn:
-            try:
-                await self._session.begin(self)
-                while not self.closing:
-                    while self._events:
-                        event = self._events.popleft()
-                        self._session.has_room()
-                        yield event
-                    if self._failure is not None:
-                        raise self._failure
-                    if self._over.is_set():
-                        break
-                    self._news.clear()
-                    await self._news.wait()
-            finally:
-                await self.aclose()
-                self._session.left(self)
+        await self._session.turn.acquire()
+        self._has_turn = True
+        try:
+            await self._session.begin(self)
+            while not self.closing:
+                while self._events:
+                    event = self._events.popleft()
+                    self._session.has_room()
+                    yield event
+                if self._failure is not None:
+                    raise self._failure
+                if self._over.is_set():
+                    break
+                self._news.clear()
+                await self._news.wait()
+        finally:
+            await self.aclose()
 
     async def interrupt(self) -> None:
         """Stop the turn; the last events and the answer follow. Raises CcbError."""
@@ -108,12 +108,18 @@ class Prompt(Generic[D]):
         self.closing = True
         self._session.has_room()
         self._news.set()
-        if self.inputs and not self._over.is_set():
-            with suppress(TimeoutError, CcbError):
-                async with asyncio.timeout(CLOSE_S):
-                    await self.interrupt()
-                    await self._over.wait()
+        try:
+            if self.inputs and not self._over.is_set():
+                with suppress(TimeoutError, CcbError):
+                    async with asyncio.timeout(CLOSE_S):
+                        await self.interrupt()
+                        await self._over.wait()
+        finally:
             self._over.set()
+            if self._has_turn:  # the iteration may stand still in the loop of the program
+                self._has_turn = False
+                self._session.left(self)
+                self._session.turn.release()
 
     async def __aenter__(self) -> Self:
         return self
@@ -321,8 +327,10 @@ class Session:
                 self._ready.set_result(None)
                 try:
                     await asyncio.wait({reading, leaving}, return_when=asyncio.FIRST_COMPLETED)
-                    if not reading.done():
-                        await self._say_goodbye(remote)
+                    if not reading.done() and (self._stays or not remote.driving):
+                        await remote.close()
+                    elif not reading.done():
+                        await remote.stopped(CLOSE_S)
                 finally:
                     await cancelled(reading, leaving, *self._answering.values())
         except Exception as error:
@@ -332,15 +340,6 @@ class Session:
                 self._ready.set_exception(error)
         finally:
             self._ended(UsageError("the session was closed", do="Open it again: host.session(resume=ID)."))
-
-    async def _say_goodbye(self, remote: RemoteSession) -> None:
-        if self._stays or not remote.driving:
-            await remote.close()
-            return
-        with suppress(TimeoutError, CcbError):
-            async with asyncio.timeout(CLOSE_S):
-                await remote.stop()
-                await remote.ended()
 
     def _ended(self, error: Exception) -> None:
         self._failure = self._failure or error

@@ -122,6 +122,12 @@ def read_worktree_name(value: str, shown: str) -> str:
     return value
 
 
+def read_devcontainer_name(value: str, shown: str) -> str:
+    if value and not is_worktree_name(value):
+        raise UsageError(f"error: {shown}: '{shortened(value)}' is no name of a folder in .devcontainer")
+    return value
+
+
 def read_uuid(value: str, shown: str) -> str:
     import uuid  # it takes 3 ms, and few command lines have one
 
@@ -289,10 +295,12 @@ class ConnectionOptions:
         "mark where host and command go, otherwise they are appended.", "command")
     container: str | None = option(
         "--container", "Work in this container (docker, podman) of the host, as its user or as USER.", "[user@]name")
-    devcontainer: bool = option(
-        "--devcontainer", "Work in the dev container of the folder HOST:/PATH. If none runs, the devcontainer CLI of "
-        "the host starts it, which runs the commands that devcontainer.json names.", commands="ssh")
+    devcontainer: str | None = option(
+        "--devcontainer", "Work in the dev container of the folder HOST:/PATH, that of .devcontainer/NAME if there are "
+        "several. If none runs, the devcontainer CLI of the host starts it, which runs the commands that "
+        "devcontainer.json names.", "name", kind=OPTIONAL, read=read_devcontainer_name, commands="ssh")
     local: bool = option("--local", "Run the worker on this machine instead of the host, without SSH.")
+    container_env: tuple[str, ...] = ()  # of the dev container: see `container_command`
 
 
 @dataclass(frozen=True)
@@ -513,7 +521,8 @@ class HostCommandOptions:
     revoke: bool = option("--revoke", 'Take back trust and rules of "always"; the host is not asked.', commands="trust")
     recursive: bool = option(
         "--recursive", "Copy folders too, as scp does with it (also -r); they are always copied.", commands="cp")
-    provider: str | None = option("--provider", "List only the models of this provider.", "name", commands="models")
+    provider: str | None = option("--provider", "List only the models of this provider.", "provider", commands="models")
+    man: bool = option("--man", "Print the manual page, as `man` reads it.", commands="help")
     origin: bool = option("--origin", "Print where each value comes from: source, file, line.", commands="config")
     check: bool = option("--check", "Ask the package index for the newest version.", commands="upgrade")
     env: tuple[str, ...] = option(

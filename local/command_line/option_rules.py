@@ -77,7 +77,7 @@ def _check_connection(arguments: Arguments) -> None:
 
 
 def _check_container(given: ConnectionOptions, folder: str | None) -> None:
-    if given.devcontainer and (given.container is not None or folder is None or "\n" in folder):
+    if given.devcontainer is not None and (given.container is not None or folder is None or "\n" in folder):
         what = "excludes --container" if given.container is not None else "needs the folder with devcontainer.json"
         raise UsageError(f"--devcontainer {what}", do="Write `ccb ssh HOST:/PATH --devcontainer`.")
     if given.container is not None:

@@ -169,7 +169,9 @@ async def move_along(arguments: Arguments, session: str, place: str, environ: Ma
     choice = SessionChoice(resume=session, reconnect_timeout=arguments.session.reconnect_timeout)
     leaving = replace(arguments, command="move", connection=connection, session=choice, prompt=None, rest=(place,))
     try:
-        return replace(await moved(leaving, environ), command="ssh")
+        there = await moved(leaving, environ)
+        ports = replace(there.ports, reverses=())  # the person let another host reach ports of this machine
+        return replace(there, command="ssh", ports=ports)
     except CcbError:
         say("ccb: the move is not over. End it, or go on where the session was:")
         say(f"  {host_command(leaving, 'move', session, place)}", f"  {resume_command(arguments, session)}")

@@ -21,6 +21,7 @@ Content = str | list[Json]
 
 _MAX_NAME = 200  # characters
 _MAX_NAMES, _MAX_FILE_NAME = 100, 1_000
+_MAX_PORTS, _MAX_PORT_NAME = 100, 60
 _MARK = re.compile(r"(?<=\d) [0-9a-f]{6}$")
 
 
@@ -73,6 +74,25 @@ class PortOffer(LaptopNotice):
     """A program of the session listens on a port of the host. `text` names the commands that take it."""
 
     port: int
+
+
+@dataclass(frozen=True)
+class HostPort:
+    """A port on which a program of the session listens."""
+
+    port: int
+    name: HostText
+
+
+def parse_ports(body: Json) -> dict[int, HostPort]:
+    """Return the ports in the body of a `listening` frame. What is no port is left out."""
+    listed = body.get("ports")
+    found: dict[int, HostPort] = {}
+    for each in listed[:_MAX_PORTS] if isinstance(listed, list) else []:
+        port = each.get("port") if isinstance(each, dict) else None
+        if type(port) is int and 0 < port < 65536:
+            found[port] = HostPort(port, HostText(str(each.get("name") or "")[:_MAX_PORT_NAME]))
+    return found
 
 
 @dataclass(frozen=True)
@@ -227,8 +247,8 @@ class SnapshotPrompt:
 
 @dataclass(frozen=True)
 class SkippedState:
-    """The state after events that are not loaded. `prompts`, `tasks` (id, text, type), `effort`: None if it does not
-    say."""
+    """The state after events that are not loaded. `prompts`, `tasks` (id, text, type, agent), `effort`: None if it does
+    not say."""
 
     model: str
     permission_mode: str
@@ -237,7 +257,7 @@ class SkippedState:
     questions: tuple[ControlRequest, ...]
     prompts: tuple[SnapshotPrompt, ...] | None
     sandbox: str = ""
-    tasks: tuple[tuple[str, str, str], ...] | None = None
+    tasks: tuple[tuple[str, str, str, str], ...] | None = None
     effort: str | None = None
     title: str = ""
     foreign_agent: str = ""
@@ -262,8 +282,9 @@ def parse_snapshot(body: Json) -> SkippedState:
     )
 
 
-def _task(value: Json) -> tuple[str, str, str]:
-    return str(value.get("task_id")), as_text(value.get("description")), as_text(value.get("task_type"))
+def _task(value: Json) -> tuple[str, str, str, str]:
+    text, kind, agent = (as_text(value.get(each)) for each in ("description", "task_type", "agent_id"))
+    return str(value.get("task_id")), text, kind, agent
 
 
 def parse_names(body: Json) -> FoundNames:

@@ -55,7 +55,8 @@ _MAX_TEXT = 1_000  # characters
 
 @dataclass(frozen=True)
 class BackgroundTask:
-    """A task in the background. Times are monotonic. `end` says how it has ended, in a few words; "" while it runs."""
+    """A task in the background. Times are monotonic. `end` says how it has ended, in a few words; "" while it runs.
+    `agent_id` is that of a sub-agent that goes on, if it is known."""
 
     id: str
     description: str
@@ -65,6 +66,7 @@ class BackgroundTask:
     end: str = ""
     failed: bool = False
     ended_at: float = 0.0
+    agent_id: str = ""
 
 
 class BackgroundTasks:
@@ -97,11 +99,12 @@ class BackgroundTasks:
         if task is not None:
             self._ended[task.id] = replace(task, end=how, failed=failed, ended_at=time.monotonic())
 
-    def snapshot(self, tasks: Iterable[tuple[str, str, str]]) -> None:
-        """Take over the tasks that run now: id, description and type."""
+    def snapshot(self, tasks: Iterable[tuple[str, str, str, str]]) -> None:
+        """Take over the tasks that run now: id, description, type and agent."""
         known, now, self._by_id = self._by_id, time.monotonic(), Newest(_MAX_TASKS)
-        for each, description, kind in tasks:
-            task = BackgroundTask(each, description[:_MAX_TEXT], now, kind == "local_agent")
+        for each, description, kind, agent in tasks:
+            text, agent_id = description[:_MAX_TEXT], agent[:_MAX_TEXT]
+            task = BackgroundTask(each, text, now, kind == "local_agent", agent_id=agent_id)
             self._by_id[each] = known.pop(each, task)
         for gone in known.values():
             self._over(gone, "has ended")

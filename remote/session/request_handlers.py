@@ -268,6 +268,8 @@ _MAX_BYTES = 32 * 1024
 
 
 def _stop(session: Session, task_id: str) -> RequestOutcome:
+    if session.sub_agents.stop(task_id):
+        return RequestOutcome({})
     task = find_task(session, task_id)
     if task.end is not None:
         raise protocol.RequestRefused(f"Task {task_id} is not running: its status is {task.status.value}")

@@ -134,8 +134,8 @@ class ChannelData:
 
 @dataclass(frozen=True)
 class ChannelCredit:
-    """Both ways. The receiver has `have` bytes of `channel`, and takes them up to byte `up_to`. Both ends send it first
-    on a new connection."""
+    """Both ways. The receiver has `have` bytes of `channel`, one more if it has their end, and takes them up to byte
+    `up_to`. Both ends send it first on a new connection."""
 
     t: ClassVar[str] = "channel_credit"
     channel: int

@@ -22,7 +22,7 @@ from .list_panel import HelpPanel, HelpSection, ListPanel
 from .pages import AgentPage, ReadingPage, TranscriptPage
 from .port_panel import port_verb
 
-_MARKING = ("up", "down", "enter", "escape")  # the keys that choose a sub-agent or the offer of a port
+_MARKING = ("up", "down", "tab", "enter", "escape")  # the keys that choose a sub-agent or the offer of a port
 _TWICE_S = 0.7  # seconds within which a key counts as pressed twice
 
 _Choice = ToolBlock | OfferBlock
@@ -90,7 +90,7 @@ class PageHolder(Vertical):
     def take_key(self, key: str) -> bool:
         """Mark a sub-agent or an offer in sight, or act on it. Return False for a key that does nothing here."""
         marked, choices = self._marked, self.transcript.choices_in_sight
-        if self._composer.text or (marked is None and not (choices and key == "down")):
+        if self._composer.text or (marked is None and not (choices and key in ("down", "tab"))):
             return False
         if marked is None:
             self.mark(choices[-1])
@@ -204,8 +204,8 @@ class PageHolder(Vertical):
 
 
 def _beside(marked: _Choice, choices: Sequence[_Choice], key: str) -> _Choice | None:
-    """Return the choice that an arrow key leads to, or None at an end and for another key."""
-    if key not in ("up", "down") or marked not in choices:
+    """Return the choice that an arrow key or Tab leads to, or None at an end and for another key."""
+    if key not in ("up", "down", "tab") or marked not in choices:
         return None
-    at = choices.index(marked) + (1 if key == "down" else -1)
+    at = choices.index(marked) + (-1 if key == "up" else 1)
     return choices[at] if 0 <= at < len(choices) else None

@@ -260,6 +260,7 @@ def test_a_value_may_start_with_a_dash_and_short_options_may_stand_together() ->
         (["ssh", "h", "--ssh-command", " "], "--ssh-command names no command"),
         (["ssh", "h", "--container", "-it"], "is not a name of a container"),
         (["ssh", "h", "--devcontainer"], "--devcontainer needs the folder"),
+        (["ssh", "h:/a", "--devcontainer=../b"], "is no name of a folder in .devcontainer"),
         (["ssh", "h:/a", "--devcontainer", "--container", "web"], "--devcontainer excludes --container"),
         (["ssh", "--transport", "ssh"], "ccb ssh needs a host"),
         (["ps", "--transport", "ssh"], "needs a host"),

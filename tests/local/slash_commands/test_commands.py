@@ -21,7 +21,7 @@ from ccb.local.connect.session_rows import SessionRow
 from ccb.local.headless.command_results import command_result
 from ccb.local.mcp.mcp_service import ServerState
 from ccb.local.ports.port_forwards import PortForwards
-from ccb.local.session.session_client import LinkState, SessionEvent
+from ccb.local.session.session_client import LinkState, SessionEvent, parse_ports
 from ccb.local.slash_commands.about_session import write_new
 from ccb.local.slash_commands.command_table import COMMANDS, OWN_NAMES, find_command
 from ccb.local.slash_commands.session_api import LaptopSide, NextSession, Place, ReplInfo
@@ -106,7 +106,7 @@ async def listed() -> list[SessionRow]:
 def laptop() -> LaptopSide:
     sessions = SimpleNamespace(listed=listed, last_said=AsyncMock(return_value=[]))
     ports = PortForwards(cast(Any, SimpleNamespace()), {})
-    ports.told({"ports": [{"port": 5173, "name": f"{EVIL}vite"}]})
+    ports.told(parse_ports({"ports": [{"port": 5173, "name": f"{EVIL}vite"}]}))
     return LaptopSide(cast(Any, Projects()), cast(Any, Servers()), cast(Any, sessions), ports=ports)
 
 
