@@ -54,7 +54,8 @@ def gemini(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def claude(tmp_path: Path) -> Path:
-    assert CLAUDE.exists(), "`make thorough` installs it"
+    if not CLAUDE.exists():
+        pytest.skip("Claude Code is not installed: `make thorough` does it, where PyPI can be reached")
     return link(CLAUDE, tmp_path / "claude")
 
 
