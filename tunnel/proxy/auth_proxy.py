@@ -30,7 +30,7 @@ from .proxied_call import HOLD, CallReader, CallRegistry, ProxiedCall, own_answe
 log = logging.getLogger(__name__)
 
 _WARNED_EVERY_S = 60.0
-_MAX_IN_MEMORY = 2 * MAX_BODY  # bytes of requests whose answers have not begun
+_MAX_IN_MEMORY = 3 * MAX_BODY  # bytes of requests whose answers have not begun, and of what reading them takes
 
 
 class BodyLost(Exception):
@@ -305,14 +305,14 @@ class AuthProxy:
             return ProviderRequest(head.method, foreign.path, headers, WholeBody(), model, foreign.api.name)
         sent = ProviderRequest(head.method, head.path, headers, WholeBody())
         if head.method == "POST":
-            whole = b"".join(pieces)
+            pieces = [b"".join(pieces)]
             if head.keep:
-                self.bodies.keep(digest, whole)
-            if foreign is None:
-                asked = await self._billed(whole, answers=head.answers)
-            else:
-                asked, sent = await self._foreign(foreign, headers, whole)
-            del whole
+                self.bodies.keep(digest, pieces[0])
+            with self._room(2 * head.size):  # its text, and its values
+                if foreign is None:
+                    asked = await self._billed(pieces[0], answers=head.answers)
+                else:
+                    asked, sent = await self._foreign(foreign, headers, pieces[0])
             sent = replace(sent, model=asked.model)
             self._router.learn(asked.model)
             meter.asked(asked)

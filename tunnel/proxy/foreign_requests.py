@@ -17,7 +17,9 @@ from ..providers.json_fields import Json, object_in, objects_in, text_in
 from ..wire.dataclass import dataclass
 from .policy import NOT_ALLOWED
 
-_GEMINI_PATH = re.compile(r"/v1beta/models/([A-Za-z0-9._-]{1,100}):(generateContent|streamGenerateContent|countTokens)")
+_GEMINI_PATH = re.compile(
+    r"/v1beta/models/([A-Za-z0-9][A-Za-z0-9._-]{0,99}):(generateContent|streamGenerateContent|countTokens)"
+)
 _COUNT = "countTokens"
 
 
@@ -120,8 +122,8 @@ names, and an id names what the account keeps."""
 
 @dataclass(frozen=True)
 class ForeignRequest:
-    """A request that is allowed. `sent` goes to the provider. `longest` is what it says of the length of its answer, the
-    others are those of `BilledRequest`."""
+    """A request that is allowed. `sent` goes to the provider. `longest` is what it says of the length of its answer.
+    The others are as in `BilledRequest`."""
 
     sent: Json
     longest: object

@@ -98,6 +98,7 @@ async def agent(
         ("POST", "/v1beta/cachedContents", {}, None),
         ("POST", f"{GEMINI}:generateContent?key=AIzaStolen", {}, None),
         ("POST", f"{GEMINI}/../gemini-9:generateContent", {}, None),
+        ("POST", "/v1beta/models/..:generateContent", {}, None),
         ("POST", f"{GEMINI}:batchGenerateContent", {}, None),
         ("POST", f"{GEMINI}:generateContent?alt=sse", {}, None),
     ],
