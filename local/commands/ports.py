@@ -28,7 +28,7 @@ async def run_ports(arguments: Arguments, environ: Mapping[str, str]) -> ExitCod
     host, directory = host_label(arguments.connection), arguments.directory or ""
 
     def choose(rows: Sequence[SessionRow]) -> str:
-        running = [row for row in rows if row.alive and row.is_in(directory)]
+        running = [row for row in rows if row.alive]
         if not running:
             where = f"{host}:{directory}" if directory else host
             raise NoSuchSession(f"{where}: no session runs there", do=f"`ccb ps {host}` lists the sessions.")
