@@ -29,7 +29,8 @@ async def run_ports(arguments: Arguments, environ: Mapping[str, str]) -> ExitCod
         running = [row for row in rows if row.alive]
         if not running:
             where = f"{host}:{directory}" if directory else host
-            raise NoSuchSession(f"{where}: no session runs there", do=f"`ccb ps {host}` lists the sessions.")
+            do = "`ccb ps HOST` lists the sessions, `ccb ps --local` those of this machine."
+            raise NoSuchSession(f"{where}: no session runs there", do=do)
         return running[0].session
 
     async with (

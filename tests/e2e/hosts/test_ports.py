@@ -95,4 +95,4 @@ async def test_ports_of_a_running_session_are_listed_and_forwarded_by_another_cc
     gone = await host.laptop.run(
         ("ports", f"{host.login}:~/nowhere", *host.server.client_options()), stdin=None, **without
     )
-    assert gone.code != 0 and "no session runs there" in gone.stderr
+    assert gone.code != 0 and "no session runs there" in gone.stderr and "ccb ps --local" in gone.stderr
