@@ -114,8 +114,8 @@ class FrameWriter:
         await self._fail(ConnectionLost("the connection is closed"))
 
     async def send(self, frame: wire.Frame) -> None:
-        """Queue `frame`. But for the end of a channel, wait while its queue is full. Raise ConnectionLost, or FrameError
-        if it is too large."""
+        """Queue `frame`. But for the end of a channel, wait while its queue is full. Raise ConnectionLost, or
+        FrameError if it is too large."""
         if isinstance(frame, wire.Credit):  # never dropped: its stream would stand still for good
             await self._when(lambda: len(self._urgent) < _MAX_URGENT)
             self.send_soon(frame)
