@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel, field_validator
 from tests.support.hosts.reached_host import Host
+from tests.support.hosts.sshd import sshd as serve
 from tests.support.machine.processes import processes_of
 from tests.support.machine.waiting import until
 from tests.support.model.model_script import uses
@@ -279,6 +280,19 @@ async def test_what_the_program_does_on_the_host_itself(
         with pytest.raises(ValueError, match=":PATH"):
             await there.copy("here", "there")
         assert host.server.logins == 1
+
+
+async def test_more_sessions_than_the_server_runs_on_a_connection(host: Host, connect: Connect, tmp_path: Path) -> None:
+    host.model.add({"text": "Done.", "times": 5})
+    async with serve(tmp_path / "strict", ["MaxSessions 2"]) as server:
+        way = {"identity_file": server.identity, "ssh_options": [f"UserKnownHostsFile={server.known_hosts}"]}
+        async with connect(port=server.port, **way) as there:
+            sessions = await asyncio.gather(*(there.session() for _ in range(5)))
+            assert (await there.run("echo hi")).text == "hi\n"
+            answers = await asyncio.gather(*(each.run("go") for each in sessions))
+            assert [each.text for each in answers] == ["Done."] * 5
+        assert server.logins == 3
+    await until(lambda: not processes_of(host.user))
 
 
 async def test_a_port_of_the_host_is_here(host: Host, connect: Connect) -> None:
