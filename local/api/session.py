@@ -228,7 +228,8 @@ class Session:
         self._room.set()
         if self._owner is None or self._owner.done() or self._owner is asyncio.current_task():
             return
-        await asyncio.wait({self._owner}, timeout=2 * CLOSE_S)
+        if self._ready.done():
+            await asyncio.wait({self._owner}, timeout=2 * CLOSE_S)
         self._owner.cancel()
         await asyncio.wait({self._owner}, timeout=CLOSE_S)
 
@@ -254,6 +255,7 @@ class Session:
         try:
             await asyncio.shield(self._ready)
         except asyncio.CancelledError:
+            self._ready.cancel()
             await cancelled(self._owner)
             raise
         return self
@@ -329,7 +331,10 @@ class Session:
             else:
                 self._ready.set_exception(error)
         finally:
-            self._ended(UsageError("the session was closed", do="Open it again: host.session(resume=ID)."))
+            closed = UsageError("the session was closed", do="Open it again: host.session(resume=ID).")
+            if not self._ready.done():
+                self._ready.set_exception(closed)
+            self._ended(closed)
 
     def _ended(self, error: Exception) -> None:
         self._failure = self._failure or error
@@ -389,7 +394,7 @@ class Session:
         if prompt is not None:
             prompt.add(event)
 
-    def _callback_failed(self, error: Exception) -> bool:
+    def _callback_failed(self, error: BaseException) -> bool:
         """What a callback raises is raised to who reads the prompt. Return whether somebody does."""
         if self._current is not None:
             self._current.end(error, over=False)
