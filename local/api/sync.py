@@ -45,12 +45,22 @@ class _Loop:
             if self.runs:
                 raise RuntimeError("ccb.sync is called from its own loop: a callback there is a plain function")
             raise RuntimeError("the host was closed, or another process has opened it: open it again, here")
-        future = asyncio.run_coroutine_threadsafe(work, self._loop)
+
+        async def outcome() -> T | SystemExit:
+            try:
+                return await work
+            except SystemExit as left:  # of a callback; a task that raises it ends the loop
+                return left
+
+        future = asyncio.run_coroutine_threadsafe(outcome(), self._loop)
         try:
-            return future.result()
+            found = future.result()
         except BaseException:  # also Ctrl+C, while the work goes on
             future.cancel()
             raise
+        if isinstance(found, SystemExit):
+            raise found
+        return found
 
     def close(self) -> None:
         if self.runs:

@@ -427,14 +427,19 @@ def test_the_public_names_are_frozen() -> None:
 
 
 async def test_the_blocking_api(host: Host, connect: Connect) -> None:
-    host.model.add(LONG, {"text": "Second."})
+    host.model.add(LONG, {"text": "Second."}, uses("Bash", command="touch ~/made"), {"text": "Late.", "times": 0})
+
+    def leaves(approval: ccb.Approval) -> bool:
+        raise SystemExit("the person has had enough")
 
     def program() -> None:
-        with ccb.sync.Host(connect(permissions=lambda approval: False)) as there, there.session() as session:
+        with ccb.sync.Host(connect(permissions=leaves)) as there, there.session() as session:
             for event in session.prompt("go"):
                 if isinstance(event, ccb.Text):
                     break
             assert session.run("again").text == "Second."
+            with pytest.raises(SystemExit, match="enough"):
+                session.run("third")
             assert there.run("echo hi").text == "hi\n"
             assert [each.id for each in there.sessions()] == [session.id]
             if not (child := os.fork()):
