@@ -95,6 +95,7 @@ class AcpAgent:
         self._host: HostConnection | None = None
         self._connecting = asyncio.Lock()
         self._sessions: dict[str, AcpSession] = {}
+        self._listed: list[Json] = []  # by the last `session/list` without a cursor
         self._stack = AsyncExitStack()
         methods: Mapping[str, Handler] = {
             "initialize": self._initialize,
@@ -153,20 +154,13 @@ class AcpAgent:
         return await self._open(params, SessionChoice(session_id=new_uuid()), tail=0)
 
     async def _load(self, params: Json) -> Reply:
-        return await self._open(params, await self._left(params), tail=0)
+        return await self._open(params, _existing(params), tail=0)
 
     async def _resume(self, params: Json) -> Reply:
-        return await self._open(params, await self._left(params), tail=1)
-
-    async def _left(self, params: Json) -> SessionChoice:
-        """Return the choice of an existing session, which this process leaves first if it has it open."""
-        number = str(params.get("sessionId"))
-        if not is_session_id(number):
-            raise _unknown(number)
-        await self._leave(number)
-        return SessionChoice(resume=number.lower())
+        return await self._open(params, _existing(params), tail=1)
 
     async def _open(self, params: Json, choice: SessionChoice, *, tail: int) -> Reply:
+        self._sessions = {number: each for number, each in self._sessions.items() if not each.is_over}
         if len(self._sessions) >= _MAX_SESSIONS:
             raise RpcError(INVALID_PARAMS, f"{_MAX_SESSIONS} sessions are open already: close one first")
         directory = self._paths.directory(params.get("cwd"))
@@ -177,6 +171,7 @@ class AcpAgent:
         permissions = arguments.permissions
         permissions = replace(permissions, add_dirs=(*permissions.add_dirs, *others))
         sdk = replace(arguments.sdk, mcp_config=(*arguments.sdk.mcp_config, *_servers(params.get("mcpServers"))))
+        await self._leave(choice.resume or "")  # if this process has it open
         host = await self._connected()
         from .acp_session import AcpSession
         from .acp_updates import ClientAbilities, Editor
@@ -198,9 +193,17 @@ class AcpAgent:
 
     async def _list(self, params: Json) -> Json:
         wanted, cursor = params.get("cwd"), params.get("cursor")
-        only = self._paths.cwd(self._paths.directory(wanted)) if wanted is not None else None
         if cursor is not None and not (isinstance(cursor, str) and cursor.isascii() and cursor.isdigit()):
             raise RpcError(INVALID_PARAMS, "the cursor is none that session/list has given")
+        if wanted is not None:
+            self._paths.directory(wanted)  # refuses what is outside
+        if cursor is None or not self._listed:  # the pages are of one list, which the host makes once
+            self._listed = await self._all_sessions(self._paths.folder(wanted) if wanted is not None else None)
+        start = int(cursor[:9]) if cursor else 0
+        page: Json = {"sessions": self._listed[start : start + _PAGE]}
+        return {**page, "nextCursor": str(start + _PAGE)} if len(self._listed) > start + _PAGE else page
+
+    async def _all_sessions(self, only: str | None) -> list[Json]:
         from datetime import UTC, datetime, timedelta
 
         from ..connect.session_rows import with_prompts
@@ -215,10 +218,7 @@ class AcpAgent:
                 continue
             used = (now - timedelta(seconds=min(row.idle_s, 1e9))).isoformat(timespec="seconds")
             listed.append({"sessionId": row.session, "cwd": cwd, "title": row.prompt.cell, "updatedAt": used})
-        start = int(cursor[:9]) if cursor else 0
-        more = len(listed) > start + _PAGE
-        page: Json = {"sessions": listed[start : start + _PAGE]}
-        return {**page, "nextCursor": str(start + _PAGE)} if more else page
+        return listed
 
     async def _close(self, params: Json) -> Json:
         with suppress(TimeoutError):  # without a connection the turn goes on
@@ -287,6 +287,13 @@ def _with_errors_told(handler: Handler) -> Handler:
             raise rpc_error(error) from None
 
     return told
+
+
+def _existing(params: Json) -> SessionChoice:
+    number = str(params.get("sessionId"))
+    if not is_session_id(number):
+        raise _unknown(number)
+    return SessionChoice(resume=number.lower())
 
 
 def _unknown(number: str) -> RpcError:

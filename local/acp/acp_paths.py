@@ -32,11 +32,16 @@ class PathMap:
         self._maps = [(_clean(there), _clean(here)) for there, _, here in pairs]
         self._root = ""
 
+    @staticmethod
+    def folder(cwd: object) -> str:
+        """Return a working directory of the editor without `.` and `..`. Raise RpcError."""
+        if not isinstance(cwd, str) or not cwd.startswith("/") or "\0" in cwd:
+            raise RpcError(INVALID_PARAMS, f"cwd must be an absolute path, not {str(cwd)[:200]!r}")
+        return _clean(cwd)
+
     def directory(self, cwd: object) -> str:
         """Return the directory of the host for a working directory of the editor. Raise RpcError."""
-        if not isinstance(cwd, str) or not cwd.startswith("/"):
-            raise RpcError(INVALID_PARAMS, f"cwd must be an absolute path, not {str(cwd)[:200]!r}")
-        here = _clean(cwd)
+        here = self.folder(cwd)
         if self._same:
             return here
         for there, local in self._maps:

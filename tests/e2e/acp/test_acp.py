@@ -66,7 +66,9 @@ async def test_a_session_is_loaded_resumed_listed_and_deleted_by_another_process
         await editor.prompt(session, "read it")
     async with acp(host.laptop, words(host)) as editor:
         await editor.initialize()
-        listed = (await editor.call("session/list", cwd=str(here)))["sessions"]
+        assert (await editor.call("session/list", cwd=str(here)))["sessions"]
+        assert (await editor.call("session/list", cwd=str(here / "sub")))["sessions"] == []
+        listed = (await editor.call("session/list", cwd=f"{here}/"))["sessions"]
         assert [(each["sessionId"], each["cwd"]) for each in listed] == [(session, str(here))]
         assert listed[0]["title"].endswith("read it")
         loaded = await editor.load(session, here)
@@ -335,12 +337,13 @@ async def test_what_cannot_be_opened_is_an_error_with_the_places_in_it(host: Hos
     host.put("app/sub")
     async with acp(host.laptop, words(host)) as editor:
         await editor.initialize()
-        await editor.new(here)
+        session = await editor.new(here)
         await editor.new(here / "sub")
         for params, code, says in (
             ({"cwd": str(here / "none")}, -32602, "app/none"),
             ({"cwd": "/elsewhere"}, -32602, f"{host.login}:~/app"),
             ({"cwd": "relative"}, -32602, "absolute"),
+            ({"cwd": f"{here}\0"}, -32602, "absolute"),
             ({"cwd": str(here), "mcpServers": [{"name": "x"}]}, -32603, "command"),
         ):
             with pytest.raises(AcpError, match=re.escape(says)) as raised:
@@ -350,6 +353,9 @@ async def test_what_cannot_be_opened_is_an_error_with_the_places_in_it(host: Hos
             with pytest.raises(AcpError) as raised:
                 await editor.load(str(uuid4()), here, method)
             assert raised.value.code == -32002
+            with pytest.raises(AcpError, match="outside"):
+                await editor.load(session, "/elsewhere", method)
+        assert await editor.prompt(session, "/status") == {"stopReason": "end_turn"}  # it is still open
         for method in ("session/prompt", "session/set_mode", "session/close"):
             with pytest.raises(AcpError) as raised:
                 await editor.call(method, sessionId="nothing", prompt=[])

@@ -5,11 +5,17 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from types import SimpleNamespace
+from typing import Any
 
 import psutil
 import pytest
-from tests.support.acp_client import AcpError, acp
+from tests.support.acp_client import AcpError, Json, acp
 from tests.support.person.laptop import Here, Laptop
+
+from ccb.local.acp.acp_agent import AcpAgent
+from ccb.local.command_line.parser import parse_arguments
+from ccb.tunnel.plain_text import HostText
 
 STRAY = """
 import asyncio, os
@@ -57,3 +63,30 @@ async def test_on_this_machine_a_session_works_in_the_folder_of_the_editor(here:
         assert await editor.prompt(session, "look at", link) == {"stopReason": "end_turn"}
         assert "words" in json.dumps(here.model.requests[-1].messages)
         assert (await editor.call("session/list"))["sessions"][0]["cwd"] == str(here.project)
+
+
+class ListedHost:
+    """A host with one session more each time that somebody asks for the list."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    async def sessions(self) -> ListedHost:
+        return self
+
+    async def listed(self) -> list[Any]:
+        self.asked += 1
+        ids = [f"new {self.asked}", *map(str, range(119))]
+        more = {"prompts": 1, "prompt": HostText("hi"), "cwd": HostText("/srv/app"), "idle_s": 0}
+        return [SimpleNamespace(session=each, **more) for each in ids]
+
+
+async def test_the_pages_of_a_list_are_of_one_listing_of_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
+    host = ListedHost()
+    agent = AcpAgent(parse_arguments(["acp", "nobody@127.0.0.1:/srv/app"]), {})
+    monkeypatch.setattr(agent, "_host", host)
+    pages: list[Json] = [await agent.handlers["session/list"]({})]
+    while "nextCursor" in pages[-1]:
+        pages.append(await agent.handlers["session/list"]({"cursor": pages[-1]["nextCursor"]}))
+    listed = [each["sessionId"] for page in pages for each in page["sessions"]]
+    assert (len(pages), len(set(listed)), len(listed), host.asked) == (3, 120, 120, 1)
