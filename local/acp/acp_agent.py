@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import ccb
 from ccb.tunnel.errors import CcbError
 from ccb.tunnel.heavy_imports import collection_paused
+from ccb.tunnel.plain_text import neutralise
 from ccb.tunnel.transports.login_prompts import NobodyToAsk
 from ccb.tunnel.wire.control_protocol import RequestFailed, new_uuid
 from ccb.tunnel.wire.frames import Json
@@ -74,7 +75,7 @@ async def _serve(arguments: Arguments, environ: Mapping[str, str], given: int, t
         await writer.write(line)
 
     agent = AcpAgent(arguments, environ)
-    peer = JsonRpcPeer(agent.handlers, read, write, long=_LONG)
+    peer = JsonRpcPeer(agent.handlers, read, write, long=_LONG, outgoing=harmless)
     async with agent.serving(peer):
         await peer.serve()
     await writer.drain()
@@ -262,6 +263,15 @@ class AcpAgent:
     async def _set_option(self, params: Json) -> Json:
         options = await self._conversation(params).set_option(params.get("configId"), params.get("value"))
         return {"configOptions": options}
+
+
+def harmless(value: Any) -> Any:
+    """Return JSON with all its texts neutralised, in the names of fields, too: most of them are the host's."""
+    if isinstance(value, str):
+        return value if value.isascii() and value.isprintable() else neutralise(value)
+    if isinstance(value, dict):
+        return {harmless(name): harmless(each) for name, each in value.items()}
+    return [harmless(each) for each in value] if isinstance(value, list | tuple) else value
 
 
 async def _home(transport: Transport) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from functools import partial
 
 from ccb.tunnel.errors import CcbError
-from ccb.tunnel.plain_text import neutralise, one_line
+from ccb.tunnel.plain_text import one_line
 from ccb.tunnel.tasks import cancelled
 from ccb.tunnel.wire.client_requests import CHANGE_RULES
 from ccb.tunnel.wire.control_protocol import TRUST_PROJECT, Request, RequestFailed
@@ -228,7 +228,7 @@ class QuestionDesk:
     # Forms.
 
     async def _elicited(self, request: ControlRequest) -> Json:
-        message = neutralise(request.text("message"))
+        message = request.text("message")
         params: Json = {"message": f"{one_line(request.text('mcp_server_name'))}: {message}"}
         if request.text("mode") == "url":
             if not self._editor.abilities.links or not request.text("url").startswith(("https://", "http://")):
@@ -292,7 +292,7 @@ class QuestionDesk:
 
 def _property(field: FormField) -> Json:
     options = [{"const": each.label, "title": _titled(each.label, each.description)} for each in field.options]
-    about: Json = {"title": one_line(field.header or field.question), "description": neutralise(field.question)}
+    about: Json = {"title": one_line(field.header or field.question), "description": field.question}
     if field.several:
         return {"type": "array", **about, "items": {"anyOf": options}}
     return {"type": "string", **about, "oneOf": options}

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from typing import Any
 from weakref import WeakSet
 
-from ccb.tunnel.plain_text import neutralise
 from ccb.tunnel.wire import journal_records as records
 from ccb.tunnel.wire import messages
 from ccb.tunnel.wire.control_protocol import new_uuid
@@ -90,7 +89,7 @@ class AnswerText:
             new = size - self._passed.get(event.index, 0)
             if new > 0:
                 self._passed[event.index] = size
-                yield chunk(_CHUNKS[event.field], neutralise(event.text[-new:]), self._message_id)
+                yield chunk(_CHUNKS[event.field], event.text[-new:], self._message_id)
 
     def finished(self, message: messages.AssistantMessage) -> Iterator[Json]:
         self._begin(message.message_id)
@@ -101,7 +100,7 @@ class AnswerText:
             rest = text[self._passed.get(index, 0) :]
             self._passed[index] = max(self._passed.get(index, 0), len(text))
             if rest and not message.is_api_error:  # the transcript shows that as an error
-                yield chunk(_CHUNKS[kind], neutralise(rest), self._message_id)
+                yield chunk(_CHUNKS[kind], rest, self._message_id)
 
     def withdrawn(self) -> None:
         self._message_id = ""
@@ -183,7 +182,7 @@ class AcpUpdates:
 
     def notice(self, severity: str, text: str) -> list[Json]:
         """Return what tells the person something: as a notice, or a warning also as a line of the conversation."""
-        title, _, more = neutralise(text).strip().partition("\n")
+        title, _, more = text.strip().partition("\n")
         if not title:
             return []
         if self._abilities.notices:
@@ -229,11 +228,7 @@ class AcpUpdates:
             return [{"sessionUpdate": "session_info_update", "title": title}] if title else []
         if name == "todos":
             entries = [
-                {
-                    "content": neutralise(each.subject),
-                    "priority": "medium",
-                    "status": _TODO_STATUS.get(each.status, "pending"),
-                }
+                {"content": each.subject, "priority": "medium", "status": _TODO_STATUS.get(each.status, "pending")}
                 for each in reducer.todos.items
             ]
             return [{"sessionUpdate": "plan", "entries": entries}]
@@ -290,7 +285,7 @@ class AcpUpdates:
 
     def _notice(self, block: NoticeBlock) -> None:
         if block.level is Level.INFO:  # a command has printed it
-            self._out.append(chunk("agent_message_chunk", neutralise(block.text), new_uuid()))
+            self._out.append(chunk("agent_message_chunk", block.text, new_uuid()))
         elif block.level is Level.WARNING or (block.level is Level.ERROR and not self.own_turn):
             self._out += self.notice(block.level.value, block.text)
 

@@ -10,7 +10,8 @@ from typing import Any
 
 import psutil
 import pytest
-from tests.support.acp_client import AcpError, Json, acp
+from tests.support.acp_client import AcpError, Json, acp, chosen
+from tests.support.model.model_script import uses
 from tests.support.person.laptop import Here, Laptop
 
 from ccb.local.acp.acp_agent import AcpAgent
@@ -63,6 +64,18 @@ async def test_on_this_machine_a_session_works_in_the_folder_of_the_editor(here:
         assert await editor.prompt(session, "look at", link) == {"stopReason": "end_turn"}
         assert "words" in json.dumps(here.model.requests[-1].messages)
         assert (await editor.call("session/list"))["sessions"][0]["cwd"] == str(here.project)
+
+
+async def test_nothing_that_the_host_says_can_drive_the_terminal_of_an_editor(here: Here) -> None:
+    evil = "a\x1b]0;x\x07\x9b2Jb\u202e"
+    edit = {"file_path": f"{here.project}/{evil}", "content": evil}
+    blocks = [{"type": "text", "text": evil}, *uses("Write", **edit)["blocks"], *uses(evil, key=evil)["blocks"]]
+    here.model.add({"blocks": blocks}, {"text": evil})
+    async with acp(here.laptop, []) as editor:  # whose client looks at each line
+        editor.answers["session/request_permission"] = lambda params: chosen("allow")
+        await editor.initialize()
+        await editor.prompt(await editor.new(here.project), "go")
+        assert editor.asked and editor.text() and len(editor.updates("tool_call")) == 2
 
 
 class ListedHost:
