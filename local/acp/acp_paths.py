@@ -108,7 +108,10 @@ class PathMap:
 
 def local_path(uri: str) -> str | None:
     """Return the path of a `file:` URI, None for any other one."""
-    parts = urlsplit(uri)
+    try:
+        parts = urlsplit(uri)
+    except ValueError:  # such as http://[
+        return None
     if parts.scheme != "file" or parts.netloc not in ("", "localhost") or "\0" in (path := unquote(parts.path)):
         return None
     return path or None
