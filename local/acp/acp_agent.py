@@ -108,6 +108,7 @@ class AcpAgent:
             "session/close": self._close,
             "session/delete": self._delete,
             "session/prompt": self._prompt,
+            "_session/steering": self._steer,
             "session/cancel": self._cancel,
             "session/set_mode": self._set_mode,
             "session/set_config_option": self._set_option,
@@ -116,13 +117,14 @@ class AcpAgent:
 
     @asynccontextmanager
     async def serving(self, peer: JsonRpcPeer) -> AsyncIterator[None]:
-        """At the end, leave the sessions, and then the host."""
+        """At the end, leave the sessions, with the answers that they wait for, and then the host."""
         self._peer = peer
         async with self._stack:
             try:
                 yield
             finally:
-                await asyncio.gather(*(each.close() for each in self._sessions.values()), return_exceptions=True)
+                leaving = [each.close(reads_out=True) for each in self._sessions.values()]
+                await asyncio.gather(*leaving, return_exceptions=True)
 
     # The connection.
 
@@ -134,6 +136,7 @@ class AcpAgent:
             "agentCapabilities": _CAPABILITIES,
             "agentInfo": {"name": "ccb", "title": f"ccb on {self._paths.host}", "version": ccb.__version__},
             "authMethods": [],
+            "_meta": {"steering": {"supported": True}},
         }
 
     async def _authenticate(self, params: Json) -> Json:
@@ -253,6 +256,9 @@ class AcpAgent:
 
     async def _prompt(self, params: Json) -> Json:
         return await self._conversation(params).prompt(params.get("prompt"))
+
+    async def _steer(self, params: Json) -> Json:
+        return await self._conversation(params).steer(params.get("prompt"))
 
     async def _cancel(self, params: Json) -> None:
         await self._conversation(params).cancel()

@@ -156,8 +156,11 @@ async def test_the_editor_ends_a_terminal_goes_on_and_the_editor_takes_it_back(h
         session = await editor.new(here)
         await editor.begin("session/prompt", sessionId=session, prompt=content("begin"))
         await editor.until(editor.text)
-    host.model.release()
-    host.model.add({"text": "The first half, and the second."}, {"text": "Said in the terminal."})
+        editor.running.end_input()
+        assert editor.running.process.stderr is not None
+        assert b"when it has read the answer" in await editor.running.process.stderr.readline()
+        host.model.release()
+    host.model.add({"text": "Said in the terminal."})
     done = await host.run("--resume", session, "-p", "go on")
     assert done.stdout == "Said in the terminal.\n", done.stderr
     async with acp(host.laptop, words(host)) as editor:
@@ -178,6 +181,23 @@ async def test_the_editor_ends_a_terminal_goes_on_and_the_editor_takes_it_back(h
             await editor.load(session, here)
             await editor.until(lambda: editor.text().endswith("Made."))
     assert (host.home / "app" / "made").exists()
+
+
+async def test_a_prompt_is_steered_into_the_running_turn(host: Host, here: Path) -> None:
+    host.model.add(uses("Bash", command="until [ -e go ]; do sleep 0.05; done"), {"text": "Both."})
+    async with acp(host.laptop, words(host)) as editor:
+        editor.answers["session/request_permission"] = lambda params: chosen("allow")
+        assert (await editor.initialize())["_meta"]["steering"]["supported"]
+        session = await editor.new(here)
+        steering: Json = {"sessionId": session, "prompt": content("and this"), "idleBehavior": "promptRequired"}
+        assert (await editor.call("_session/steering", **steering))["outcome"] == "promptRequired"
+        prompt = await editor.begin("session/prompt", sessionId=session, prompt=content("do it"))
+        await editor.until(lambda: editor.tool_call("toolu_0001_00").get("status") == "in_progress")
+        assert (await editor.call("_session/steering", **steering)) == {"outcome": "injected"}
+        await editor.call("session/set_mode", sessionId=session, modeId="default")  # the host has what came before
+        host.put("app/go", b"")
+        assert (await prompt)["result"] == {"stopReason": "end_turn"}
+        assert "and this" in json.dumps(host.model.requests[1].messages) and not editor.updates("user_message_chunk")
 
 
 async def test_modes_models_and_effort_are_shown_and_changed_both_ways(host: Host, here: Path) -> None:
