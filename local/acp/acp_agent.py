@@ -13,12 +13,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import ccb
-from ccb.tunnel.errors import CcbError
+from ccb.tunnel.errors import CcbError, ProtocolError
 from ccb.tunnel.heavy_imports import collection_paused
 from ccb.tunnel.plain_text import neutralise
 from ccb.tunnel.transports.login_prompts import NobodyToAsk
 from ccb.tunnel.wire.control_protocol import RequestFailed, new_uuid
-from ccb.tunnel.wire.frames import Json
+from ccb.tunnel.wire.frames import FrameError, Json
 from ccb.tunnel.wire.json_rpc import INVALID_PARAMS, Handler, JsonRpcPeer, Reply, RpcError
 
 from ..command_line.arguments import Arguments, SessionChoice, is_session_id
@@ -76,8 +76,12 @@ async def _serve(arguments: Arguments, environ: Mapping[str, str], given: int, t
 
     agent = AcpAgent(arguments, environ)
     peer = JsonRpcPeer(agent.handlers, read, write, long=_LONG, outgoing=harmless)
-    async with agent.serving(peer):
-        await peer.serve()
+    try:
+        async with agent.serving(peer):
+            await peer.serve()
+    except FrameError as error:
+        await writer.drain()
+        raise ProtocolError(f"the editor sent what cannot be read: {error}", do="Send a shorter prompt.") from None
     await writer.drain()
     return ExitCode.OK
 
@@ -117,13 +121,15 @@ class AcpAgent:
 
     @asynccontextmanager
     async def serving(self, peer: JsonRpcPeer) -> AsyncIterator[None]:
-        """At the end, leave the sessions, with the answers that they wait for, and then the host."""
+        """At the end, leave the sessions, and then the host. When the editor has ended, read their answers out."""
+        has_ended = False
         self._peer = peer
         async with self._stack:
             try:
                 yield
+                has_ended = True
             finally:
-                leaving = [each.close(reads_out=True) for each in self._sessions.values()]
+                leaving = [each.close(reads_out=has_ended) for each in self._sessions.values()]
                 await asyncio.gather(*leaving, return_exceptions=True)
 
     # The connection.

@@ -102,11 +102,13 @@ class QuestionDesk:
         editor: Editor,
         keep: Callable[[Sequence[Mapping[str, object]]], Awaitable[None]],
         laptop_servers: Callable[[], Collection[str]],
+        stopped: Callable[[], None],
     ) -> None:
         self._session = session
         self._editor = editor
         self._keep = keep
         self._laptop_servers = laptop_servers
+        self._stopped = stopped
         self._questions = OpenQuestions()
         self._asking: dict[str, asyncio.Task[None]] = {}
         self._answering: set[str] = set()
@@ -187,6 +189,7 @@ class QuestionDesk:
         offered = choices(request)
         chosen = await self._choose(self._subject(request), offered)
         if chosen is None:
+            self._stopped()
             return _STOPPED
         try:
             if chosen.denies:

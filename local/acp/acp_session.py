@@ -227,7 +227,9 @@ class Conversation:
         self._replay.event_came(0, time.monotonic(), replayed=hello.seq > 0)  # the first of them is on its way
         api = SessionApi(session, info, self._updates.reducer, laptop, place=Place.HEADLESS)
         self._options = SessionOptionsDesk(api, bypasses=opened.options.allow_bypass)
-        self._questions = QuestionDesk(session, editor, opened.projects.keep, lambda: api.laptop_servers)
+        self._questions = QuestionDesk(
+            session, editor, opened.projects.keep, lambda: api.laptop_servers, self._prompts.cancel
+        )
         self._run_command = partial(command_result, client=session, info=info, laptop=laptop)
         session.register(CAN_USE_TOOL)
         session.register(TRUST_PROJECT)

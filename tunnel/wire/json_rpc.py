@@ -144,7 +144,8 @@ class JsonRpcPeer:
             raise RpcError(PEER_ENDED, f"the other end does not read any more ({error})") from None
 
     async def _refuse(self, number: object, error: RpcError) -> None:
-        await self._send({"id": number, "error": error.as_json()})
+        with contextlib.suppress(RpcError):  # the other end is gone, which ends the reading, too
+            await self._send({"id": number, "error": error.as_json()})
 
     async def _take(self, line: bytes) -> None:
         try:

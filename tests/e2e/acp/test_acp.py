@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import re
@@ -10,13 +11,15 @@ from pathlib import Path
 from uuid import uuid4
 
 import pytest
-from tests.support.acp_client import AcpError, Json, acp, chosen, content
+from tests.support.acp_client import AcpClient, AcpError, Json, acp, chosen, content
 from tests.support.hosts.reached_host import Host
 from tests.support.machine.processes import name_of, processes_of
 from tests.support.machine.waiting import until
 from tests.support.model.model_script import uses
 from tests.support.network.relay import relay
 from tests.support.person.laptop import STDIO
+
+from ccb.local.command_line.exit_codes import ExitCode
 
 pytestmark = pytest.mark.visited
 
@@ -101,6 +104,9 @@ async def test_cancel_answers_open_questions_and_ends_the_prompt_as_cancelled(ho
         assert (await prompt)["result"] == {"stopReason": "cancelled"}
         host.model.add({"text": "Fine."})
         assert await editor.prompt(session, "something else") == {"stopReason": "end_turn"}
+        host.model.add(uses("Bash", command="touch never"))
+        editor.answers["session/request_permission"] = lambda params: chosen("an option that nobody offered")
+        assert await editor.prompt(session, "go") == {"stopReason": "cancelled"}
     assert not (host.home / "app" / "never").exists()
 
 
@@ -181,6 +187,19 @@ async def test_the_editor_ends_a_terminal_goes_on_and_the_editor_takes_it_back(h
             await editor.load(session, here)
             await editor.until(lambda: editor.text().endswith("Made."))
     assert (host.home / "app" / "made").exists()
+
+
+async def test_a_signal_ends_it_without_waiting_for_the_answer_of_the_model(host: Host, here: Path) -> None:
+    host.model.add({"text": "An answer that takes long.", "stall_after": 6})
+    async with host.laptop.start(["acp", *words(host)]) as running:
+        editor = AcpClient(running)
+        reading = asyncio.create_task(editor.read())
+        await editor.initialize()
+        await editor.begin("session/prompt", sessionId=await editor.new(here), prompt=content("hi"))
+        await editor.until(editor.text)
+        running.process.terminate()
+        assert await asyncio.wait_for(running.process.wait(), 10) == ExitCode.TERMINATED
+        await reading
 
 
 async def test_a_prompt_is_steered_into_the_running_turn(host: Host, here: Path) -> None:

@@ -15,8 +15,10 @@ from tests.support.model.model_script import uses
 from tests.support.person.laptop import Here, Laptop
 
 from ccb.local.acp.acp_agent import AcpAgent
+from ccb.local.command_line.exit_codes import ExitCode
 from ccb.local.command_line.parser import parse_arguments
 from ccb.tunnel.plain_text import HostText
+from ccb.tunnel.wire.ndjson import MAX_FRAME
 
 STRAY = """
 import asyncio, os
@@ -36,6 +38,13 @@ def test_nothing_but_the_protocol_reaches_stdout_and_nobody_else_reads_stdin() -
     assert (hello["id"], hello["result"]["protocolVersion"], hello["result"]["authMethods"]) == (1, 1, [])
     assert (refusal["id"], refusal["error"]["code"]) == (None, -32700)
     assert done.stderr == b"stray\nstray\n"
+
+
+def test_a_line_over_the_limit_is_an_error_and_no_bug(laptop: Laptop) -> None:
+    argv, line = [sys.executable, "-m", "ccb", "acp", "nobody@127.0.0.1:/srv/app"], b"x" * (MAX_FRAME + 1)
+    done = subprocess.run(argv, input=line, capture_output=True, env=laptop.env, check=False, timeout=60)
+    assert json.loads(done.stdout)["error"]["code"] == -32700 and done.returncode == ExitCode.PROTOCOL
+    assert b"Send a shorter prompt" in done.stderr
 
 
 async def test_the_first_answer_needs_no_host_and_little_time(laptop: Laptop) -> None:
