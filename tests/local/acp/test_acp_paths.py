@@ -53,6 +53,7 @@ def test_directories_and_files_of_the_host_are_named_as_the_editor_knows_them() 
     assert paths.cwd("/home/far/other") is None
     assert paths.cwd("/srv/web/a") == "/mnt/web/a"
     assert paths.shown("/srv/web/a.py") == "/mnt/web/a.py" and paths.on_host("/mnt/web/a.py") == "/srv/web/a.py"
+    assert paths.shown("/srv/web/../../home/u/.ssh/id") == "/srv/web/../../home/u/.ssh/id"
     assert paths.shown("/home/far/app/a.py") == "/home/far/app/a.py" and paths.on_host("/home/u/app/a.py") is None
 
 
