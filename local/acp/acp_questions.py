@@ -217,16 +217,20 @@ class QuestionDesk:
             "toolCallId": request.request_id,
             "title": "Trust the files of this project?",
             "kind": "other",
+            "status": "pending",
             "content": [{"type": "content", "content": {"type": "text", "text": lines}}],
         }
         offered = {
             "trust": Choice("Yes, trust it on this host", "allow_always", {"trusted": True}),
             "later": Choice("Not now", "reject_once", {"trusted": False}),
         }
+        await self._tell({"sessionUpdate": "tool_call", **call})
         chosen = await self._choose(call, offered)
-        update = {"sessionUpdate": "tool_call_update", "toolCallId": request.request_id, "status": "completed"}
-        await self._editor.peer.notify("session/update", self._in_session({"update": update}))
+        await self._tell({"sessionUpdate": "tool_call_update", "toolCallId": call["toolCallId"], "status": "completed"})
         return chosen.answer if chosen is not None else {"trusted": False}
+
+    async def _tell(self, update: Json) -> None:
+        await self._editor.peer.notify("session/update", self._in_session({"update": update}))
 
     # Forms.
 

@@ -160,11 +160,13 @@ class AcpUpdates:
         return self._taken()
 
     def _note_asked(self, public: object) -> None:
-        """End the calls of sub-agents that the editor knows by a question only."""
+        """Announce and end the calls of sub-agents that are asked about."""
         if isinstance(public, messages.ControlRequest):
             number = public.text("tool_use_id")
-            if number and number not in self._sent_calls:
+            if number and number not in self._sent_calls and number not in self._asked:
                 self._asked[number] = None
+                call = calls.subject_of(public.request, self._paths, self.cwd)
+                self._out.append({"sessionUpdate": "tool_call", **call})
         for block in public.blocks if isinstance(public, messages.UserMessage) and self._asked else ():
             number = messages.as_text(block.get("tool_use_id"))
             if block.get("type") == "tool_result" and self._asked.pop(number, self) is None:

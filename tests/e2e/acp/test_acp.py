@@ -262,6 +262,17 @@ async def test_always_and_never_are_rules_of_the_session(host: Host, here: Path)
     assert (host.home / "app" / "a").exists() and not (host.home / "app" / "b").exists()
 
 
+async def test_a_project_is_trusted_by_a_question_to_the_editor(host: Host, here: Path) -> None:
+    host.put("app/.claude/settings.json", json.dumps({"permissions": {"allow": ["Bash(touch made)"]}}).encode())
+    host.model.add(uses("Bash", command="touch made"), {"text": "Made."})
+    async with acp(host.laptop, words(host)) as editor:  # whose end checks that each call was announced
+        editor.answers["session/request_permission"] = lambda params: chosen("trust")
+        await editor.initialize()
+        assert await editor.prompt(await editor.new(here), "go") == {"stopReason": "end_turn"}
+        assert [each["params"]["options"][0]["kind"] for each in editor.asked] == ["allow_always"]
+        assert "Bash(touch made)" in json.dumps(editor.asked) and editor.updates("tool_call")[0]["kind"] == "other"
+
+
 async def test_mcp_servers_of_the_editor_run_on_the_laptop_and_their_forms_come_to_it(host: Host, here: Path) -> None:
     log = host.laptop.home / "notes.log"
     server = {
