@@ -249,6 +249,8 @@ class Conversation:
     async def facts(self) -> Json:
         """Return the fields that the answers to new, load and resume have in common."""
         facts = {"modes": self._options.modes(), "configOptions": await self._options.config()}
+        totals = self._updates.reducer.totals
+        totals.window = totals.window or self._options.window  # until the first result tells it
         self._updates.settled()
         return facts
 

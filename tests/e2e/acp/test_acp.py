@@ -57,8 +57,10 @@ async def test_a_prompt_streams_text_and_a_tool_call_that_the_editor_allows(host
         terminal = [each["_meta"] for each in editor.updates("tool_call_update") if "_meta" in each]
         assert "".join(each.get("terminal_output", {}).get("data", "") for each in terminal) == "out"
         assert terminal[-1]["terminal_exit"]["exit_code"] == 0
-        usage = editor.updates("usage_update")[-1]
-        assert usage["size"] == 200_000 and usage["cost"]["amount"] > 0
+        usage = editor.updates("usage_update")
+        assert usage[-1]["size"] == 200_000 and usage[-1]["cost"]["amount"] > 0
+        kinds = [each["sessionUpdate"] for each in editor.updates()]
+        assert kinds.index("usage_update") < kinds.index("tool_call")  # not only when the turn has ended
 
 
 async def test_a_session_is_loaded_resumed_listed_and_deleted_by_another_process(host: Host, here: Path) -> None:
