@@ -354,8 +354,8 @@ class Conversation:
     async def _skipped(self, gap: EventGap) -> None:
         self._replay.event_came(gap.seq, time.monotonic(), replayed=gap.seq < self._session.hello.seq)
         running = self._session.hello.state != "idle"
-        await self._send(self._updates.skipped(gap, running=running))
         asks = [messages.parse_message(each) for each in messages.as_blocks(gap.body.get("asks"))]
+        await self._send(self._updates.skipped(gap, asks, running=running))
         self._questions.replace_all([each for each in asks if isinstance(each, messages.ControlRequest)])
 
     async def _received(self, event: SessionEvent) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 from weakref import WeakSet
 
@@ -160,7 +160,7 @@ class AcpUpdates:
         return self._taken()
 
     def _note_asked(self, public: object) -> None:
-        """Announce and end the calls of sub-agents that are asked about."""
+        """Announce and end the calls that the editor would know by a question only."""
         if isinstance(public, messages.ControlRequest):
             number = public.text("tool_use_id")
             if number and number not in self._sent_calls and number not in self._asked:
@@ -173,10 +173,13 @@ class AcpUpdates:
                 status = "failed" if block.get("is_error") else "completed"
                 self._out.append({"sessionUpdate": "tool_call_update", "toolCallId": number, "status": status})
 
-    def skipped(self, gap: EventGap, *, running: bool) -> list[Json]:
-        """Take over the state after events that are not loaded. What was said in them is not repeated."""
+    def skipped(self, gap: EventGap, asks: Iterable[object], *, running: bool) -> list[Json]:
+        """Take over the state after events that are not loaded. What was said in them is not repeated, but the calls
+        that `asks` are about are announced."""
         self.reducer.skipped(parse_snapshot(gap.body), running=running)
         self._out.clear()
+        for each in asks:
+            self._note_asked(each)
         return self._taken()
 
     def link_lost(self) -> None:
@@ -234,7 +237,7 @@ class AcpUpdates:
                 for each in reducer.todos.items
             ]
             return [{"sessionUpdate": "plan", "entries": entries}]
-        if not totals.window:  # the first result tells it
+        if not (totals.window and totals.context_tokens):
             return []
         cost = {"amount": round(totals.cost_usd, 6), "currency": "USD"}
         used = totals.context_tokens

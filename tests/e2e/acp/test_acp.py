@@ -185,9 +185,13 @@ async def test_the_editor_ends_a_terminal_goes_on_and_the_editor_takes_it_back(h
             with pytest.raises(AcpError, match="only watches"):
                 await editor.prompt(session, "too late")
             await terminal.until("control_request")
-            editor.answers["session/request_permission"] = lambda params: chosen("allow")
             await editor.load(session, here)
-            await editor.until(lambda: editor.text().endswith("Made."))
+        async with acp(host.laptop, words(host)) as another:
+            another.answers["session/request_permission"] = lambda params: chosen("allow")
+            await another.initialize()
+            await another.load(session, here, "session/resume")
+            await another.until(lambda: another.text() == "Made.")
+            assert another.tool_call("toolu_0004_00")["status"] == "completed"
     assert (host.home / "app" / "made").exists()
 
 
