@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 from tests.e2e.hosts.test_foreign_agents import agent_of
-from tests.e2e.hosts.test_secrets import files_of, processes, seen_in
+from tests.support.hosts.host_search import found_on_host
 from tests.support.hosts.reached_host import Host
-from tests.support.machine.processes import memory_of, processes_of
+from tests.support.machine.processes import processes_of
 from tests.support.machine.waiting import until
 from tests.support.model.fake_model import API_KEY
 from tests.support.network.relay import relay
@@ -39,15 +37,7 @@ async def test_the_host_of_an_agent_holds_no_key_and_its_token_in_memory_and_env
         await running.send(user_message("model:hi leak wait"))
         await running.until("assistant")
         (agent,) = [each for each in processes_of(host.user) if "acp_agent.py" in " ".join(each.cmdline())]
-        token = agent.environ()["ANTHROPIC_BASE_URL"].rpartition("/")[2].encode()
-        assert len(token) > 40
-        for process in processes(host.user):
-            assert API_KEY.encode() not in memory_of(int(process.name)), process
-            for where, content in seen_in(process):
-                assert API_KEY.encode() not in content, where
-                assert token not in content or where == f"/proc/{agent.pid}/environ", where
-        places = [host.home, Path(f"/tmp/ccb-{host.uid}"), Path(f"/run/user/{host.uid}"), Path("/dev/shm")]
-        for path in files_of(host.uid, *places):
-            if path.is_file() and not path.is_symlink():
-                content = path.read_bytes()
-                assert API_KEY.encode() not in content and token not in content, path
+        token = agent.environ()["ANTHROPIC_BASE_URL"].rpartition("/")[2]
+        assert len(token) > 40 and found_on_host(host, API_KEY) == []
+        places = [each for each in found_on_host(host, token) if not each.startswith("the memory of")]
+        assert places == [f"/proc/{agent.pid}/environ"]
