@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import itertools
 import os
 from collections.abc import Iterable
@@ -128,8 +127,10 @@ class ReversePorts:
                 writer.close()
                 return
             number = self._connections.add(reader, writer, own)
-            with contextlib.suppress(ChannelError):
+            try:
                 await channel.write(b"%d\n" % number)
+            except ChannelError:  # it has ended meanwhile
+                self._connections.close([number])
 
         server = await asyncio.start_server(accept, _LOOPBACK[0], _port_of(body), limit=BLOCK)
         try:

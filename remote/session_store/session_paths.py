@@ -14,14 +14,7 @@ _MAX_NEAR = 5
 
 def resolve_directory(path: str) -> str:
     """Return the absolute directory for `path`. Raise HostRefusal, with similar names, for none."""
-    home = home_directory()
-    if path == "~" or path.startswith("~/"):
-        full = home + path[1:]
-    elif path.startswith("~"):
-        full = os.path.expanduser(path)
-    else:
-        full = os.path.join(home or "/", path)
-    full = os.path.normpath(full or "/")
+    full = absolute_path(path)
     try:
         with os.scandir(full):
             os.stat(os.path.join(full, "."))  # fails where this user may not enter
@@ -35,6 +28,17 @@ def resolve_directory(path: str) -> str:
         data: dict[str, object] = {"path": full, "reason": error.strerror or str(error)}
         raise HostRefusal("no_such_path", "%s cannot be used: %s" % (full, error.strerror), data) from None
     return full
+
+
+def absolute_path(path: str) -> str:
+    home = home_directory()
+    if path == "~" or path.startswith("~/"):
+        full = home + path[1:]
+    elif path.startswith("~"):
+        full = os.path.expanduser(path)
+    else:
+        full = os.path.join(home or "/", path)
+    return os.path.normpath(full or "/")
 
 
 def _missing(full: str) -> HostRefusal:
