@@ -177,17 +177,10 @@ class PromptAnswers:
     def is_cancelled(self, number: str) -> bool:
         return number in self._cancelled
 
-    def news(self, content: object) -> None:
-        match content:
-            case records.PromptRecord(input_ids=taken):
-                self._pending.taken(taken)
-            case records.TakenRecord(input_id=taken):
-                self._pending.taken([taken])
-            case records.TurnStartRecord() | records.TurnEndRecord():
-                self._pending.turn_began_or_ended()
-            case records.UnqueuedRecord(id=number):
-                self._pending.taken_back(number)
-                self._resolve(number, _CANCELLED)
+    def news(self, record: records.Record) -> None:
+        self._pending.record(record)
+        if isinstance(record.content, records.UnqueuedRecord):
+            self._resolve(record.content.id, _CANCELLED)
 
     def result(self, result: messages.ResultMessage) -> None:
         answered = self._pending.answered()
@@ -373,7 +366,7 @@ class Conversation:
         elif isinstance(public, messages.ResultMessage):
             self._prompts.result(public)
         else:
-            self._prompts.news(content)
+            self._prompts.news(event.record)
 
     async def _link_changed(self, change: LinkChange) -> None:
         log.info("link %s: %s", change.state.value, change.reason)
