@@ -30,6 +30,8 @@ _MAX_TEXT = 1 << 20
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}")
 _STATUS = ("pending", "in_progress", "completed")
 _ALLOWS, _ALLOWS_ALWAYS, _REJECTS = "allow_once", "allow_always", "reject_once"
+_CALL_FIELDS = ("title", "kind", "status", "content", "locations", "name", "rawInput", "rawOutput")
+NOBODY_ANSWERS: Json = {"outcome": {"outcome": "cancelled"}}
 _SUBJECTS = ("command", "file_path", "pattern", "path", "url", "query")  # what cards and rows show of any call
 
 
@@ -43,8 +45,7 @@ class ToolUse:
 
 def merged_call(known: Json, update: Mapping[str, Any]) -> Json:
     """Return a call after an update: fields that the update lacks, or has as null, stay."""
-    fields = {name: value for name, value in update.items() if value is not None and name != "sessionUpdate"}
-    return {**known, **fields}
+    return {**known, **{name: update[name] for name in _CALL_FIELDS if update.get(name) is not None}}
 
 
 def is_ready(call: Json) -> bool:
@@ -334,7 +335,9 @@ def offered(answer: Json, category: str) -> Choice:
 
 
 def told_mode(update: Mapping[str, Any]) -> str:
-    """Return the mode that Gemini CLI tells in a text of its own, "" for another update."""
+    """Return the mode that an update tells, "" for another update. Gemini CLI tells it in a text of its own."""
+    if update.get("sessionUpdate") == "current_mode_update":
+        return as_text(update.get("currentModeId"))
     if update.get("sessionUpdate") != "agent_message_chunk":
         return ""
     text = text_in(as_dict(update.get("content")))

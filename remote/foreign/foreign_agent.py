@@ -20,15 +20,17 @@ from ccb.tunnel.wire.known_agents import (
     options_without_effect,
     shown_command,
 )
+from ccb.tunnel.wire.ndjson import MAX_FRAME
 
 from ..agent.agent_histories import AgentLog
 from ..agent.turn_state import AgentState, EndReason, Prompt, TurnEnding
 from ..permissions.modes import BYPASS, WORKSPACE
 from ..sandbox.cage_rules import CageRules
 from ..slash_commands.command_registry import CommandCall, Expanded, SlashCommand
+from ..system.stdio_process import StdioProcess, TalkRules
+from ..tools.output import clean
 from .acp_client import AcpClient
 from .acp_translation import agent_mode
-from .agent_process import AgentProcess
 from .answer_writer import AnswerWriter
 from .foreign_session import AgentConnection, AgentFailed, LentToAgent
 from .stream_json_cli import StreamJsonCli
@@ -65,7 +67,7 @@ class ForeignAgent:
         self._has_turns = bool(known)
         self._relaying = AsyncExitStack()
         self._url = ""
-        self._process: AgentProcess | None = None
+        self._process: StdioProcess | None = None
         self._is_caged = self._works = False
         self._connection: AgentConnection | None = None
         self._starting: asyncio.Task[bool] | None = None
@@ -237,8 +239,8 @@ class ForeignAgent:
         caged = self._wants_cage
         try:
             cage = self._cage() if caged else None
-            secret = self._url.rpartition("/")[2]
-            process = await AgentProcess.start(agent.name, argv, context.cwd, env, context.host, cage, secret)
+            rules = TalkRules(f"the agent {agent.name}", MAX_FRAME, self._url.rpartition("/")[2])
+            process = await StdioProcess.start(rules, argv, context.cwd, env, context.host, cage)
         except (OSError, ValueError) as error:
             why = getattr(error, "strerror", None) or error
             raise AgentFailed(f"{shown_command(agent)} cannot be started on this host: {why}") from None
@@ -253,7 +255,7 @@ class ForeignAgent:
             goes_on = await connection.open(known)
             is_open = True
         except AgentFailed as error:
-            text = str(error) or f"{shown_command(agent)} {await process.ended()}"
+            text = str(error) or f"{shown_command(agent)} {await _end_of(process)}"
             raise AgentFailed(text) from None
         finally:
             if not is_open:
@@ -325,7 +327,7 @@ class ForeignAgent:
         await asyncio.wait({working}, timeout=_CANCEL_S)
         if not working.done() and self._process is not None:
             writer.tell(f"{self.name} did not stop, so it was ended. {_STARTS_AGAIN}", "warning")
-            self._process.kill()
+            self._process.kill("it did not end its turn")
             await asyncio.wait({working})
         if not working.cancelled():
             working.exception()
@@ -338,7 +340,7 @@ class ForeignAgent:
         except AgentFailed as error:
             if str(error):
                 return writer.failed(str(error))
-            how = await self._process.ended() if self._process is not None else "ended"
+            how = await _end_of(self._process) if self._process is not None else "was ended"
             writer.end_message()
             text = f"{self.name} {how}. The turn ends with it. {_STARTS_AGAIN}"
             return TurnEnding(EndReason.MODEL_ERROR, errors=(text,))
@@ -355,3 +357,8 @@ class ForeignAgent:
             await connection.close()
         if process is not None:
             await process.close()
+
+
+async def _end_of(process: StdioProcess) -> str:
+    """Return how a process ended that does not answer any more, for people."""
+    return clean((await process.ended()).encode())
