@@ -37,7 +37,6 @@ from .stream_json_cli import StreamJsonCli
 
 log = logging.getLogger(__name__)
 
-_KEPT_MESSAGES = 20  # in memory
 _MAX_MODELS = 50  # that clients are told
 _LOOK_S = 0.5  # between two looks for prompts that an agent takes while it works
 _CANCEL_S = 3.0  # for an agent that was told to end its turn; the turn itself waits two seconds longer
@@ -169,7 +168,6 @@ class ForeignAgent:
             finally:
                 working.cancel()
                 self._know(connection.facts.session, agent_log)
-                del state.conversation.messages[:-_KEPT_MESSAGES]  # the agent has a history of its own
             ending = await self._ended(working, connection, state, writer)
             if not late or ending.is_error:
                 self._unread += late

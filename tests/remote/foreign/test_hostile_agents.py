@@ -89,3 +89,13 @@ async def test_a_line_over_the_limit_ends_the_agent_and_says_why(host: WorkerHos
     assert "was stopped: " in json.dumps(result["errors"]), result
     assert (await turn(laptop, "say:again"))["result"] == "again"
     await laptop.end()
+
+
+async def test_a_call_that_stays_open_beside_many_others_has_one_result(host: WorkerHost) -> None:
+    foreign = Foreign(host)
+    laptop = await foreign.drive()
+    opened = " ".join(call(each, status="in_progress") for each in ("a", "b"))
+    ended = update("tool_call_update", toolCallId="a", status="completed")
+    assert (await turn(laptop, f"{opened} {'edit ' * 15} {ended} {ended} say:done"))["result"] == "done"
+    assert answered_once(foreign.said())
+    await laptop.end()
