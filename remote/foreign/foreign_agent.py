@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
@@ -72,6 +73,7 @@ class ForeignAgent:
         self._starting: asyncio.Task[bool] | None = None
         self._begun = asyncio.Event()
         self._unread: list[Json] = []  # blocks that the agent gets with the next prompt
+        self._unmet: list[str] = []  # what the agent has not taken of the session, for the person
         self._told: set[str] = set()
 
     @property
@@ -126,12 +128,17 @@ class ForeignAgent:
         if self._starting is not None:
             await asyncio.wait({self._starting})
 
+    async def prepare(self, agent_log: AgentLog, state: AgentState) -> None:
+        """Settle, and let the agent use the model and the mode of the session; `run` tells what fails."""
+        await self.settle()
+        with contextlib.suppress(AgentFailed):
+            self._unmet = await self._choose(self._opened()[0], state, agent_log)
+
     async def run(self, agent_log: AgentLog, state: AgentState, prompts: Sequence[Prompt]) -> TurnEnding:
         """Run a turn. Raise NotKept. When it is cancelled, the agent has ended its turn, or is ended itself."""
         blocks = [*self._unread, *(block for prompt in prompts for block in prompt.blocks)]
         self._unread = []
         try:
-            await self.settle()
             connection, goes_on = self._opened()
         except AgentFailed as error:
             return TurnEnding(EndReason.SETUP_FAILED, errors=(str(error),))
@@ -139,7 +146,6 @@ class ForeignAgent:
         writer = AnswerWriter(agent_log, connection.facts.models.current, shows_parts=options.partial_messages)
         self._tell_at_start(connection, writer, goes_on=goes_on)
         self._know(connection.facts.session, agent_log)
-        await self._choose(connection, writer, state, agent_log)
         self._has_turns = self._works = True
         try:
             return await self._work(connection, writer, state, agent_log, blocks)
@@ -291,21 +297,23 @@ class ForeignAgent:
         if not self.agent.environment and self.name not in self._told:
             self._told.add(self.name)
             writer.tell(f"{self.name} calls its models with its own login on this host, not through your laptop.")
+        for text in self._unmet:
+            writer.tell(text, "warning")
+        self._unmet = []
 
     def _know(self, session: str, agent_log: AgentLog) -> None:
         if session not in ("", self._known):
             self._known = session
             agent_log.record(AgentSessionRecord(self.name, session))
 
-    async def _choose(
-        self, connection: AgentConnection, writer: AnswerWriter, state: AgentState, agent_log: AgentLog
-    ) -> None:
-        """Let the agent use the model and the mode of the session, if it has such."""
+    async def _choose(self, connection: AgentConnection, state: AgentState, agent_log: AgentLog) -> list[str]:
+        """Let the agent use the model and the mode of the session, if it has such. Return what it has not taken."""
+        unmet: list[str] = []
         wanted, current = "" if state.model == self.name else state.model, connection.facts.models.current
         value = connection.facts.models.find(wanted) if wanted and wanted != current else current
         if wanted and not value:
             offered = ", ".join(list(connection.facts.models.values)[:20]) or "none to choose from"
-            writer.tell(f"{self.name} has no model {wanted!r}. It offers {offered}.", "warning")
+            unmet.append(f"{self.name} has no model {wanted!r}. It offers {offered}.")
         try:
             if value and value != current:
                 await connection.use_model(value)
@@ -315,8 +323,9 @@ class ForeignAgent:
                 await connection.use_mode(own)
             connection.facts.follows = mode
         except AgentFailed as error:
-            writer.tell(str(error) or f"{self.name} has ended.", "warning")
+            unmet.append(str(error) or f"{self.name} has ended.")
         state.use_model(connection.facts.models.current or self.name, agent_log)
+        return unmet
 
     async def _stop_turn(
         self, connection: AgentConnection, working: asyncio.Task[TurnEnding], writer: AnswerWriter
