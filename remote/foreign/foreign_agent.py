@@ -217,7 +217,7 @@ class ForeignAgent:
         if not self._url and self.agent.environment:
             await self._relaying.enter_async_context(self._relay)
             self._url = self._relay.url
-        if self._known:
+        if self._known and self.agent.loads:
             try:
                 return await self._connect(self._known)
             except AgentFailed as error:
