@@ -94,7 +94,7 @@ class Agent:
         config, prefix = self._config, self._state.prefix
         if prefix is None:
             config = self._next
-            prefix = await new_prefix(config, self._listed_tools(config), self._deps.home)
+            prefix = await new_prefix(config, self._listed_tools(config))
         counted = await count_tokens(self._deps, self._state)
         coming = () if self._state.conversation.messages else await config.prompts.first_user_blocks()
         return context_report(self._state, prefix, config.window, counted, coming)

@@ -177,7 +177,7 @@ class Turn:
 
     async def _make_prefix(self) -> None:
         if self._agent.prefix is None:
-            made = new_prefix(self._context.config, self._agent.listed, self._context.deps.home)
+            made = new_prefix(self._context.config, self._agent.listed)
             self._agent.prefix = await self._stop.unless_set(made)
 
     def _add_prompts(self, prompts: Sequence[Prompt], context: Sequence[Json]) -> None:

@@ -134,18 +134,23 @@ def _edit(changes: Sequence[Json]) -> ToolUse:
 
 def result_content(call: Json, printed: str, exit_code: object) -> str | list[Json]:
     """Return what a call brought: what it `printed` on a terminal, and its texts and pictures."""
-    texts = [f"Exit code {exit_code}"] if isinstance(exit_code, int) and exit_code else []
-    texts += [printed.rstrip("\n")] if printed.strip() else []
     blocks = [as_dict(each.get("content")) for each in as_blocks(call.get("content")) if each.get("type") == "content"]
     pictures = [_picture(each) for each in blocks if each.get("type") == "image" and isinstance(each.get("data"), str)]
-    texts += filter(None, map(text_in, blocks))
-    paths = dict.fromkeys(each["path"] for each in diffs_in(call))
-    texts += [f"Also changed: {path}" for path in list(paths)[1:]]
-    raw = call.get("rawOutput")
-    if not texts and raw is not None:
-        texts.append(raw if isinstance(raw, str) else dump({"": raw})[4:-1])
-    text = "\n".join(texts)[:_MAX_TEXT]
+    paths = list(dict.fromkeys(each["path"] for each in diffs_in(call)))
+    texts = [
+        f"Exit code {exit_code}" if isinstance(exit_code, int) and exit_code else "",
+        printed.rstrip("\n") if printed.strip() else "",
+        *map(text_in, blocks),
+        *(f"Also changed: {path}" for path in paths[1:]),
+    ]
+    text = "\n".join(filter(None, texts))[:_MAX_TEXT] or _raw_output(call)
     return [*([{"type": "text", "text": text}] if text else []), *pictures] if pictures else text
+
+
+def _raw_output(call: Json) -> str:
+    raw = call.get("rawOutput")
+    text = raw if isinstance(raw, str) else dump({"": raw})[4:-1] if raw is not None else ""
+    return text[:_MAX_TEXT]
 
 
 def _picture(block: Json) -> Json:

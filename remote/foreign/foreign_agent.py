@@ -73,7 +73,6 @@ class ForeignAgent:
         self._starting: asyncio.Task[bool] | None = None
         self._begun = asyncio.Event()
         self._unread: list[Json] = []  # blocks that the agent gets with the next prompt
-        self._unmet: list[str] = []  # what the agent has not taken of the session, for the person
         self._told: set[str] = set()
 
     @property
@@ -132,7 +131,7 @@ class ForeignAgent:
         """Settle, and let the agent use the model and the mode of the session; `run` tells what fails."""
         await self.settle()
         with contextlib.suppress(AgentFailed):
-            self._unmet = await self._choose(self._opened()[0], state, agent_log)
+            await self._choose(self._opened()[0], state, agent_log)
 
     async def run(self, agent_log: AgentLog, state: AgentState, prompts: Sequence[Prompt]) -> TurnEnding:
         """Run a turn. Raise NotKept. When it is cancelled, the agent has ended its turn, or is ended itself."""
@@ -297,18 +296,18 @@ class ForeignAgent:
         if not self.agent.environment and self.name not in self._told:
             self._told.add(self.name)
             writer.tell(f"{self.name} calls its models with its own login on this host, not through your laptop.")
-        for text in self._unmet:
+        for text in connection.facts.unmet:
             writer.tell(text, "warning")
-        self._unmet = []
+        connection.facts.unmet.clear()
 
     def _know(self, session: str, agent_log: AgentLog) -> None:
         if session not in ("", self._known):
             self._known = session
             agent_log.record(AgentSessionRecord(self.name, session))
 
-    async def _choose(self, connection: AgentConnection, state: AgentState, agent_log: AgentLog) -> list[str]:
-        """Let the agent use the model and the mode of the session, if it has such. Return what it has not taken."""
-        unmet: list[str] = []
+    async def _choose(self, connection: AgentConnection, state: AgentState, agent_log: AgentLog) -> None:
+        """Let the agent use the model and the mode of the session, if it has such."""
+        unmet = connection.facts.unmet
         wanted, current = "" if state.model == self.name else state.model, connection.facts.models.current
         value = connection.facts.models.find(wanted) if wanted and wanted != current else current
         if wanted and not value:
@@ -325,7 +324,6 @@ class ForeignAgent:
         except AgentFailed as error:
             unmet.append(str(error) or f"{self.name} has ended.")
         state.use_model(connection.facts.models.current or self.name, agent_log)
-        return unmet
 
     async def _stop_turn(
         self, connection: AgentConnection, working: asyncio.Task[TurnEnding], writer: AnswerWriter

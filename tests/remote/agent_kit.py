@@ -422,7 +422,7 @@ def make_world(
 
     nothing = cast(Any, None)
     context = ToolContext(
-        nothing, "/srv/app", [], FileState(), cast(Any, NoShells()), spill or nothing, AgentTodos(), nothing, nothing,
+        nothing, "/srv/app", [], FileState(), cast(Any, NoShells()), spill or nothing, AgentTodos(), sandbox().cages, nothing,
         TaskRegistry(), nothing, nothing, nothing,
     )  # fmt: skip
     config = AgentConfig(

@@ -35,8 +35,8 @@ class KnownAgent:
     """`environment` leads it to its models, with `URL` in its values; empty, it uses a login of its own on the host.
     `in_band`: it can be told the address in the protocol, and needs that environment only where it cannot. `variables`
     it has always, and those of `if_trusted` where the person trusts the project. `flags` are options of the session
-    that it takes on its command line, as field of `SessionOptions` and flag. `loads`: a new process of it can be given a
-    conversation to go on with."""
+    that it takes on its command line, as field of `SessionOptions` and flag. `loads`: a new process of it can go
+    on with its conversation."""
 
     name: str
     argv: tuple[str, ...]
