@@ -40,7 +40,7 @@ _RAW = PlainSerializer(lambda text: text.raw)
 HostWords = Annotated[HostText, PlainValidator(lambda value: _host_text(value, _MAX_TEXT)), _RAW]
 """A text of the host that is shown in lines of ccb."""
 _State = Annotated[str, BeforeValidator(lambda state: state if state in STATES else "unknown")]
-_SessionId = Annotated[str, Field(pattern=SESSION_ID)]
+SessionId = Annotated[str, Field(pattern=SESSION_ID)]
 _HostName = Annotated[HostText, PlainValidator(lambda value: _host_text(value, _MAX_NAME)), _RAW]
 
 
@@ -54,15 +54,17 @@ class ReportRow(BaseModel):
 
 
 class SessionSummaryRow(ReportRow):
-    """A session as its journal describes it. `host`: the other host of a shared home; `storage`: `memory` or a disk."""
+    """A session as its journal describes it. `last` is what it last said, or the call that it asks about. `host`:
+    the other host of a shared home; `storage`: `memory` or a disk."""
 
-    session: _SessionId
+    session: SessionId
     cwd: HostWords = HostText("")
     state: _State = "unknown"
     age_s: Seconds = 0
     idle_s: Seconds = 0
     prompts: Count = 0
     prompt: _HostName = HostText("")
+    last: _HostName = HostText("")
     bytes: Count = 0
     host: _HostName = HostText("")
     storage: Text = ""

@@ -48,6 +48,10 @@ def _run(params: Json, bundle: str, reports: Reports) -> None:
     if command == "ps":
         for entry in sessions():
             reports.report("session", described(entry))
+    elif command == "watch":
+        from .session_watch import watch_sessions
+
+        watch_sessions(reports)
     elif command == "logs":
         _show_logs(params, reports)
     elif command == "stop":
