@@ -27,8 +27,9 @@ def dash_hosts(arguments: Arguments, environ: Mapping[str, str]) -> dict[str, Ar
     if words:
         found = [each for word in words for each in _matching(word, arguments)]
     else:
-        keys = read_ledger(state_dir(environ), lambda ledger: [host for host, _, _ in ledger.places(_MAX_PLACES)], [])
-        found = [each for key in dict.fromkeys(keys) for each in _of_the_past(key, arguments)]
+        none: list[tuple[str, str, float]] = []
+        places = read_ledger(state_dir(environ), lambda ledger: ledger.places(_MAX_PLACES), none)
+        found = [each for key in dict.fromkeys(host for host, _, _ in places) for each in _of_the_past(key, arguments)]
     if arguments.connection.local or not found:
         found.append(_local(arguments))
     hosts = {host_key(each.connection): each for each in found}

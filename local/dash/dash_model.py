@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from dataclasses import replace
 from functools import cache
@@ -12,7 +12,6 @@ from threading import Lock
 
 from ccb.tunnel.errors import AuthFailed, CcbError, HostKeyError, ProtocolError
 from ccb.tunnel.reconnecting import Pace, waits
-from ccb.tunnel.tasks import cancelled
 from ccb.tunnel.transports.login_prompts import Prompts
 from ccb.tunnel.wire.dataclass import dataclass
 
@@ -22,7 +21,7 @@ from ..config.settings import SettingsChoice
 from ..connect.host_connection import HostConnection
 from ..connect.session_rows import MAX_SESSIONS, ReportRow, SessionId, SessionRow, reports, row_of
 from ..connect.startup import LoadedBasics, load_dialing_startup
-from ..ledger.call_ledger import read_ledger
+from ..ledger.call_ledger import CallLedger, UsageSum, read_ledger
 from ..terminal.stdio import in_thread
 
 ASKS, WORKS = "requires_action", "running"
@@ -50,6 +49,10 @@ class DashRow:
         return self.host.name, self.session.session
 
     @property
+    def title(self) -> str:
+        return self.session.prompt.cell or self.session.session
+
+    @property
     def asks(self) -> bool:
         return self.session.alive and self.session.state == ASKS
 
@@ -68,7 +71,9 @@ class HostWatch:
     """One host, over one connection that the sessions opened from here share. `problem` says why it does not answer;
     the rows are those of its last answer, at `heard_at`."""
 
-    def __init__(self, name: str, arguments: Arguments, connection: HostConnection, changed: Callable[[], None]) -> None:
+    def __init__(
+        self, name: str, arguments: Arguments, connection: HostConnection, changed: Callable[[], None]
+    ) -> None:
         self.name = name
         self.arguments = arguments
         self.connection = connection
@@ -140,6 +145,8 @@ class Dash:
         self.sought = ""
         self.marked: tuple[str, str] | None = None
         self.said = ""  # what came of the last thing that was done
+        self._asking: set[tuple[str, str]] = set()
+        self._known: set[str] = set()  # the hosts that have answered before
         self._environ = environ
         self._news = asyncio.Event()
         self._costs_at = -_COST_S
@@ -147,7 +154,7 @@ class Dash:
     def changed(self) -> None:
         self._news.set()
 
-    async def changes(self) -> AsyncIterator[None]:
+    async def changes(self) -> AsyncGenerator[None, None]:
         """Yield at once, and then after each change of the rows. One reader at a time."""
         while True:
             await self._read_costs()
@@ -158,6 +165,13 @@ class Dash:
 
     def rows(self) -> list[DashRow]:
         return sorted(self._each(), key=lambda row: row.rank)
+
+    def newly_asking(self) -> bool:
+        """Return whether a session asks that did not before, on a host that had answered by then."""
+        asking = {row.key for row in self._each() if row.asks}
+        new = any(key[0] in self._known for key in asking - self._asking)
+        self._asking, self._known = asking, {each.name for each in self.hosts if each.up} | self._known
+        return new
 
     def _each(self) -> Iterator[DashRow]:
         for host in self.hosts:
@@ -170,17 +184,16 @@ class Dash:
         if now - self._costs_at < _COST_S:
             return
         self._costs_at = now
+        none: list[UsageSum] = []
         try:
-            sums = await in_thread(lambda: read_ledger(state_dir(self._environ), lambda each: each.sums("session"), []))
+            sums = await in_thread(lambda: read_ledger(state_dir(self._environ), _sums, none))
         except CcbError:  # the costs are an extra here: `ccb usage` tells what is wrong
             return
         self.costs = {each.group: each.usd for each in sums}
 
 
 @asynccontextmanager
-async def watching(
-    hosts: Mapping[str, Arguments], prompts: Prompts, environ: Mapping[str, str]
-) -> AsyncIterator[Dash]:
+async def watching(hosts: Mapping[str, Arguments], prompts: Prompts, environ: Mapping[str, str]) -> AsyncIterator[Dash]:
     """Watch the hosts, each over a connection of its own. Nobody is asked anything."""
     dash, logins, load = Dash(environ), asyncio.Semaphore(_LOGINS), _loaded_once()
     async with AsyncExitStack() as stack:
@@ -194,6 +207,10 @@ async def watching(
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _sums(ledger: CallLedger) -> list[UsageSum]:
+    return ledger.sums("session")
 
 
 def _loaded_once() -> Callable[[Mapping[str, str], SettingsChoice], LoadedBasics]:
