@@ -126,7 +126,7 @@ class AcpUpdates:
         self._paths = paths
         self._answer = AnswerText()
         self._out: list[Json] = []
-        self._sent_calls: Newest[str, Json] = Newest(_MAX_CALLS)  # as they were told last
+        self._sent_calls: Newest[str, Json] = Newest(_MAX_CALLS)  # as they were told last; {} once they are over
         self._asked: Newest[str, None] = Newest(_MAX_CALLS)  # calls of sub-agents that wait for an answer, or run
         self._printed: Newest[str, str] = Newest(_MAX_CALLS)  # in terminals, by the id of the call
         self._seen: WeakSet[Block] = WeakSet()
@@ -182,14 +182,14 @@ class AcpUpdates:
         self.reducer.link_lost()
 
     def notice(self, severity: str, text: str) -> list[Json]:
-        """Return what tells the person something: as a notice, or as a line of the conversation."""
+        """Return what tells the person something: as a notice, or a warning also as a line of the conversation."""
         title, _, more = neutralise(text).strip().partition("\n")
         if not title:
             return []
         if self._abilities.notices:
             notice: Json = {"sessionUpdate": "notice", "severity": severity, "title": title}
             return [{**notice, "description": more} if more else notice]
-        return [chunk("agent_message_chunk", f"\n\n*ccb: {title}*\n\n{more}", new_uuid())]
+        return [] if severity == "info" else [chunk("agent_message_chunk", f"\n\n*ccb: {title}*\n\n{more}", new_uuid())]
 
     @property
     def state(self) -> dict[str, Any]:
@@ -297,14 +297,18 @@ class AcpUpdates:
     def _call(self, block: ToolBlock) -> None:
         if self._is_live or not block.tool_id:  # a call that the model still writes may get another id
             return
-        if block.state in _OVER:
-            self._open.pop(id(block), None)
+        before = self._sent_calls.get(block.tool_id)
+        if before == {}:
+            return
         terminal = self._abilities.terminal_output
         call = calls.shown(block, self._paths, self.cwd, terminal=terminal)
-        before = self._sent_calls.get(block.tool_id)
         changed = call if before is None else {k: v for k, v in call.items() if before.get(k) != v}
         self._sent_calls[block.tool_id] = call
         meta = self._terminal_meta(block, new=before is None) if terminal and calls.is_command(block) else {}
+        if block.state in _OVER:
+            self._sent_calls[block.tool_id] = {}
+            self._open.pop(id(block), None)
+            self._printed.pop(block.tool_id, None)
         if before is None:
             meta = {"claudeCode": {"toolName": block.name}, **meta}
         if not changed and not meta:

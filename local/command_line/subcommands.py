@@ -19,8 +19,8 @@ _OVERVIEW_WIDTH = 30
 _MIN_TEXT = 20
 _SHORT = re.compile(r" ?[;:,.(].*", re.DOTALL)
 _USUAL = (
-    *("--continue", "--resume", "--model", "--permission-mode", "--allowedTools", "--disallowedTools", "--sandbox"),
-    *("--add-dir", "--plain", "--print", "--identity", "--port", "--container", "--debug", "--help", "--version"),
+    *("--continue", "--resume", "--model", "--agent", "--permission-mode", "--allowedTools", "--sandbox"),
+    *("--print", "--identity", "--port", "--help", "--version"),
 )
 """The options in the overview, each with the start of its sentence."""
 
@@ -84,7 +84,7 @@ SUBCOMMANDS = (
         "go on with the last session here, or on a host", "Continue a session: the one with this ID, else the last one "
         "used in PATH (without it, in the current directory), or the last one of HOST.",
         (*_SESSION_GROUPS, Group.CONNECTION), tuple(each for each in _WHICH_SESSION if each != "--fork-session")),
-    Subcommand("acp", ("ccb acp HOST[:/PATH]", "ccb acp"), "let an editor drive sessions (Agent Client Protocol)",
+    Subcommand("acp", ("ccb acp HOST[:/PATH]", "ccb acp"), "let an editor drive sessions (ACP)",
         "Serve the Agent Client Protocol (v1) on stdin and stdout, for an editor that starts this command. Its "
         "sessions run in PATH on the host or, without HOST, on this machine. The working directory of the editor "
         "stands for PATH. A session lives on when the editor ends; `ccb attach` goes on with it in a terminal.",

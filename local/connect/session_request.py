@@ -167,7 +167,7 @@ def session_options(
     host, wait = host_label(arguments.connection), os.environ.get(_WAIT_VARIABLE, "")
     mode = _mode(arguments, settings)
     asks = streams.permission_prompt_tool or ("none" if arguments.headless else "stdio")
-    foreign = _foreign_agent(arguments, settings.agent)
+    foreign = chosen_agent(arguments, settings.agent)
     appended = _prompt(agent.append_system_prompt, sdk.append_system_prompt_file, "--append-system-prompt-file")
     return SessionOptions(
         model=agent.model if foreign else chosen_model(settings, agent.model),
@@ -249,7 +249,7 @@ def options_for_existing(arguments: Arguments, options: SessionOptions) -> dict[
     """Return the options for an existing session. Only flags change its model and its modes, settings do not."""
     given: dict[str, object] = options.to_json()
     model, sandbox = arguments.agent.model, arguments.permissions.sandbox
-    mode, foreign = flagged_mode(arguments), _foreign_agent(arguments, None) or None
+    mode, foreign = flagged_mode(arguments), chosen_agent(arguments, None) or None
     flags = (("model", model), ("permission_mode", mode), ("sandbox", sandbox), ("foreign_agent", foreign))
     given["laptop_mcp"] = list(options.laptop_mcp)  # the servers of this laptop replace those of the last one
     given["project_mcp"] = options.project_mcp
@@ -260,7 +260,7 @@ def options_for_existing(arguments: Arguments, options: SessionOptions) -> dict[
     return given
 
 
-def _foreign_agent(arguments: Arguments, setting: str | None) -> str:
+def chosen_agent(arguments: Arguments, setting: str | None) -> str:
     """Return the agent of others that is to work, "" for ccb's own. Raise UsageError for what names none."""
     agent = arguments.agent
     named = agent.role if agent.role is not None else setting or ""

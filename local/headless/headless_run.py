@@ -248,7 +248,7 @@ class HeadlessRun:
         session = self._session
         if session is None or session.state is LinkState.FENCED or session.ended_on_host:
             return
-        if not await self._ended(session, HURRIED_GOODBYE_S):
+        if not await session.stopped(HURRIED_GOODBYE_S):
             command = host_command(self._arguments, "stop", self._session_id)
             report(f"the host did not confirm in time that the session is stopped; stop it with `{command}`")
 
@@ -314,16 +314,8 @@ class HeadlessRun:
             )
 
     async def _stop(self, session: RemoteSession) -> None:
-        if not await self._ended(session, GOODBYE_S):
+        if not await session.stopped(GOODBYE_S):
             report(f"the host was not reached, so the session is not stopped. {self._come_back()}")
-
-    async def _ended(self, session: RemoteSession, limit_s: float) -> bool:
-        with suppress(TimeoutError, CcbError):
-            async with asyncio.timeout(limit_s):
-                await session.stop()
-                await session.ended()
-                return True
-        return session.ended_on_host
 
     def _come_back(self) -> str:
         return f"The session goes on. Come back with: {self._resume}" if self._resume else "Attach again."

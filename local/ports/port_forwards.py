@@ -6,9 +6,10 @@ import asyncio
 import errno
 import logging
 import os
-from collections.abc import Callable, Coroutine, Mapping
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping
+from contextlib import AbstractAsyncContextManager, aclosing
 from dataclasses import field
+from functools import partial
 from typing import Any
 
 from ccb.tunnel.errors import UsageError
@@ -29,7 +30,10 @@ MAX_FORWARDS = 50
 _AT_ONCE = 3  # ports that are offered one by one; if more are new at once, a line tells how many
 _MAX_OFFERED = 20  # in a session: tests and kernels open ports without end
 MAX_REVERSED = 64  # connections to one port of this machine; a worker lets 32 in, and sees their ends before us
-_MAX_DIGITS = 12  # of the number of a connection
+MAX_DIGITS = 12  # of the number of a connection
+
+
+Connect = Callable[[], Awaitable[tuple[asyncio.StreamReader, asyncio.StreamWriter]]]
 
 
 def forward_of(text: str) -> tuple[int, int]:
@@ -239,17 +243,12 @@ class PortForwards(AbstractAsyncContextManager["PortForwards"]):
 
     async def _serve_reverse(self, made: Reverse, channel: Channel) -> None:
         """Carry the connections of which the host tells by their numbers, a line each, until it stops listening."""
-        rest = b""
         try:
-            async with channel:
-                while data := await channel.read():
-                    *lines, rest = (rest + data).split(b"\n")
-                    if len(rest) > _MAX_DIGITS:
-                        raise ChannelError("it tells of no connection")
-                    for line in lines:
-                        made.state = ""
-                        if line:
-                            self._connect_back(made, line)
+            async with channel, aclosing(lines_of(channel, MAX_DIGITS)) as lines:
+                async for line in lines:
+                    made.state = ""
+                    if line:
+                        self._connect_back(made, line)
             made.state = "the host has ended it"
         except ChannelError as error:
             made.state = one_line(str(error))
@@ -258,22 +257,14 @@ class PortForwards(AbstractAsyncContextManager["PortForwards"]):
             await cancelled(*made.connections)
 
     def _connect_back(self, made: Reverse, line: bytes) -> None:
-        if not line.isdigit() or len(line) > _MAX_DIGITS or len(made.connections) >= MAX_REVERSED:
+        if not line.isdigit() or len(line) > MAX_DIGITS or len(made.connections) >= MAX_REVERSED:
             log.warning("a connection of the host to port %d is ignored", made.port)
             return
-        work = self._carry_back(made.port, int(line))
+        connect = partial(asyncio.open_connection, LOOPBACK, made.port, limit=BLOCK)
+        work = carry_numbered(self._session, int(line), connect)
         task = asyncio.create_task(work, name=f"connection of the host to port {made.port}")
         made.connections.add(task)
         task.add_done_callback(made.connections.discard)
-
-    async def _carry_back(self, port: int, number: int) -> None:
-        try:
-            async with await self._session.open_channel("reversed", {"connection": number}) as channel:
-                reader, writer = await asyncio.open_connection(LOOPBACK, port, limit=BLOCK)
-                await carry(channel, reader, writer)
-                await channel.over()
-        except (ChannelError, OSError) as error:
-            log.info("a connection of the host to port %d: %s", port, error)
 
     async def _carry(self, remote: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
@@ -284,6 +275,27 @@ class PortForwards(AbstractAsyncContextManager["PortForwards"]):
             log.info("a connection to port %d: %s", remote, error)
         finally:
             writer.close()
+
+
+async def lines_of(channel: Channel, most: int) -> AsyncGenerator[bytes]:
+    """Yield the lines that the host sends, of at most `most` bytes each. Raises ChannelError."""
+    rest = b""
+    while data := await channel.read():
+        *lines, rest = (rest + data).split(b"\n")
+        if len(rest) > most or any(len(line) > most for line in lines):
+            raise ChannelError("it tells of no connection")
+        for line in lines:
+            yield line
+
+
+async def carry_numbered(session: RemoteSession, number: int, connect: Connect) -> None:
+    """Carry the bytes of a connection that waits on the host to what `connect` opens here, and back."""
+    try:
+        async with await session.open_channel("reversed", {"connection": number}) as channel:
+            await carry(channel, *await connect())
+            await channel.over()
+    except (ChannelError, OSError) as error:
+        log.info("connection %d of the host: %s", number, error)
 
 
 async def _listen(

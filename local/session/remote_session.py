@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import replace
 from typing import Self
 
-from ccb.tunnel.errors import ConnectionLost, UsageError
+from ccb.tunnel.errors import CcbError, ConnectionLost, UsageError
 from ccb.tunnel.link.link import Greeting
 from ccb.tunnel.tasks import cancelled
 from ccb.tunnel.wire import control_protocol as control
@@ -331,6 +331,15 @@ class RemoteSession:
 
     async def ended(self) -> None:
         await self._feed.ended.wait()
+
+    async def stopped(self, limit_s: float) -> bool:
+        """Stop the session, and return whether the host has ended it within the time."""
+        with contextlib.suppress(TimeoutError, CcbError):
+            async with asyncio.timeout(limit_s):
+                await self.stop()
+                await self.ended()
+                return True
+        return self.ended_on_host
 
     @property
     def ended_on_host(self) -> bool:

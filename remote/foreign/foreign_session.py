@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import field
 from typing import Callable, Protocol
 
 from ccb.tunnel.wire.control_protocol import Broker
@@ -13,8 +14,9 @@ from ccb.tunnel.wire.session_options import SessionOptions
 from ..agent.turn_state import Prompt, TurnEnding
 from ..hooks.hook_runner import HookRunner
 from ..permissions.engine import PermissionEngine
+from ..permissions.modes import DEFAULT
 from ..tools.tool_contract import ToolContext
-from .acp_translation import Choice
+from .acp_translation import NO_CHOICE, Choice
 from .answer_writer import AnswerWriter
 
 
@@ -35,20 +37,28 @@ class LentToAgent:
     take_queued: Callable[[], Sequence[Prompt]]  # prompts that may join the running turn
 
 
-class AgentConnection(Protocol):
-    """One process of an agent, as its dialect makes it. `session` is the agent's own id of the conversation; `used` and
-    `size` are what fills its window and how large that is, in tokens, and `usage` what the last turn took, if it says
-    so."""
+@dataclass
+class AgentFacts:
+    """What an agent says of itself. `session` is its own id of the conversation; `used` and `size` are what fills its
+    window and how large that is, in tokens, and `usage` what the last turn took, if it says so. `follows` is the
+    permission mode of ccb that it was last told."""
 
-    session: str
-    models: Choice
-    modes: Choice
-    commands: Sequence[tuple[str, str, str]]
-    usage: Json
-    used: int
-    size: int
-    cost_usd: float
-    can_steer: bool
+    session: str = ""
+    models: Choice = NO_CHOICE
+    modes: Choice = NO_CHOICE
+    commands: Sequence[tuple[str, str, str]] = ()
+    usage: Json = field(default_factory=dict)
+    used: int = 0
+    size: int = 0
+    cost_usd: float = 0.0
+    can_steer: bool = False
+    follows: str = DEFAULT
+
+
+class AgentConnection(Protocol):
+    """One process of an agent, as its dialect makes it."""
+
+    facts: AgentFacts
 
     async def open(self, known: str) -> bool:
         """Agree on the protocol, and begin a conversation, or go on with the one that it has under the id `known`.

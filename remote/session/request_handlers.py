@@ -367,10 +367,10 @@ def register_context_commands(session: Session) -> None:
         agent.commands.register(SlashCommand(name, does, run, hint, local=True))
 
     add("clear", "Forget the conversation and begin anew", clear)
+    add("context", "Show what fills the model's window", context)
     if agent.program is not None:
         return
     add("compact", "Replace the conversation by a summary", compact, "[what to keep]")
-    add("context", "Show what fills the model's window", context)
     add("agents", "List the agents that can be started", agents)
     add("memory", "List the instruction files in force", lambda _: _memory(session))
     agent.commands.register(prompt("init", "Write a CLAUDE.md for this project", _INIT, "[what matters]"))

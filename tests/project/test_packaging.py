@@ -56,6 +56,7 @@ def test_the_wheel_holds_the_rooms_under_ccb_and_the_worker_bundle(built: tuple[
     expected = {f"ccb/{name}" for name in _tracked(*ROOMS, "docs/guide", "docs/reference", "docs/ccb.1")}
     expected |= {
         "ccb/__init__.py",
+        "ccb/__init__.pyi",
         "ccb/__main__.py",
         "ccb/py.typed",
         f"ccb-{ccb.__version__}.data/data/share/man/man1/ccb.1",

@@ -1,9 +1,9 @@
 """An agent that speaks ACP on stdio, with the standard library alone: `python acp_agent.py LOG [load] [deaf]…`.
 
 A prompt is a list of words, each an act: `say:TEXT`, `think:TEXT`, `ask` (for a command), `edit`, `terminal`, `plan`,
-`title:TEXT`, `wait` (until it is cancelled), `steered` (until a prompt joins), `form`, `leak`, `touch:PATH`, `die`.
-LOG gets a line for each message. With `load` it takes up sessions, with `deaf` it ignores cancels, with `gateway` it is
-told where its models are, with `steer` it takes prompts while it works."""
+`title:TEXT`, `wait` (until it is cancelled), `steered` (until a prompt joins), `form`, `leak`, `touch:PATH`, `die`,
+`model:TEXT` (say what the model answers). LOG gets a line for each message. With `load` it takes up sessions, with
+`deaf` it ignores cancels, with `gateway` it is told where its models are, with `steer` it takes prompts meanwhile."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import json
 import os
 import sys
 from typing import Any
+from urllib.request import Request, urlopen
 
 Json = dict[str, Any]
 log, options = sys.argv[1], sys.argv[2:]
@@ -67,6 +68,21 @@ def ask(method: str, **params: Any) -> Json:
             return result
 
 
+def model_answer(text: str) -> str:
+    """Ask a model where the environment says, and return what its events say."""
+    body = {
+        "model": "claude-sonnet-4-5",
+        "max_tokens": 99,
+        "stream": True,
+        "messages": [{"role": "user", "content": text}],
+    }
+    url = os.environ["ANTHROPIC_BASE_URL"] + "/v1/messages"
+    with urlopen(Request(url, json.dumps(body).encode(), {"content-type": "application/json"})) as response:
+        events = [json.loads(line[6:]) for line in response if line.startswith(b"data: ")]
+    assert events[-1] == {"type": "message_stop"}
+    return "".join(each["delta"]["text"] for each in events if each["type"] == "content_block_delta")
+
+
 def act(word: str) -> None:
     act, _, text = word.partition(":")
     number = str(next(numbers))
@@ -113,6 +129,8 @@ def act(word: str) -> None:
             if request.get("method") == "_session/steering":
                 steers.extend(block.get("text", "") for block in request["params"]["prompt"])
                 send(id=request["id"], result={"outcome": "injected"})
+    elif act == "model":
+        update("agent_message_chunk", content={"type": "text", "text": model_answer(text)})
     elif act == "touch":
         try:
             open(text, "w").close()

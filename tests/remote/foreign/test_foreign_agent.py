@@ -190,8 +190,7 @@ async def test_a_dead_agent_is_started_again_and_says_what_it_knows(
     if killed == "agent":
         result = await turn(laptop, "say:first die")
         assert (
-            result["is_error"]
-            and "ended with exit code 1: it has died, in the middle of this turn" in result["errors"][0]
+            result["is_error"] and "ended with exit code 1: it has died. The turn ends with it." in result["errors"][0]
         )
         assert [block["text"] for block in blocks(foreign.said())] == ["firstlast words"]
     else:
@@ -268,6 +267,8 @@ async def test_prompts_with_pictures_files_and_commands_reach_the_agent(host: Wo
     kinds = [{name: each.get(name) for name in ("type", "uri", "mimeType") if name in each} for each in sent["prompt"]]
     link = {"type": "resource_link", "uri": f"file://{host.project}/a.py"}
     assert kinds == [{"type": "text"}, {"type": "image", "mimeType": "image/png"}, link]
+    context = await turn(laptop, "/context")
+    assert "small-1: 1.2k of 100.0k tokens (1 %)" in context["result"]
     await turn(laptop, "/tidy say:up")
     assert foreign.notes("session/prompt")[-1]["prompt"][0]["text"] == "/tidy say:up"
     await laptop.end()
