@@ -83,7 +83,7 @@ class QuestionDesk(Vertical):
     def _settled(self) -> None:
         if self._card is not None:
             self._card.let_settle(False)
-            self._card.come(marks_first=True)
+            self._card.come()  # with nothing marked: the person may have gone on typing while it came
 
     async def on_question_card_answered(self, event: QuestionCard.Answered) -> None:
         event.stop()

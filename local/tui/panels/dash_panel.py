@@ -25,7 +25,7 @@ _STATES = {ASKS: "asks you", WORKS: "works", "idle": "idle", "ended": "ended", "
 _STATE_CELLS, _AGE_CELLS, _COST_CELLS, _MAX_HOST = 8, 4, 7, 20
 _WIDE = 100  # cells from which cost and driver are shown
 _MAX_DRIVER = 16
-_FRAME_LINES = 4
+_FRAME_LINES = 4  # title, foot, and a blank line at each
 _SEARCH = ("slash", "ctrl+f")
 _ACTIONS = {
     "enter": "open",
@@ -155,7 +155,8 @@ class DashPanel(SearchedPanel[Entry]):
             waits = any(not each.told.is_set() for each in self._dash.hosts)
             none = "No session fits what you typed." if self._sought else "Connecting …" if waits else "No sessions."
             rows = [Text(f"  {none}", style=palette.dim)]
-        self.update(Group(self._title(), Text(), *rows, *below, Text(), self._foot()))
+        gap = [Text()] * max(1, height - len(rows) - len(below) + 1)
+        self.update(Group(self._title(), Text(), *rows, *gap, *below, self._foot()))
 
     def _title(self) -> Text:
         palette, dash = self._palette, self._dash
