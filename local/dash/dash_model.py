@@ -151,6 +151,18 @@ class Dash:
         self._news = asyncio.Event()
         self._costs_at = -_COST_S
 
+    @asynccontextmanager
+    async def watched(self) -> AsyncIterator[None]:
+        """Watch the hosts until the context ends."""
+        logins = asyncio.Semaphore(_LOGINS)
+        tasks = [asyncio.create_task(each.run(logins), name=f"watch {each.name}") for each in self.hosts]
+        try:
+            yield
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
     def changed(self) -> None:
         self._news.set()
 
@@ -195,18 +207,13 @@ class Dash:
 @asynccontextmanager
 async def watching(hosts: Mapping[str, Arguments], prompts: Prompts, environ: Mapping[str, str]) -> AsyncIterator[Dash]:
     """Watch the hosts, each over a connection of its own. Nobody is asked anything."""
-    dash, logins, load = Dash(environ), asyncio.Semaphore(_LOGINS), _loaded_once()
+    dash, load = Dash(environ), _loaded_once()
     async with AsyncExitStack() as stack:
         for name, arguments in hosts.items():
             connection = await stack.enter_async_context(HostConnection(arguments, prompts, environ, load))
             dash.hosts.append(HostWatch(name, arguments, connection, dash.changed))
-        tasks = [asyncio.create_task(each.run(logins), name=f"watch {each.name}") for each in dash.hosts]
-        try:
+        async with dash.watched():
             yield dash
-        finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
 
 
 def _sums(ledger: CallLedger) -> list[UsageSum]:
