@@ -23,7 +23,9 @@ Entry = DashRow | HostWatch
 Act = Callable[[str, Entry, str], object]
 _STATES = {ASKS: "asks you", WORKS: "works", "idle": "idle", "ended": "ended", "moved": "moved"}
 _STATE_CELLS, _AGE_CELLS, _COST_CELLS, _MAX_HOST = 8, 4, 7, 20
-_WIDE = 100  # cells from which cost and driver are shown
+_WIDE = 90  # cells from which cost and driver are shown
+_NARROW = 60  # cells below which there is only the title
+_MIN_LAST = 4
 _MAX_DRIVER = 16
 _FRAME_LINES = 4  # title, foot, and a blank line at each
 _SEARCH = ("slash", "ctrl+f")
@@ -163,10 +165,10 @@ class DashPanel(SearchedPanel[Entry]):
         sessions = [each for each in self._rows if isinstance(each, DashRow)]
         asking, up = sum(each.asks for each in sessions), sum(each.up for each in dash.hosts)
         title = Text("ccb dash", style="bold", no_wrap=True, overflow="ellipsis")
-        hosts = f"{up} of {len(dash.hosts)} hosts" if up < len(dash.hosts) else _counted(up, "host")
-        title.append(f"   {hosts} · {_counted(len(sessions), 'session')}", style=f"not bold {palette.dim}")
         if asking:
-            title.append(f" · {asking} wait{'s' if asking == 1 else ''} for you", style=f"bold {palette.warn}")
+            title.append(f"  {asking} wait{'s' if asking == 1 else ''} for you", style=f"bold {palette.warn}")
+        hosts = f"{up} of {len(dash.hosts)} hosts" if up < len(dash.hosts) else _counted(up, "host")
+        title.append(f"  {hosts} · {_counted(len(sessions), 'session')}", style=f"not bold {palette.dim}")
         if self._searches or self._sought:
             caret = CARET if self._searches else ""
             title.append(f"   /{one_line(self._sought)}{caret}", style=f"not bold {palette.accent}")
@@ -208,19 +210,17 @@ def _entry_line(entry: Entry, width: int, hosts: int, palette: Palette, now: flo
     colour = {ASKS: f"bold {palette.warn}", WORKS: f"not bold {palette.good}"}.get(row.state, dim)
     line.append(_cell(_STATES.get(row.state, row.state), _STATE_CELLS), style=dim if stale else colour)
     line.append(f"  {_cell(one_line(entry.host.name), hosts)}  ", style=dim)
-    line.append(f"{age_text(entry.idle_s(now)):>{_AGE_CELLS}}  ", style=dim)
+    if width >= _NARROW:
+        line.append(f"{age_text(entry.idle_s(now)):>{_AGE_CELLS}}  ", style=dim)
     if width >= _WIDE:
         line.append(f"{dollars(entry.usd) if entry.usd else '':>{_COST_CELLS}}  ", style=dim)
-    end = f"  seen {age_text(now - entry.host.heard_at)} ago" if stale else _driver(entry) if width >= _WIDE else ""
-    room = width - line.cell_len - cell_len(end)
-    title = cut(row.prompt.cell or "(no prompt yet)", max(8, room * 2 // 5 if row.last.raw else room))
-    line.append(title, style=dim if stale else "bold" if marked else "not bold")
-    if row.last.raw and (left := room - cell_len(title) - 2) > 4:
-        line.append(
-            f"  {cut(row.last.cell, left)}", style=f"not bold {palette.warn}" if entry.asks and not stale else dim
-        )
-    gap = " " * max(0, width - line.cell_len - cell_len(end))
-    return line.append(gap + end, style=warn if stale else dim)
+    end = f"  {age_text(now - entry.host.heard_at)} old" if stale else _driver(entry) if width >= _WIDE else ""
+    room = width - line.cell_len
+    title = room * 2 // 5 if width >= _NARROW else room - cell_len(end)
+    line.append(_cell(row.prompt.cell or "(no prompt yet)", title), style=dim if stale else "bold" if marked else "")
+    if (left := room - title - 2 - cell_len(end)) > _MIN_LAST:
+        line.append(f"  {_cell(row.last.cell, left)}", style=warn if entry.asks and not stale else dim)
+    return line.append(end, style=warn if stale else dim)
 
 
 def _host_line(host: HostWatch, hosts: int, palette: Palette) -> Text:

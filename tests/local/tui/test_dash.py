@@ -131,7 +131,9 @@ async def test_a_answers_on_the_whole_card_without_driving(monkeypatch: pytest.M
         await card_listens(at)
         await at.press("enter")
         assert session.answers == {}, "nothing is marked when the card comes"
+        await at.pause_of_a_person()
         await at.press("1")
+        await at.pause_of_a_person()
         await at.press("enter", then=lambda: session.answers)
         session.answered("ask")
         await at.until(lambda: not at.dash_app.query(QuestionCard))

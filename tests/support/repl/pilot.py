@@ -31,7 +31,7 @@ from ccb.local.tui.cards.question_card import QuestionCard
 from ccb.local.tui.composer.composer import Composer
 from ccb.local.tui.session_view import SessionView
 
-DEADLINE_S = 8.0
+DEADLINE_S = 60.0
 RESUME = "ccb ssh devbox:/srv/shop --resume 5e55"
 COLOURFUL = {"TERM": "xterm-256color", "COLORTERM": "truecolor"}
 WHO = "alice@laptop pid 7 0123ab"

@@ -66,5 +66,5 @@ async def dash_picture(size: tuple[int, int], environ: Mapping[str, str]) -> Asy
         dash.hosts[2].heard_at -= 300
         dash.hosts[2].rows = {key: (row, at - 300) for key, (row, at) in dash.hosts[2].rows.items()}
         dash.changed()
-        await at.sees("seen 5m ago")
+        await at.sees("5m old")
         yield at
