@@ -1,5 +1,5 @@
-"""`ccb dash` over 50 hosts in memory with 200 sessions: the first rows, the CPU while nothing changes and while rows do,
-and the memory of the process. There is no peer: the limits are those of docs/guide/dash.md.
+"""`ccb dash` over 50 hosts in memory with 200 sessions: the first rows, the CPU while nothing changes and while rows
+do, and the memory of the process. There is no peer: the limits are those of docs/guide/dash.md.
 
 An argument is the number of seconds of each measurement (20 without one).
 """

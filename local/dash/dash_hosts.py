@@ -32,7 +32,11 @@ def dash_hosts(arguments: Arguments, environ: Mapping[str, str]) -> dict[str, Ar
         found = [each for key in dict.fromkeys(host for host, _, _ in places) for each in _of_the_past(key, arguments)]
     if arguments.connection.local or not found:
         found.append(_local(arguments))
-    hosts = {host_key(each.connection): each for each in found}
+    hosts: dict[str, Arguments] = {}
+    for each in found:
+        name, port = host_key(each.connection), each.connection.port
+        same = name in hosts and hosts[name].connection.port == port
+        hosts[name if same or name not in hosts else f"{name}:{port or 22}"] = each
     if len(hosts) > MAX_HOSTS:
         raise UsageError(f"these are {len(hosts)} hosts", do=f"Name at most {MAX_HOSTS}.")
     return hosts

@@ -47,7 +47,11 @@ class DashApp(App[DashChoice]):
     TITLE = "ccb dash"
     CSS = "Screen { layout: vertical; background: $background; overflow: hidden; }"
     ENABLE_COMMAND_PALETTE = False
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("ctrl+c,ctrl+q", "leave", show=False, priority=True)]
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("ctrl+c,ctrl+q", "leave", show=False, priority=True),
+        Binding("tab", "go_to_card", show=False, priority=True),
+        Binding("ctrl+z", "suspend_process", show=False, priority=True),
+    ]
 
     def __init__(
         self,
@@ -112,6 +116,14 @@ class DashApp(App[DashChoice]):
 
     def action_leave(self) -> None:
         self.exit(None)
+
+    def action_go_to_card(self) -> None:
+        for desk in self.query(QuestionDesk):
+            desk.come()
+
+    def action_suspend_process(self) -> None:
+        if isinstance(self._driver, TerminalDriver):
+            self._driver.suspend_process()
 
     def _act(self, action: str, entry: Entry, given: str) -> None:
         if isinstance(entry, HostWatch):

@@ -80,6 +80,11 @@ class QuestionDesk(Vertical):
         call_once_after(card, LOCK_S, self._settled)
         return ""
 
+    def come(self) -> None:
+        """Go to the card, with its first answer marked, once it listens."""
+        if self._card is not None and not self._card.settling:
+            self._card.come(marks_first=True)
+
     def _settled(self) -> None:
         if self._card is not None:
             self._card.let_settle(False)

@@ -26,15 +26,16 @@ def watch_sessions(reports: Reports, laptop: int = 0) -> None:
     """Report `session` for a new or changed one, `gone` for one that was removed, and `listed` after each round that
     had any. `laptop` can be read once the laptop has gone."""
     known: dict[str, Json] = {}
-    stamps: object = None
-    read_at = time.monotonic()
+    stamps: list[int] = []
+    unsure = True  # two changes may have the same time
+    read_at = 0.0
     while not reports.gone:
         now, before, stamps = time.monotonic(), stamps, _stamps()
         lives = any(each["alive"] for each in known.values())
-        if stamps != before or (lives and now - read_at >= REREAD_S):
-            first, read_at = before is None, now
-            if _report_changes(known, reports) or first:
+        if unsure or stamps != before or (lives and now - read_at >= REREAD_S):
+            if _report_changes(known, reports) or not read_at:
                 reports.report("listed", {})
+            unsure, read_at = stamps != before, now
         if select.select([laptop], [], [], LOOK_S)[0] and not os.read(laptop, 4096):
             return
 

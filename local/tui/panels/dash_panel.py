@@ -22,7 +22,7 @@ from .list_panel import SearchedPanel, typed
 Entry = DashRow | HostWatch
 Act = Callable[[str, Entry, str], object]
 _STATES = {ASKS: "asks you", WORKS: "works", "idle": "idle", "ended": "ended", "moved": "moved"}
-_STATE_CELLS, _AGE_CELLS, _COST_CELLS, _MAX_HOST = 8, 4, 7, 20
+_STATE_CELLS, _AGE_CELLS, _COST_CELLS, _MAX_HOST = 8, 4, 7, 28
 _WIDE = 90  # cells from which cost and driver are shown
 _NARROW = 60  # cells below which there is only the title
 _MIN_LAST = 4
@@ -70,8 +70,9 @@ class DashPanel(SearchedPanel[Entry]):
 
     def refresh_rows(self) -> None:
         """The rows have changed, or are older now."""
-        silent = [each for each in self._dash.hosts if not each.rows and not each.up]
-        self._rows = [*self._dash.rows(), *silent]
+        rows = self._dash.rows()
+        with_rows = {row.host.name for row in rows}
+        self._rows = [*rows, *(each for each in self._dash.hosts if each.name not in with_rows)]
         found = self._found
         places = {_key(entry): place for place, entry in enumerate(found)}
         self._at = places.get(self._dash.marked, min(self._at, max(0, len(found) - 1)))
@@ -102,13 +103,16 @@ class DashPanel(SearchedPanel[Entry]):
 
     def _acts(self, action: str) -> None:
         marked = self._marked
+        if isinstance(marked, HostWatch) and marked.up and action == "open":
+            action = "new"
         if action == "leave":
             self.app.exit(None)
         elif action == "close":
             self.below, self._sought = (), self._sought if self.below else ""
             self._dash.sought = self._sought
         elif isinstance(marked, HostWatch) and action not in ("open", "new"):
-            self._dash.said = f"{one_line(marked.name)} does not answer. Enter logs in."
+            why = "has no sessions: n starts one" if marked.up else "does not answer. Enter logs in"
+            self._dash.said = f"{one_line(marked.name)} {why}."
         elif marked is not None and action in _QUESTIONS:
             self._asks, self._asked, self._typed = action, marked, _proposed(action, marked)
         elif marked is not None:
@@ -154,8 +158,7 @@ class DashPanel(SearchedPanel[Entry]):
             line = self._row(marked=marked)
             rows.append(line.append_text(_entry_line(entry, width - 2, hosts, palette, now, marked=marked)))
         if not rows:
-            waits = any(not each.told.is_set() for each in self._dash.hosts)
-            none = "No session fits what you typed." if self._sought else "Connecting …" if waits else "No sessions."
+            none = "No session fits what you typed." if self._sought else "No hosts."
             rows = [Text(f"  {none}", style=palette.dim)]
         gap = [Text()] * max(1, height - len(rows) - len(below) + 1)
         self.update(Group(self._title(), Text(), *rows, *gap, *below, self._foot()))
@@ -224,10 +227,11 @@ def _entry_line(entry: Entry, width: int, hosts: int, palette: Palette, now: flo
 
 
 def _host_line(host: HostWatch, hosts: int, palette: Palette) -> Text:
-    state = "login" if host.needs_person else "silent" if host.problem else "…"
+    state = "login" if host.needs_person else "silent" if host.problem else "" if host.up else "…"
     line = Text(_cell(state, _STATE_CELLS), style=f"not bold {palette.dim}", no_wrap=True, overflow="ellipsis")
     line.append(f"  {_cell(one_line(host.name), hosts)}  ")
-    why = f"{host.problem}. Enter logs in." if host.needs_person else host.problem or "connecting"
+    why = host.problem or ("no sessions" if host.up else "connecting")
+    why = f"{why}. Enter logs in." if host.needs_person else why
     return line.append(one_line(why), style=palette.bad if host.problem else palette.dim)
 
 
