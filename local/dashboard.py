@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
-from contextlib import ExitStack
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -43,11 +42,10 @@ async def run_dash(arguments: Arguments, environ: Mapping[str, str]) -> ExitCode
             return await (follow(dash) if arguments.host_command.follow else print_once(dash))
     prompts = TerminalPrompts()
     async with watching(hosts, prompts, environ) as dash:
-        await _show(dash, prompts, arguments, environ)
-    return ExitCode.OK
+        return await _show(dash, prompts, arguments, environ)
 
 
-async def _show(dash: Dash, prompts: TerminalPrompts, arguments: Arguments, environ: Mapping[str, str]) -> None:
+async def _show(dash: Dash, prompts: TerminalPrompts, arguments: Arguments, environ: Mapping[str, str]) -> ExitCode:
     with collection_paused():
         from .repl import show_session
         from .tui.attention import Attention, Notify
@@ -61,28 +59,31 @@ async def _show(dash: Dash, prompts: TerminalPrompts, arguments: Arguments, envi
     def attend(attention: Attention) -> None:
         attention.how, attention.notify_person = Notify(settings.notify), hooks.notify
 
-    async def chosen() -> DashChoice | None:
+    async def chosen() -> DashChoice | ExitCode:
         app = DashApp(dash, environ, screen, attend)
-        with ExitStack() as stack:
-            stack.enter_context(restored_at_the_end(state_dir() / SCREENS))
-            signals = stack.enter_context(Interrupts())
-            signals.first.add_done_callback(lambda code: app.exit(None, int(code.result())))
+        with restored_at_the_end(state_dir() / SCREENS), Interrupts() as signals:
+            signals.first.add_done_callback(lambda _: app.exit(None))
             choice = await app.run_async(mouse=screen.mouse)
         if app.return_code:
             raise app.bug or RuntimeError("the interface ended")
+        if choice is None:
+            return signals.first.result() if signals.first.done() else ExitCode.OK
         return choice
 
     try:
-        while (choice := await chosen()) is not None:
-            host = choice.host
+        while not isinstance(choice := await chosen(), ExitCode):
+            code, connection = int(ExitCode.OK), choice.host.connection
             try:
                 if choice.session or choice.directory:
-                    await show_session(_arguments_of(choice), host.connection, prompts)
+                    code = await show_session(_arguments_of(choice), connection, prompts)
                 else:
-                    await host.connection.connected()
+                    await connection.connected()
             except CcbError as error:
                 dash.said = f"{error.what}. {error.do}"
-            host.retry()
+            if code in (ExitCode.HANGUP, ExitCode.TERMINATED):
+                return ExitCode(code)
+            choice.host.retry()
+        return choice
     finally:
         await hooks.close()
 

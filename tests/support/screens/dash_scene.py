@@ -48,7 +48,7 @@ async def dash_desk(
 @asynccontextmanager
 async def dash_picture(size: tuple[int, int], environ: Mapping[str, str]) -> AsyncIterator[Desk]:
     """Rows of every kind, for the golden."""
-    driver = {"driver": "ann@laptop pid 7 0123ab"}
+    driver: dict[str, Any] = {"driver": "ann@laptop pid 7 0123ab"}
     web = ReportingHost(
         "web-1",
         dash_row(1, "requires_action", 7200, prompt="repair the total", last="Bash npm test", **driver),
