@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import posixpath
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence, Sized
 from contextlib import aclosing
 from typing import Annotated, TypeVar
 
@@ -148,10 +148,15 @@ async def list_sessions(transport: Transport, bundle: Bundle) -> list[SessionRow
             if report.kind != "session":
                 continue
             rows.append(row_of(SessionRow, report.body, transport.name))
-            if len(rows) > MAX_SESSIONS:
-                what = f"{transport.name} lists more than {MAX_SESSIONS} sessions"
-                raise ProtocolError(what, do="Remove old ones: `ccb gc HOST`.")
+            check_number(rows, transport.name)
     return rows
+
+
+def check_number(rows: Sized, host: str) -> None:
+    """Raises ProtocolError if these are more sessions than a host may have."""
+    if len(rows) > MAX_SESSIONS:
+        what = f"{host} lists more than {MAX_SESSIONS} sessions"
+        raise ProtocolError(what, do="Remove old ones: `ccb gc HOST`.")
 
 
 def row_of(kind: type[Row], body: Json, host: str) -> Row:

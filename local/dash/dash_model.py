@@ -10,7 +10,7 @@ from dataclasses import replace
 from functools import cache
 from threading import Lock
 
-from ccb.tunnel.errors import AuthFailed, CcbError, HostKeyError, ProtocolError
+from ccb.tunnel.errors import AuthFailed, CcbError, HostKeyError
 from ccb.tunnel.reconnecting import Pace, waits
 from ccb.tunnel.transports.login_prompts import Prompts
 from ccb.tunnel.wire.dataclass import dataclass
@@ -19,7 +19,7 @@ from ..command_line.arguments import Arguments
 from ..config.log import state_dir
 from ..config.settings import SettingsChoice
 from ..connect.host_connection import HostConnection
-from ..connect.session_rows import MAX_SESSIONS, ReportRow, SessionId, SessionRow, reports, row_of
+from ..connect.session_rows import ReportRow, SessionId, SessionRow, check_number, reports, row_of
 from ..connect.startup import LoadedBasics, load_dialing_startup
 from ..ledger.call_ledger import CallLedger, UsageSum, read_ledger
 from ..terminal.stdio import in_thread
@@ -127,8 +127,7 @@ class HostWatch:
                 if report.kind == "session":
                     row = row_of(SessionRow, report.body, transport.name)
                     found[row.session] = row, self.heard_at
-                    if len(found) > MAX_SESSIONS:
-                        raise ProtocolError(f"{transport.name} lists more than {MAX_SESSIONS} sessions")
+                    check_number(found, transport.name)
                 elif report.kind == "gone":
                     found.pop(row_of(GoneRow, report.body, transport.name).session, None)
                 elif report.kind == "listed":

@@ -19,6 +19,7 @@ from ccb.local.config.log import state_dir
 from ccb.local.dash.dash_hosts import dash_hosts
 from ccb.local.dash.dash_lines import follow, print_once
 from ccb.local.dash.dash_model import Dash
+from ccb.local.dashboard import run_dash
 from ccb.local.ledger.call_ledger import CallPlace, open_ledger
 from ccb.tunnel.errors import AuthFailed, ConnectionLost, UsageError
 
@@ -131,10 +132,21 @@ def test_hosts_are_named_or_in_a_file_or_match_a_pattern(
         for place in ("db", "web on db", "ann@db"):
             ledger.add(CallPlace("5e55", place, "/srv"), report())
     assert sorted(named()) == ["ann@db", "db"], "a container is no host of ssh"
-    for bad, said in (
-        ("nothing-*", "no host of ssh_config"),
-        ("@/none", "cannot be read"),
-        ("db:/srv", "without a path"),
-    ):
+    monkeypatch.setattr("ccb.local.dash.dash_hosts.MAX_HOSTS", 1)
+    refused = {
+        "nothing-*": "no host of ssh_config",
+        "@/none": "cannot be read",
+        "db:/srv": "without a path",
+        "web-*": "these are 2 hosts",
+    }
+    for bad, said in refused.items():
         with pytest.raises(UsageError, match=said):
             named(bad)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"), [((), "needs a terminal"), (("--json", "--transport", "docker exec -i x"), "leads to one host")]
+)
+async def test_what_the_dash_cannot_do(words: tuple[str, ...], said: str, environ: dict[str, str]) -> None:
+    with pytest.raises(UsageError, match=said):
+        await run_dash(parse_arguments(["dash", *words]), environ)
