@@ -24,12 +24,7 @@ _PATTERN = frozenset("*?[!")
 def dash_hosts(arguments: Arguments, environ: Mapping[str, str]) -> dict[str, Arguments]:
     """Return the command line of a session on each host, by the name of the host. Raises CcbError."""
     words = [each for word in arguments.rest for each in _words_of(word)]
-    if words:
-        found = [each for word in words for each in _matching(word, arguments)]
-    else:
-        none: list[tuple[str, str, float]] = []
-        places = read_ledger(state_dir(environ), lambda ledger: ledger.places(_MAX_PLACES), none)
-        found = [each for key in dict.fromkeys(host for host, _, _ in places) for each in _of_the_past(key, arguments)]
+    found = [each for word in words for each in _matching(word, arguments)] if words else _past(arguments, environ)
     if arguments.connection.local or not found:
         found.append(_local(arguments))
     hosts: dict[str, Arguments] = {}
@@ -40,6 +35,12 @@ def dash_hosts(arguments: Arguments, environ: Mapping[str, str]) -> dict[str, Ar
     if len(hosts) > MAX_HOSTS:
         raise UsageError(f"these are {len(hosts)} hosts", do=f"Name at most {MAX_HOSTS}.")
     return hosts
+
+
+def _past(arguments: Arguments, environ: Mapping[str, str]) -> list[Arguments]:
+    none: list[tuple[str, str, float]] = []
+    places = read_ledger(state_dir(environ), lambda ledger: ledger.places(_MAX_PLACES), none)
+    return [each for key in dict.fromkeys(host for host, _, _ in places) for each in _of_the_past(key, arguments)]
 
 
 def _words_of(word: str) -> Sequence[str]:

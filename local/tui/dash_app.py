@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import aclosing
+from functools import partial
 from typing import ClassVar
 
 from textual import work
@@ -129,25 +130,23 @@ class DashApp(App[DashChoice]):
         if isinstance(entry, HostWatch):
             self.exit(DashChoice(entry, directory=given or "~" if action == "new" else ""))
             return
-        session = entry.session.session
-        if action == "open":
-            self.exit(DashChoice(entry.host, session))
-        elif action == "new":
+        work = {
+            "answer": ("Fetching the question …", self._answer),
+            "logs": ("Reading …", self._show_log),
+            "ports": ("Looking …", self._show_ports),
+            "stop": ("Stopping …", self._stop),
+            "rename": ("Renaming …", partial(self._rename, title=given)),
+        }
+        driven = entry.session.driver.raw and not entry.session.driver_away
+        if action == "new":
             self.exit(DashChoice(entry.host, directory=given or "~"))
         elif action == "answer" and not entry.asks:
             self._say("This session asks nothing.")
-        elif action == "answer" and (not entry.session.driver.raw or entry.session.driver_away):
-            self.exit(DashChoice(entry.host, session))  # nobody would serve its model after the answer
-        elif action == "answer":
-            self._doing("Fetching the question …", self._answer(entry))
-        elif action == "logs":
-            self._doing("Reading …", self._show_log(entry))
-        elif action == "ports":
-            self._doing("Looking …", self._show_ports(entry))
-        elif action == "stop":
-            self._doing("Stopping …", self._stop(entry))
-        elif action == "rename":
-            self._doing("Renaming …", self._rename(entry, given))
+        elif action == "open" or (action == "answer" and not driven):  # its model needs a driver after the answer
+            self.exit(DashChoice(entry.host, entry.session.session))
+        else:
+            text, begin = work[action]
+            self._doing(text, begin(entry))
 
     def _say(self, text: str) -> None:
         self.dash.said = text
