@@ -290,11 +290,14 @@ async def watch_session(
     arguments: Arguments, prompts: Prompts, environ: Mapping[str, str], choose: Callable[[Sequence[SessionRow]], str]
 ) -> AsyncIterator[tuple[RemoteSession, Settings]]:
     """Attach to a running session as a viewer, without a model credential. `choose` returns the ID of one of the
-    sessions of the host. Raises CcbError."""
+    sessions of the host, or of its directory that `arguments` name. Raises CcbError."""
+    from .session_rows import list_sessions
+
     async with HostConnection(arguments, prompts, environ) as host:
-        rows = await (await host.sessions()).listed()
+        transport, basics = await host.connected(), await host.loader.loaded()
+        rows = await list_sessions(transport, basics.bundle, arguments.directory)
         async with view_session(host, choose(rows)) as session:
-            yield session, (await host.loader.loaded()).settings
+            yield session, basics.settings
 
 
 @asynccontextmanager
