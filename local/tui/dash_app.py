@@ -130,7 +130,7 @@ class DashApp(App[DashChoice]):
         if isinstance(entry, HostWatch):
             self.exit(DashChoice(entry, directory=given or "~" if action == "new" else ""))
             return
-        work = {
+        work: Mapping[str, tuple[str, Callable[[DashRow], Awaitable[None]]]] = {
             "answer": ("Fetching the question …", self._answer),
             "logs": ("Reading …", self._show_log),
             "ports": ("Looking …", self._show_ports),
@@ -144,6 +144,8 @@ class DashApp(App[DashChoice]):
             self._say("This session asks nothing.")
         elif action == "open" or (action == "answer" and not driven):  # its model needs a driver after the answer
             self.exit(DashChoice(entry.host, entry.session.session))
+        elif not entry.host.up:  # a login would ask on a screen that is not its own
+            self._say(f"{one_line(entry.host.name)} does not answer: {entry.host.problem}")
         else:
             text, begin = work[action]
             self._doing(text, begin(entry))

@@ -89,6 +89,15 @@ async def test_a_silent_host_says_why_and_enter_logs_in() -> None:
     assert choice == DashChoice(at.dash_app.dash.hosts[0])
 
 
+async def test_of_rows_that_are_old_nothing_is_asked() -> None:
+    web = ReportingHost("web", dash_row(1))
+    async with dash_desk(web) as at:
+        web.refuses = AuthFailed("web wants a password")
+        web.cut()
+        await at.sees("s old")
+        await at.press("l", sees="web does not answer: web wants a password")
+
+
 async def test_a_new_question_rings_also_when_another_was_there() -> None:
     web = ReportingHost("web", dash_row(1, "requires_action"), dash_row(2))
     async with dash_desk(web) as at:
