@@ -15,6 +15,7 @@ from ccb.tunnel.wire.process_tree import descendants
 from ..sandbox.running import name_of
 
 MAX_LISTENERS = 100
+NOBODY = -1
 _LISTEN = "0A"  # the state of a socket that listens, in /proc/net/tcp (Documentation/networking/proc_net_tcp.rst)
 _TABLES = ("/proc/self/net/tcp", "/proc/self/net/tcp6")
 _LOOPBACKS = ("0100007F", "0" * 24 + "01000000", "0" * 16 + "FFFF00000100007F")
@@ -58,15 +59,15 @@ def listeners_named(outputs: Iterable[tuple[str, str]]) -> list[Listener]:
 
 
 def owner_of_connection(client: tuple[str, int], server: tuple[str, int]) -> int | None:
-    """Return the user whose process has connected over the IPv4 loopback, None where the system does not tell. The user
-    of a connection that has ended is root."""
+    """Return the user whose process has connected over the IPv4 loopback, None where the system does not tell. One that
+    has closed its end is NOBODY: the system names root then."""
     ends = ["%08X:%04X" % (int.from_bytes(socket.inet_aton(ip), sys.byteorder), port) for ip, port in (client, server)]
     try:
         with open(_TABLES[0], encoding="ascii") as file:
             found = [fields for fields in map(str.split, file) if fields[1:3] == ends and len(fields) > 9]
     except OSError:
         return None
-    return int(found[0][7]) if found else 0
+    return int(found[0][7]) if found and found[0][9] != "0" else NOBODY
 
 
 def _listening_sockets() -> Iterator[tuple[str, int]]:

@@ -18,7 +18,7 @@ from tests.tunnel.wire.test_channels import Wire
 from ccb.remote.daemon import model_relay
 from ccb.remote.daemon.model_relay import MAX_CONNECTIONS, ModelRelay
 from ccb.remote.daemon.ports import WaitingConnections
-from ccb.remote.system.listeners import owner_of_connection
+from ccb.remote.system.listeners import NOBODY, owner_of_connection
 from ccb.tunnel.wire.channels import Channel, ChannelError
 
 _CONNECT = """
@@ -127,6 +127,14 @@ async def test_another_user_of_the_host_is_refused(host: RelayedHost, source: st
     child = await asyncio.create_subprocess_exec(*words, "65534", port, source, stderr=subprocess.PIPE)
     _, errors = await child.communicate()
     assert child.returncode == 0, errors.decode()
+
+
+def test_a_connection_whose_end_is_closed_is_not_one_of_root() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname()) as client:
+        ends = client.getsockname(), client.getpeername()
+        assert owner_of_connection(*ends) in (None, os.geteuid())
+        client.close()
+        assert owner_of_connection(*ends) in (None, NOBODY)
 
 
 async def test_a_crowd_is_refused_and_what_waits_too_long_is_closed(
