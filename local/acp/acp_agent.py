@@ -19,7 +19,7 @@ from ccb.tunnel.plain_text import neutralise
 from ccb.tunnel.transports.login_prompts import NobodyToAsk
 from ccb.tunnel.wire.control_protocol import RequestFailed, new_uuid
 from ccb.tunnel.wire.frames import FrameError, Json
-from ccb.tunnel.wire.json_rpc import INVALID_PARAMS, Handler, JsonRpcPeer, Reply, RpcError
+from ccb.tunnel.wire.json_rpc import INVALID_PARAMS, NOT_FOUND, Handler, JsonRpcPeer, Reply, RpcError
 
 from ..command_line.arguments import Arguments, SessionChoice, is_session_id
 from ..command_line.exit_codes import ExitCode
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 PROTOCOL_VERSION = 1
-NOT_FOUND = -32002
 _PIECE = 64 * 1024
 _PAGE = 50  # sessions in one answer of `session/list`
 _STOP_S = 5.0  # seconds for a turn to end before its session is closed

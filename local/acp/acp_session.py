@@ -15,7 +15,7 @@ from ccb.tunnel.wire import journal_records as records
 from ccb.tunnel.wire import messages
 from ccb.tunnel.wire.control_protocol import CAN_USE_TOOL, INTERRUPT, TRUST_PROJECT, Request, RequestFailed, new_uuid
 from ccb.tunnel.wire.frames import Json
-from ccb.tunnel.wire.json_rpc import INTERNAL_ERROR, INVALID_PARAMS, RpcError
+from ccb.tunnel.wire.json_rpc import INTERNAL_ERROR, INVALID_PARAMS, NOT_FOUND, RpcError
 from ccb.tunnel.wire.mcp_messages import ELICITATION
 
 from ..command_line.arguments import Arguments
@@ -44,7 +44,6 @@ from .acp_updates import CONFIG_CHANGED, AcpUpdates, Editor, chunk
 log = logging.getLogger(__name__)
 
 AUTH_REQUIRED = -32000
-NOT_FOUND = -32002
 
 _TICK_S = 0.05
 _READ_OUT_S = 300.0  # for the rest of an answer, once the editor has ended

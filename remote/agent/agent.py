@@ -94,7 +94,7 @@ class Agent:
         config, prefix = self._config, self._state.prefix
         if prefix is None:
             config = self._next
-            prefix = await new_prefix(config, self._listed_tools(config), self._deps.home)
+            prefix = await new_prefix(config, self._listed_tools(config))
         counted = await count_tokens(self._deps, self._state)
         coming = () if self._state.conversation.messages else await config.prompts.first_user_blocks()
         return context_report(self._state, prefix, config.window, counted, coming)
@@ -205,7 +205,7 @@ class ContextReport:
 
     model: str
     limits: model_request.ContextLimits
-    auto: bool
+    auto: bool | None
     used: int
     parts: dict[str, int]
     exact: bool = False
@@ -228,7 +228,7 @@ class ContextReport:
             "memoryFiles": [],
             "mcpTools": [],
             "agents": [],
-            "isAutoCompactEnabled": self.auto,
+            "isAutoCompactEnabled": bool(self.auto),
             "autoCompactThreshold": self.limits.auto,
         }
 
@@ -242,8 +242,10 @@ class ContextReport:
         for name, tokens in self.parts.items():
             share = 100 * tokens / self.limits.window
             lines.append(f"  {_LOOKS[name][0]} {name:<{width}} {_short(tokens):>7} {share:5.1f} %")
-        compacts = f"compacted at {_short(self.limits.auto)} tokens" if self.auto else "compacted by /compact only"
-        return "\n".join([*lines, "", f"The conversation is {compacts}."])
+        if self.auto is not None:
+            compacts = f"compacted at {_short(self.limits.auto)} tokens" if self.auto else "compacted by /compact only"
+            lines += ["", f"The conversation is {compacts}."]
+        return "\n".join(lines)
 
     def _cells(self) -> list[str]:
         """Return the name of the part in each cell. A part that is there has one at least; the rest is free."""
@@ -296,7 +298,7 @@ def program_report(program: AgentProgram) -> ContextReport:
     used, size = program.context_size
     parts = {"Messages": used, "Free space": max(0, size - used)}
     limits = model_request.ContextLimits(size or 1, 0, size, size)
-    return ContextReport(program.model or program.name, limits, False, used, parts, exact=True)
+    return ContextReport(program.model or program.name, limits, None, used, parts, exact=True)
 
 
 def _short(count: int) -> str:

@@ -146,15 +146,15 @@ class AgentDeps:
     clock: Clock = field(default_factory=Clock)
     reminders: Reminders = field(default_factory=Reminders)
     followers: Sequence[Projection] = ()
-    home: str = ""
     commands: CommandRegistry = field(default_factory=CommandRegistry)
     models: ModelTable = field(default_factory=ModelTable)
     program: AgentProgram | None = None
     """The agent of others that works in place of ccb's own loop."""
 
-    def of_child(self, cwd: str, options: SessionOptions, activity: Projection) -> AgentDeps:
-        """Return what a sub-agent in `cwd` gets, whose records `activity` follows."""
-        nested = NestedInstructions(cwd, self.home, instruction_sources(options))
+    def of_child(self, config: AgentConfig, activity: Projection) -> AgentDeps:
+        """Return what a sub-agent with `config` gets, whose records `activity` follows."""
+        context = config.context
+        nested = NestedInstructions(context.cwd, context.cages.home, instruction_sources(config.options))
         reminders, commands = Reminders(), CommandRegistry()
         return replace(self, nested=nested, reminders=reminders, commands=commands, followers=(activity,))
 

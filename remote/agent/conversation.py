@@ -201,6 +201,11 @@ class Conversation(Projection):
     def know_input(self, input_id: str, blocks: list[Json]) -> None:
         self._inputs[input_id] = blocks
 
+    def keep_newest(self, count: int) -> None:
+        """Forget older messages than the newest, except those of open tool uses."""
+        owners = {id(each) for each in self._open.values()}
+        self.messages = [*(each for each in self.messages[:-count] if id(each) in owners), *self.messages[-count:]]
+
     def split(self, at: int) -> tuple[list[HistoryMessage], list[HistoryMessage]] | None:
         """Return the messages before the prompt of record `at`, and the others; None if it is not among them."""
         first = self.prompts.begins.get(at, {})

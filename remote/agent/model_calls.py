@@ -220,7 +220,7 @@ class ModelCalls:
         self._left_out += 1
         self._config.tools.remove([name])
         agent.listed = tuple(tool for tool in agent.listed if tool.name != name)
-        agent.prefix = await new_prefix(self._config, agent.listed, self._deps.home)
+        agent.prefix = await new_prefix(self._config, agent.listed)
         self._warn(f"The tool {name} is left out, because the model's API refuses it: {failure.message[:300]}")
         return True
 
@@ -319,10 +319,10 @@ def _without_thinking(message: model_request.HistoryMessage) -> model_request.Hi
     return made
 
 
-async def new_prefix(config: AgentConfig, listed: Sequence[Tool], home: str) -> model_request.RequestPrefix:
+async def new_prefix(config: AgentConfig, listed: Sequence[Tool]) -> model_request.RequestPrefix:
     tools = [{"name": tool.name, "description": tool.description, "input_schema": tool.input_schema} for tool in listed]
     system = await config.prompts.system()
-    style = style_text(config.settings, home)
+    style = style_text(config.settings, config.context.cages.home)
     if style:
         system = [*system[:1], {"type": "text", "text": style}, *system[1:]]
     return model_request.RequestPrefix(system, tools)

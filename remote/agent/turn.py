@@ -135,7 +135,7 @@ class Turn:
         agent, config, program = self._agent, self._context.config, self._context.deps.program
         version = self._context.deps.version
         if program is not None:
-            await program.settle()
+            await program.prepare(self._log, agent)
             return agent_messages.init_message(config, (), program.model or agent.model, version)
         tools = [*(tool.name for tool in agent.listed), *config.deferred_tools()]
         return agent_messages.init_message(config, tools, agent.model, version)
@@ -177,7 +177,7 @@ class Turn:
 
     async def _make_prefix(self) -> None:
         if self._agent.prefix is None:
-            made = new_prefix(self._context.config, self._agent.listed, self._context.deps.home)
+            made = new_prefix(self._context.config, self._agent.listed)
             self._agent.prefix = await self._stop.unless_set(made)
 
     def _add_prompts(self, prompts: Sequence[Prompt], context: Sequence[Json]) -> None:

@@ -177,8 +177,11 @@ class AgentProgram(Protocol):
     async def settle(self) -> None:
         """Wait until it has started, or cannot be."""
 
+    async def prepare(self, agent_log: AgentLog, state: AgentState) -> None:
+        """Settle, and take the model and the mode of the session; what fails is for `run` to tell."""
+
     async def run(self, agent_log: AgentLog, state: AgentState, prompts: Sequence[Prompt]) -> TurnEnding:
-        """Run a turn. Raise NotKept. When it is cancelled, the program has ended its turn."""
+        """Run a turn, after `prepare`. Raise NotKept. When it is cancelled, the program has ended its turn."""
 
     def unread(self, prompts: Sequence[Prompt]) -> None:
         """Keep prompts that it gets together with the next one."""

@@ -90,7 +90,7 @@ def resume_session(
     histories, told_in = recovered.histories, recovered.worker.told_in
     close_open_tools(log, histories)
     end_cut_agents(histories, log, recovered.tasks.open)
-    known = recovered.agent_session
+    known = recovered.worker.agent_session
     lent = _main_agent(
         calls, context, relay, parts, histories.main, source="resume", ran=recovered.hooks_run, known=known
     )
@@ -159,7 +159,6 @@ def _main_agent(
         link_up_since=calls.link_up_since,
         limits=RetrySettings().over(os.environ),
         reminders=reminders,
-        home=context.cages.home,
         models=launches.models,
     )
     if options.foreign_agent:

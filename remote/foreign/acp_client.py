@@ -11,7 +11,7 @@ from typing import Any
 
 from ccb import __version__
 from ccb.tunnel.wire.frames import FrameError, Json
-from ccb.tunnel.wire.json_rpc import INTERNAL_ERROR, PEER_ENDED, JsonRpcPeer, RpcError
+from ccb.tunnel.wire.json_rpc import INTERNAL_ERROR, PEER_ENDED, JsonRpcPeer, Reply, RpcError
 from ccb.tunnel.wire.messages import as_blocks, as_dict, as_number, as_text
 from ccb.tunnel.wire.ndjson import dump
 
@@ -19,9 +19,9 @@ from ..agent.turn_state import EndReason, TurnEnding
 from ..mcp.mcp_client import answer_form
 from ..session_store.journal import NotKept
 from ..system.deadline import within
+from ..system.stdio_process import StdioProcess
 from . import acp_translation as translation
 from .acp_turn import AcpTurn
-from .agent_process import AgentProcess
 from .answer_writer import AnswerWriter
 from .foreign_session import AgentFacts, AgentFailed, LentToAgent
 
@@ -49,7 +49,7 @@ _ENDS = {
 class AcpClient:
     """See `AgentConnection`. `url` is the address of the models, "" if the agent is not told one in the protocol."""
 
-    def __init__(self, name: str, process: AgentProcess, lent: LentToAgent, url: str) -> None:
+    def __init__(self, name: str, process: StdioProcess, lent: LentToAgent, url: str) -> None:
         self.facts = AgentFacts()
         self.takes_gateway = False
         self._name, self._process, self._lent, self._url = name, process, lent, url
@@ -62,7 +62,7 @@ class AcpClient:
             "elicitation/create": self._elicit,
         }
         asking = ("session/request_permission", "elicitation/create")
-        self._peer = JsonRpcPeer(handlers, process.read, process.write, long=asking)
+        self._peer = JsonRpcPeer(handlers, process.read, self._write, long=asking)
         self._serving = asyncio.get_running_loop().create_task(self._serve())
         self._asked: asyncio.Task[Any] | None = None  # the prompt
 
@@ -125,7 +125,7 @@ class AcpClient:
             self._turn = None
             self._asked.cancel()
         reason, self.facts.usage = as_text(answer.get("stopReason")), translation.usage_in(answer)
-        turn.close(stopped=reason == "cancelled")
+        turn.close()
         return replace(self._ending(reason, turn, writer), denials=tuple(turn.denials))
 
     def _sendable(self, blocks: Sequence[Json]) -> tuple[list[Json], list[str]]:
@@ -145,8 +145,11 @@ class AcpClient:
 
     def _ending(self, reason: str, turn: AcpTurn, writer: AnswerWriter) -> TurnEnding:
         if reason == "cancelled":
-            by_person = EndReason.ABORTED_TOOLS if turn.interrupted else EndReason.ABORTED_STREAMING
-            return TurnEnding(by_person, errors=("Request interrupted by user",))
+            by_person = turn.stopped or turn.interrupted
+            why = "Request interrupted by user" if by_person else f"{self._name} has ended its turn before it was done"
+            return TurnEnding(
+                EndReason.ABORTED_TOOLS if turn.interrupted else EndReason.ABORTED_STREAMING, errors=(why,)
+            )
         if reason == "max_turn_requests":
             return TurnEnding(
                 EndReason.MAX_TURNS, errors=(f"{self._name} has made all the model calls that it allows",)
@@ -156,6 +159,8 @@ class AcpClient:
         return TurnEnding(EndReason.COMPLETED, text=writer.last_text)
 
     async def cancel(self) -> None:
+        if self._turn is not None:
+            self._turn.stopped = True
         try:
             await self._peer.notify("session/cancel", {"sessionId": self.facts.session})
         except RpcError as error:
@@ -205,14 +210,16 @@ class AcpClient:
             return f"{self._name} wants a login of its own: {why}. Log it in on the host, in a shell (/shell)."
         return f"{self._name} refused {method}: {why}"
 
+    async def _write(self, data: bytes) -> None:
+        self._process.send(data)
+
     async def _serve(self) -> None:
         try:
             await self._peer.serve()
         except FrameError as error:
-            log.warning("the agent is stopped: %s", error)
-            self._process.kill()
+            self._process.kill(str(error))
         except RpcError as error:
-            log.info("the agent has ended: %s", error)
+            self._process.kill(error.message)
 
     async def _update(self, params: Json) -> None:
         update = as_dict(params.get("update"))
@@ -221,10 +228,8 @@ class AcpClient:
             return
         if kind == "available_commands_update":
             self.facts.commands = translation.commands(update.get("availableCommands"))
-        elif kind == "current_mode_update":
-            self.facts.modes = replace(self.facts.modes, current=as_text(update.get("currentModeId")))
         elif translation.told_mode(update):
-            self.facts.modes = replace(self.facts.modes, current=translation.told_mode(update))
+            self._use_modes(replace(self.facts.modes, current=translation.told_mode(update)))
         elif kind == "config_option_update":
             self._offered(update)
         elif kind == "usage_update":
@@ -246,10 +251,10 @@ class AcpClient:
         if cost.get("currency", "USD") == "USD":
             self.facts.cost_usd = max(self.facts.cost_usd, as_number(cost.get("amount")))
 
-    async def _permission(self, params: Json) -> Json:
-        if self._turn is None:
-            return {"outcome": {"outcome": "cancelled"}}
+    async def _permission(self, params: Json) -> Json | Reply:
         turn = self._turn
+        if turn is None:
+            return translation.NOBODY_ANSWERS
         try:
             answer = await turn.ask(params)
         except NotKept as error:
@@ -258,10 +263,8 @@ class AcpClient:
         except asyncio.CancelledError:
             if self._peer.has_ended:
                 raise
-            return {"outcome": {"outcome": "cancelled"}}  # the broker has withdrawn the question
-        if turn.interrupted:
-            asyncio.get_running_loop().call_soon(lambda: asyncio.ensure_future(self.cancel()))
-        return answer
+            return translation.NOBODY_ANSWERS  # the broker has withdrawn the question
+        return Reply(answer, self.cancel) if turn.interrupted else answer
 
     async def _elicit(self, params: Json) -> Json:
         return await answer_form(self._lent.broker, self._lent.hooks, self._name, params)
@@ -269,4 +272,11 @@ class AcpClient:
     def _offered(self, answer: Json) -> None:
         models, modes = translation.offered(answer, "model"), translation.offered(answer, "mode")
         self.facts.models = models if models.values else self.facts.models
-        self.facts.modes = modes if modes.values else self.facts.modes
+        if modes.values:
+            self._use_modes(modes)
+
+    def _use_modes(self, modes: translation.Choice) -> None:
+        """Take what the agent says of its modes. One that it has chosen itself is told: it may ask for less in it."""
+        if self._turn is not None and modes.current != self.facts.modes.current:
+            self._turn.tell_mode(modes.values.get(modes.current) or modes.current)
+        self.facts.modes = modes

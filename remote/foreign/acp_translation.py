@@ -30,6 +30,8 @@ _MAX_TEXT = 1 << 20
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}")
 _STATUS = ("pending", "in_progress", "completed")
 _ALLOWS, _ALLOWS_ALWAYS, _REJECTS = "allow_once", "allow_always", "reject_once"
+_CALL_FIELDS = ("title", "kind", "status", "content", "locations", "name", "rawInput", "rawOutput")
+NOBODY_ANSWERS: Json = {"outcome": {"outcome": "cancelled"}}
 _SUBJECTS = ("command", "file_path", "pattern", "path", "url", "query")  # what cards and rows show of any call
 
 
@@ -43,8 +45,7 @@ class ToolUse:
 
 def merged_call(known: Json, update: Mapping[str, Any]) -> Json:
     """Return a call after an update: fields that the update lacks, or has as null, stay."""
-    fields = {name: value for name, value in update.items() if value is not None and name != "sessionUpdate"}
-    return {**known, **fields}
+    return {**known, **{name: update[name] for name in _CALL_FIELDS if update.get(name) is not None}}
 
 
 def is_ready(call: Json) -> bool:
@@ -133,18 +134,23 @@ def _edit(changes: Sequence[Json]) -> ToolUse:
 
 def result_content(call: Json, printed: str, exit_code: object) -> str | list[Json]:
     """Return what a call brought: what it `printed` on a terminal, and its texts and pictures."""
-    texts = [f"Exit code {exit_code}"] if isinstance(exit_code, int) and exit_code else []
-    texts += [printed.rstrip("\n")] if printed.strip() else []
     blocks = [as_dict(each.get("content")) for each in as_blocks(call.get("content")) if each.get("type") == "content"]
     pictures = [_picture(each) for each in blocks if each.get("type") == "image" and isinstance(each.get("data"), str)]
-    texts += filter(None, map(text_in, blocks))
-    paths = dict.fromkeys(each["path"] for each in diffs_in(call))
-    texts += [f"Also changed: {path}" for path in list(paths)[1:]]
-    raw = call.get("rawOutput")
-    if not texts and raw is not None:
-        texts.append(raw if isinstance(raw, str) else dump({"": raw})[4:-1])
-    text = "\n".join(texts)[:_MAX_TEXT]
+    paths = list(dict.fromkeys(each["path"] for each in diffs_in(call)))
+    texts = [
+        f"Exit code {exit_code}" if isinstance(exit_code, int) and exit_code else "",
+        printed.rstrip("\n") if printed.strip() else "",
+        *map(text_in, blocks),
+        *(f"Also changed: {path}" for path in paths[1:]),
+    ]
+    text = "\n".join(filter(None, texts))[:_MAX_TEXT] or _raw_output(call)
     return [*([{"type": "text", "text": text}] if text else []), *pictures] if pictures else text
+
+
+def _raw_output(call: Json) -> str:
+    raw = call.get("rawOutput")
+    text = raw if isinstance(raw, str) else dump({"": raw})[4:-1] if raw is not None else ""
+    return text[:_MAX_TEXT]
 
 
 def _picture(block: Json) -> Json:
@@ -334,7 +340,9 @@ def offered(answer: Json, category: str) -> Choice:
 
 
 def told_mode(update: Mapping[str, Any]) -> str:
-    """Return the mode that Gemini CLI tells in a text of its own, "" for another update."""
+    """Return the mode that an update tells, "" for another update. Gemini CLI tells it in a text of its own."""
+    if update.get("sessionUpdate") == "current_mode_update":
+        return as_text(update.get("currentModeId"))
     if update.get("sessionUpdate") != "agent_message_chunk":
         return ""
     text = text_in(as_dict(update.get("content")))

@@ -22,6 +22,7 @@ from .answer_writer import TEXT, THINKING, AnswerWriter
 from .foreign_session import LentToAgent
 
 _MAX_CALLS = 1_000  # of one turn that have not ended
+_MAX_ID = 256  # characters of what an agent names
 _ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _TAIL_LINES, _TAIL_BYTES = 40, 8_192
 _CHUNKS = {"agent_message_chunk": TEXT, "agent_thought_chunk": THINKING}
@@ -32,9 +33,10 @@ _LEVELS = {"error": "error", "warning": "warning"}
 
 @dataclass
 class _Call:
-    """`tool_use_id` is the agent's own id unless that is taken. `asks`: the person has not allowed it yet; `runs`: it
-    may run. `output` is what a terminal of the call has shown."""
+    """`tool_use_id` is `own_id`, the agent's, unless that is taken. `asks`: the person has not allowed it yet; `runs`:
+    it may run. `output` is what a terminal of the call has shown."""
 
+    own_id: str
     tool_use_id: str
     known: Json
     name: str = ""  # once it is shown
@@ -46,10 +48,11 @@ class _Call:
 
 
 class AcpTurn:
-    """`interrupted`: the person has refused a call and thereby ended the turn."""
+    """`interrupted`: the person has refused a call and thereby ended the turn. `stopped`: the agent was told to end it,
+    and nobody is asked any more."""
 
     def __init__(self, agent: str, lent: LentToAgent, writer: AnswerWriter) -> None:
-        self.interrupted = False
+        self.interrupted = self.stopped = False
         self.denials: list[Json] = []  # as results list them
         self._agent, self._lent, self._writer = agent, lent, writer
         self._calls: dict[str, _Call] = {}
@@ -72,22 +75,29 @@ class AcpTurn:
         elif kind == "compaction_update" and update.get("status") == "completed":
             self._writer.tell(f"{self._agent} has summed up its conversation.")
 
+    def tell_mode(self, name: str) -> None:
+        self._writer.tell(f"{self._agent} has changed its own mode to {name[:_MAX_ID]}.", "warning")
+
     async def ask(self, params: Json) -> Json:
         """Answer a question of the agent about a call. Raise NotKept."""
-        call = self._take_call({**as_dict(params.get("toolCall")), "status": None}, asks=True)
-        options = as_blocks(params.get("options"))
+        call = None if self.stopped else self._take_call({**as_dict(params.get("toolCall")), "status": None}, asks=True)
         answer = await self._permission(call, params) if call is not None else ToolPermission(False)
-        if answer.allow and call is not None:
+        if call is None or not self._is_open(call):  # it has ended meanwhile, or the turn has
+            return translation.NOBODY_ANSWERS
+        if answer.allow:
             call.asks = False
             self._start(call)
-        elif call is not None:  # some agents say nothing more of it
+        else:  # some agents say nothing more of it
             self.interrupted = self.interrupted or answer.interrupt
             use = translation.tool_use(call.known)
             denial = {"tool_name": use.name, "tool_use_id": call.tool_use_id, "tool_input": use.input}
             self.denials.append(denial)
             self._writer.result(call.tool_use_id, _DENIED, is_error=True)
-            self._forget(as_text(call.known.get("toolCallId")))
-        return {"outcome": translation.chosen_option(options, answer)}
+            self._forget(call)
+        return {"outcome": translation.chosen_option(as_blocks(params.get("options")), answer)}
+
+    def _is_open(self, call: _Call) -> bool:
+        return self._calls.get(call.own_id) is call
 
     async def _permission(self, call: _Call, params: Json) -> ToolPermission:
         broker = self._lent.broker
@@ -100,7 +110,11 @@ class AcpTurn:
             return ToolPermission(False)
         options = as_blocks(params.get("options"))
         question = translation.approval(self._agent, call.tool_use_id, call.known, options)
-        request = Request(CAN_USE_TOOL, question, about=call.name, is_moot=lambda: self._unasked(call) is True)
+
+        def is_moot() -> bool:
+            return not self._is_open(call) or self._unasked(call) is True
+
+        request = Request(CAN_USE_TOOL, question, about=call.name, is_moot=is_moot)
         self._writer.end_block()
         try:
             return await broker.request(request)
@@ -120,12 +134,12 @@ class AcpTurn:
 
     def _take_call(self, update: Mapping[str, Any], *, asks: bool = False) -> _Call | None:
         """Show a call, its output and its end as far as they are known. `asks`: it is before the person."""
-        own_id = as_text(update.get("toolCallId"))
+        own_id = as_text(update.get("toolCallId"))[:_MAX_ID]
         call = self._calls.get(own_id)
         if call is None:
             if own_id in self._ended or len(self._calls) >= _MAX_CALLS:
                 return None
-            call = self._calls[own_id] = _Call(self._free_id(own_id), {}, since=time.monotonic())
+            call = self._calls[own_id] = _Call(own_id, self._free_id(own_id), {}, since=time.monotonic())
         call.known = translation.merged_call(call.known, update)
         call.asks = call.asks or asks
         ended = translation.has_ended(call.known)
@@ -136,7 +150,7 @@ class AcpTurn:
         self._start(call)
         self._print(call, as_dict(update.get("_meta")))
         if ended and call.name:
-            self._end(call, own_id)
+            self._end(call)
         return call
 
     def _free_id(self, own_id: str) -> str:
@@ -163,14 +177,16 @@ class AcpTurn:
             seconds = time.monotonic() - call.since
             self._writer.printed(call.tool_use_id, call.name, seconds, shown, call.output.total)
 
-    def _end(self, call: _Call, own_id: str) -> None:
+    def _end(self, call: _Call) -> None:
         content = translation.result_content(call.known, self._printed(call), call.exit_code)
         self._writer.result(call.tool_use_id, content, is_error=call.known.get("status") == "failed")
-        self._forget(own_id)
+        self._forget(call)
 
-    def _forget(self, own_id: str) -> None:
-        self._calls.pop(own_id, None)
-        self._ended.add(own_id)
+    def _forget(self, call: _Call) -> None:
+        del self._calls[call.own_id]
+        self._ended.add(call.own_id)
+        if call.asks:
+            self._lent.broker.reconsider()
 
     def _printed(self, call: _Call) -> str:
         if call.output is None:
@@ -178,12 +194,13 @@ class AcpTurn:
         call.output.close()
         return call.output.text(MAX_OUTPUT_CHARS)
 
-    def close(self, why: str = _STILL_RUNS, *, stopped: bool = False) -> None:
-        """Close the calls that have no result. Raise NotKept."""
+    def close(self, why: str = _STILL_RUNS) -> None:
+        """Close the calls that have no result, and their questions. Raise NotKept."""
         for call in self._calls.values():
             printed = self._printed(call)
             if call.name:
-                text = (NOT_RUN if call.asks else STOPPED) if stopped else why
+                text = (NOT_RUN if call.asks else STOPPED) if self.stopped or self.interrupted else why
                 self._writer.result(call.tool_use_id, f"{text}\n{printed}".rstrip("\n"), is_error=True)
         self._calls.clear()
+        self._lent.broker.reconsider()
         self._writer.end_message()

@@ -16,6 +16,7 @@ from ..model.answer_stream import MessageHead
 
 TEXT, THINKING = "text", "thinking"
 _MAX_BLOCK = 1 << 20  # characters; a longer block goes on as another one
+_KEPT_MESSAGES = 20  # in memory
 _DELTAS = {TEXT: "text_delta", THINKING: "thinking_delta"}
 
 
@@ -64,7 +65,7 @@ class AnswerWriter:
 
     def result(self, tool_use_id: str, content: str | list[Json], *, is_error: bool) -> None:
         self.end_message()
-        self._log.message(tool_result_message(tool_use_id, content, is_error=is_error))
+        self.show(tool_result_message(tool_use_id, content, is_error=is_error))
 
     def tell(self, text: str, level: str = "info") -> None:
         """Tell the person."""
@@ -79,6 +80,7 @@ class AnswerWriter:
 
     def show(self, body: Json) -> None:
         self._log.message(body)
+        self._log.conversation.keep_newest(_KEPT_MESSAGES)  # the agent has a history of its own
 
     def stream(self, body: Json) -> None:
         """Show a `stream_event`, if the client wants such."""

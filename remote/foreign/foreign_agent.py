@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
@@ -20,22 +21,23 @@ from ccb.tunnel.wire.known_agents import (
     options_without_effect,
     shown_command,
 )
+from ccb.tunnel.wire.ndjson import MAX_FRAME
 
 from ..agent.agent_histories import AgentLog
 from ..agent.turn_state import AgentState, EndReason, Prompt, TurnEnding
 from ..permissions.modes import BYPASS, WORKSPACE
 from ..sandbox.cage_rules import CageRules
 from ..slash_commands.command_registry import CommandCall, Expanded, SlashCommand
+from ..system.stdio_process import StdioProcess, TalkRules
+from ..tools.output import clean
 from .acp_client import AcpClient
 from .acp_translation import agent_mode
-from .agent_process import AgentProcess
 from .answer_writer import AnswerWriter
 from .foreign_session import AgentConnection, AgentFailed, LentToAgent
 from .stream_json_cli import StreamJsonCli
 
 log = logging.getLogger(__name__)
 
-_KEPT_MESSAGES = 20  # in memory
 _MAX_MODELS = 50  # that clients are told
 _LOOK_S = 0.5  # between two looks for prompts that an agent takes while it works
 _CANCEL_S = 3.0  # for an agent that was told to end its turn; the turn itself waits two seconds longer
@@ -65,7 +67,7 @@ class ForeignAgent:
         self._has_turns = bool(known)
         self._relaying = AsyncExitStack()
         self._url = ""
-        self._process: AgentProcess | None = None
+        self._process: StdioProcess | None = None
         self._is_caged = self._works = False
         self._connection: AgentConnection | None = None
         self._starting: asyncio.Task[bool] | None = None
@@ -125,12 +127,17 @@ class ForeignAgent:
         if self._starting is not None:
             await asyncio.wait({self._starting})
 
+    async def prepare(self, agent_log: AgentLog, state: AgentState) -> None:
+        """Settle, and let the agent use the model and the mode of the session; `run` tells what fails."""
+        await self.settle()
+        with contextlib.suppress(AgentFailed):
+            await self._choose(self._opened()[0], state, agent_log)
+
     async def run(self, agent_log: AgentLog, state: AgentState, prompts: Sequence[Prompt]) -> TurnEnding:
         """Run a turn. Raise NotKept. When it is cancelled, the agent has ended its turn, or is ended itself."""
         blocks = [*self._unread, *(block for prompt in prompts for block in prompt.blocks)]
         self._unread = []
         try:
-            await self.settle()
             connection, goes_on = self._opened()
         except AgentFailed as error:
             return TurnEnding(EndReason.SETUP_FAILED, errors=(str(error),))
@@ -138,7 +145,6 @@ class ForeignAgent:
         writer = AnswerWriter(agent_log, connection.facts.models.current, shows_parts=options.partial_messages)
         self._tell_at_start(connection, writer, goes_on=goes_on)
         self._know(connection.facts.session, agent_log)
-        await self._choose(connection, writer, state, agent_log)
         self._has_turns = self._works = True
         try:
             return await self._work(connection, writer, state, agent_log, blocks)
@@ -167,7 +173,6 @@ class ForeignAgent:
             finally:
                 working.cancel()
                 self._know(connection.facts.session, agent_log)
-                del state.conversation.messages[:-_KEPT_MESSAGES]  # the agent has a history of its own
             ending = await self._ended(working, connection, state, writer)
             if not late or ending.is_error:
                 self._unread += late
@@ -211,7 +216,7 @@ class ForeignAgent:
         if not self._url and self.agent.environment:
             await self._relaying.enter_async_context(self._relay)
             self._url = self._relay.url
-        if self._known:
+        if self._known and self.agent.loads:
             try:
                 return await self._connect(self._known)
             except AgentFailed as error:
@@ -237,8 +242,8 @@ class ForeignAgent:
         caged = self._wants_cage
         try:
             cage = self._cage() if caged else None
-            secret = self._url.rpartition("/")[2]
-            process = await AgentProcess.start(agent.name, argv, context.cwd, env, context.host, cage, secret)
+            rules = TalkRules(f"the agent {agent.name}", MAX_FRAME, self._url.rpartition("/")[2])
+            process = await StdioProcess.start(rules, argv, context.cwd, env, context.host, cage)
         except (OSError, ValueError) as error:
             why = getattr(error, "strerror", None) or error
             raise AgentFailed(f"{shown_command(agent)} cannot be started on this host: {why}") from None
@@ -253,7 +258,7 @@ class ForeignAgent:
             goes_on = await connection.open(known)
             is_open = True
         except AgentFailed as error:
-            text = str(error) or f"{shown_command(agent)} {await process.ended()}"
+            text = str(error) or f"{shown_command(agent)} {await _end_of(process)}"
             raise AgentFailed(text) from None
         finally:
             if not is_open:
@@ -291,21 +296,23 @@ class ForeignAgent:
         if not self.agent.environment and self.name not in self._told:
             self._told.add(self.name)
             writer.tell(f"{self.name} calls its models with its own login on this host, not through your laptop.")
+        for text in connection.facts.unmet:
+            writer.tell(text, "warning")
+        connection.facts.unmet.clear()
 
     def _know(self, session: str, agent_log: AgentLog) -> None:
         if session not in ("", self._known):
             self._known = session
             agent_log.record(AgentSessionRecord(self.name, session))
 
-    async def _choose(
-        self, connection: AgentConnection, writer: AnswerWriter, state: AgentState, agent_log: AgentLog
-    ) -> None:
+    async def _choose(self, connection: AgentConnection, state: AgentState, agent_log: AgentLog) -> None:
         """Let the agent use the model and the mode of the session, if it has such."""
+        unmet = connection.facts.unmet
         wanted, current = "" if state.model == self.name else state.model, connection.facts.models.current
         value = connection.facts.models.find(wanted) if wanted and wanted != current else current
         if wanted and not value:
             offered = ", ".join(list(connection.facts.models.values)[:20]) or "none to choose from"
-            writer.tell(f"{self.name} has no model {wanted!r}. It offers {offered}.", "warning")
+            unmet.append(f"{self.name} has no model {wanted!r}. It offers {offered}.")
         try:
             if value and value != current:
                 await connection.use_model(value)
@@ -315,7 +322,7 @@ class ForeignAgent:
                 await connection.use_mode(own)
             connection.facts.follows = mode
         except AgentFailed as error:
-            writer.tell(str(error) or f"{self.name} has ended.", "warning")
+            unmet.append(str(error) or f"{self.name} has ended.")
         state.use_model(connection.facts.models.current or self.name, agent_log)
 
     async def _stop_turn(
@@ -325,7 +332,7 @@ class ForeignAgent:
         await asyncio.wait({working}, timeout=_CANCEL_S)
         if not working.done() and self._process is not None:
             writer.tell(f"{self.name} did not stop, so it was ended. {_STARTS_AGAIN}", "warning")
-            self._process.kill()
+            self._process.kill("it did not end its turn")
             await asyncio.wait({working})
         if not working.cancelled():
             working.exception()
@@ -338,7 +345,7 @@ class ForeignAgent:
         except AgentFailed as error:
             if str(error):
                 return writer.failed(str(error))
-            how = await self._process.ended() if self._process is not None else "ended"
+            how = await _end_of(self._process) if self._process is not None else "was ended"
             writer.end_message()
             text = f"{self.name} {how}. The turn ends with it. {_STARTS_AGAIN}"
             return TurnEnding(EndReason.MODEL_ERROR, errors=(text,))
@@ -355,3 +362,8 @@ class ForeignAgent:
             await connection.close()
         if process is not None:
             await process.close()
+
+
+async def _end_of(process: StdioProcess) -> str:
+    """Return how a process ended that does not answer any more, for people."""
+    return clean((await process.ended()).encode())

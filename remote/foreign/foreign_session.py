@@ -41,7 +41,7 @@ class LentToAgent:
 class AgentFacts:
     """What an agent says of itself. `session` is its own id of the conversation; `used` and `size` are what fills its
     window and how large that is, in tokens, and `usage` what the last turn took, if it says so. `follows` is the
-    permission mode of ccb that it was last told."""
+    permission mode of ccb that it was last told, `unmet` what it has not taken of the session, for the person."""
 
     session: str = ""
     models: Choice = NO_CHOICE
@@ -53,6 +53,7 @@ class AgentFacts:
     cost_usd: float = 0.0
     can_steer: bool = False
     follows: str = DEFAULT
+    unmet: list[str] = field(default_factory=list)
 
 
 class AgentConnection(Protocol):

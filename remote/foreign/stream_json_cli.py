@@ -4,6 +4,7 @@ this session."""
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Sequence
 from dataclasses import replace
@@ -12,6 +13,7 @@ from typing import Any
 from ccb.tunnel.wire import messages
 from ccb.tunnel.wire.control_protocol import (
     CAN_USE_TOOL,
+    Answer,
     AskedBecause,
     Failure,
     Request,
@@ -26,6 +28,7 @@ from ccb.tunnel.wire.control_protocol import (
 )
 from ccb.tunnel.wire.frames import FrameError, Json
 from ccb.tunnel.wire.journal_records import agent_of_message
+from ccb.tunnel.wire.json_rpc import MAX_OPEN
 from ccb.tunnel.wire.messages import as_blocks, as_dict, as_text
 from ccb.tunnel.wire.model_facts import TOKENS, count
 from ccb.tunnel.wire.ndjson import MAX_FRAME, LineSplitter, count_values, dump_line, load, to_bytes
@@ -35,8 +38,8 @@ from ..agent.turn_state import EndReason, TurnEnding
 from ..permissions.modes import ACCEPT_EDITS, BYPASS, DEFAULT, DONT_ASK, PLAN
 from ..session_store.journal import NotKept
 from ..system.deadline import within
+from ..system.stdio_process import StdioProcess
 from .acp_translation import Choice
-from .agent_process import AgentProcess
 from .answer_writer import AnswerWriter
 from .foreign_session import AgentFacts, AgentFailed, LentToAgent
 
@@ -51,7 +54,7 @@ _ENDS = {"error_max_turns": EndReason.MAX_TURNS, "error_max_budget_usd": EndReas
 class StreamJsonCli:
     """See `AgentConnection`."""
 
-    def __init__(self, name: str, process: AgentProcess, lent: LentToAgent, known: str) -> None:
+    def __init__(self, name: str, process: StdioProcess, lent: LentToAgent, known: str) -> None:
         modes = {mode: mode for mode in (DEFAULT, ACCEPT_EDITS, PLAN)}
         self.facts = AgentFacts(known, Choice("", {}, takes_any=True), Choice(DEFAULT, modes))
         self._name, self._process, self._lent = name, process, lent
@@ -59,7 +62,8 @@ class StreamJsonCli:
         self._answers: dict[str, asyncio.Future[Json]] = {}  # to requests of this end
         self._asking: dict[str, asyncio.Task[None]] = {}  # questions of the agent
         self._writer: AnswerWriter | None = None
-        self._open: set[str] = set()  # calls without a result
+        self._used: set[str] = set()  # the ids of calls
+        self._open: set[str] = set()  # those without a result
         self._result: asyncio.Future[Json] = loop.create_future()
         self._interrupted = False
         self._serving = loop.create_task(self._serve())
@@ -84,7 +88,7 @@ class StreamJsonCli:
         self._writer, self._interrupted = writer, False
         try:
             message = {"role": "user", "content": list(blocks)}
-            await self._send({"type": "user", "message": message, "parent_tool_use_id": None, "session_id": ""})
+            self._send({"type": "user", "message": message, "parent_tool_use_id": None, "session_id": ""})
             ends: set[asyncio.Future[Any]] = {self._result, self._serving}
             await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
             if not self._result.done():
@@ -117,7 +121,7 @@ class StreamJsonCli:
     async def cancel(self) -> None:
         self._interrupted = True
         try:
-            await self._send({"type": "control_request", "request_id": new_uuid(), "request": {"subtype": "interrupt"}})
+            self._send({"type": "control_request", "request_id": new_uuid(), "request": {"subtype": "interrupt"}})
         except AgentFailed as error:
             log.info("the agent is not told to stop: %s", error)
 
@@ -139,17 +143,18 @@ class StreamJsonCli:
         number = new_uuid()
         answer = self._answers[number] = asyncio.get_running_loop().create_future()
         try:
-            await self._send({"type": "control_request", "request_id": number, "request": request})
+            self._send({"type": "control_request", "request_id": number, "request": request})
             return await within(seconds, answer)
         except asyncio.TimeoutError:
             raise AgentFailed(f"{self._name} did not answer `{request['subtype']}` within {seconds:g} s") from None
         finally:
             del self._answers[number]
 
-    async def _send(self, body: Json) -> None:
+    def _send(self, body: Json) -> None:
         try:
-            await self._process.write(to_bytes(dump_line(body)) + b"\n")
-        except OSError:
+            self._process.send(to_bytes(dump_line(body)) + b"\n")
+        except OSError as error:
+            self._process.kill(str(error))
             raise AgentFailed("") from None
 
     async def _serve(self) -> None:
@@ -160,8 +165,7 @@ class StreamJsonCli:
                 for line in lines.feed(data):
                     await self._take_line(line)
         except FrameError as error:
-            log.warning("the agent is stopped: %s", error)
-            self._process.kill()
+            self._process.kill(str(error))
         except NotKept as error:
             if not self._result.done():
                 self._result.set_exception(error)
@@ -187,9 +191,7 @@ class StreamJsonCli:
         if isinstance(message, messages.ControlResponse):
             self._answered(message)
         elif isinstance(message, messages.ControlRequest):
-            task = asyncio.get_running_loop().create_task(self._answer(message))
-            self._asking[message.request_id] = task
-            task.add_done_callback(lambda _: self._asking.pop(message.request_id, None))
+            self._begin_answer(message)
         elif isinstance(message, messages.ControlCancel):
             asking = self._asking.get(message.request_id)
             if asking is not None:
@@ -220,18 +222,40 @@ class StreamJsonCli:
     def _said(self, message: messages.AssistantMessage, body: Json, writer: AnswerWriter) -> None:
         usage = as_dict(as_dict(body.get("message")).get("usage"))
         self.facts.used = sum(count(usage, name) for name in TOKENS) or self.facts.used
-        writer.show(body)
-        for each in message.blocks:
+        blocks = [each for each in message.blocks if each.get("type") != "tool_use" or self._is_new(each, writer)]
+        if not blocks:
+            return
+        writer.show({**body, "message": {**body["message"], "content": blocks}})
+        for each in blocks:
             if each.get("type") == "tool_use":
-                self._open.add(as_text(each.get("id")))
                 writer.started(as_text(each.get("id")), as_text(each.get("name")))
 
+    def _is_new(self, call: Json, writer: AnswerWriter) -> bool:
+        """Take a call, unless its id is that of another one."""
+        tool_use_id = as_text(call.get("id"))
+        if not tool_use_id or tool_use_id in self._used or writer.is_taken(tool_use_id):
+            return False
+        self._used.add(tool_use_id)
+        self._open.add(tool_use_id)
+        return True
+
     def _results(self, message: messages.UserMessage, body: Json, writer: AnswerWriter) -> None:
-        for tool_use_id in message.done_tool_uses():
-            self._open.discard(tool_use_id)
-            writer.sub_agent_ended(tool_use_id)
-        writer.show(body)
+        blocks = [each for each in message.blocks if each.get("type") != "tool_result" or self._is_due(each)]
+        if not blocks:
+            return
+        for each in blocks:
+            writer.sub_agent_ended(as_text(each.get("tool_use_id")))
+        if not any(each.get("type") == "tool_result" for each in blocks):
+            body["isSynthetic"] = True  # the person has not said it
+        writer.show({**body, "message": {**body["message"], "content": blocks}})
         writer.know_sub_agent(agent_of_message(body))
+
+    def _is_due(self, result: Json) -> bool:
+        """Take a result, unless its call has one already."""
+        tool_use_id = as_text(result.get("tool_use_id"))
+        is_due = tool_use_id in self._open
+        self._open.discard(tool_use_id)
+        return is_due
 
     def _close_open(self, why: str) -> None:
         for tool_use_id in sorted(self._open):
@@ -248,10 +272,23 @@ class StreamJsonCli:
         else:
             answer.set_result(said.payload or {})
 
-    async def _answer(self, asked: messages.ControlRequest) -> None:
+    def _begin_answer(self, asked: messages.ControlRequest) -> None:
         if asked.subtype != CAN_USE_TOOL.name:
-            await self._send(public_answer(Failure(asked.request_id, f"ccb does not know {asked.subtype[:80]}")))
-            return
+            self._reply(Failure(asked.request_id, f"ccb does not know {asked.subtype[:80]}"))
+        elif self._writer is None or self._result.done():
+            self._reply(Failure(asked.request_id, "nobody is asked between turns"))
+        elif asked.request_id in self._asking or len(self._asking) >= MAX_OPEN:
+            self._reply(Failure(asked.request_id, "the id is in use, or too many questions are open"))
+        else:
+            task = asyncio.get_running_loop().create_task(self._answer(asked))
+            self._asking[asked.request_id] = task
+            task.add_done_callback(lambda _: self._asking.pop(asked.request_id))
+
+    def _reply(self, answer: Answer) -> None:
+        with contextlib.suppress(AgentFailed):  # its end is for the turn to tell
+            self._send(public_answer(answer))
+
+    async def _answer(self, asked: messages.ControlRequest) -> None:
         try:
             answer = await self._permission(asked)
         except NotKept as error:
@@ -264,7 +301,7 @@ class StreamJsonCli:
         else:
             said = {"behavior": "deny", "message": answer.message or "The user refused.", "interrupt": answer.interrupt}
             self._interrupted = self._interrupted or answer.interrupt
-        await self._send(public_answer(Success(asked.request_id, said)))
+        self._reply(Success(asked.request_id, said))
 
     async def _permission(self, asked: messages.ControlRequest) -> ToolPermission:
         mode, broker = self._lent.permissions.mode, self._lent.broker

@@ -4,31 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
-import os
 import time
 from collections.abc import Mapping
 from dataclasses import field
 from typing import Callable
 
 from ccb.tunnel.wire.dataclass import dataclass
+from ccb.tunnel.wire.frames import FrameError
 from ccb.tunnel.wire.mcp_messages import CALL_S, LineReader
-from ccb.tunnel.wire.ndjson import dump_line, to_bytes
+from ccb.tunnel.wire.ndjson import LineSplitter, dump_line, to_bytes
 
 from ..system.deadline import within
 from ..system.host import Host
-from ..system.process import Process
+from ..system.stdio_process import StdioProcess, TalkRules
 from .mcp_client import FORMS, STARTS_AGAIN, UNKNOWN, Ask, Incoming, Json, McpChannel, McpError
 
 START_S = 30.0
 """Seconds for a server to start and to agree on the protocol."""
 MAX_MESSAGE = 8 * 1024 * 1024
-"""Bytes of a message, and of all messages that a server has not read yet."""
-_MAX_LOGGED = 64 * 1024  # bytes of what one process says on stderr
-_GRACE_S = 0.3  # between the end of stdin and SIGTERM
+"""Bytes of a message."""
 _REFUSED_S = 10.0  # after a start that failed
-
-log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -91,9 +86,12 @@ class StdioChannel(McpChannel):
 
     async def _started(self, *, again: bool) -> _Child:
         try:
-            child = await _Child.start(self._name, self._command, self._host, self._heard, self._ask)
+            argv, cwd, env = self._command.argv, self._command.cwd, self._command.env
+            rules = TalkRules(f"the MCP server {self._name}", MAX_MESSAGE)
+            process = await StdioProcess.start(rules, argv, cwd, env, self._host)
         except (OSError, ValueError) as error:
             raise McpError(f"{self._command.argv[0]} cannot be started: {getattr(error, 'strerror', error)}") from None
+        child = _Child(process, self._heard, self._ask)
         is_ready = False
         try:
             if again:
@@ -109,44 +107,16 @@ class StdioChannel(McpChannel):
         return child
 
 
-class _Child(asyncio.Protocol):
-    """One process of a server, and the reader of its stderr. `why_ended` is "" while it runs."""
+class _Child:
+    """One process of a server. `why_ended` is "" while it runs."""
 
-    _stdin: asyncio.WriteTransport
-    _stderr: asyncio.ReadTransport
-    _process: Process
-    _watch: asyncio.Task[None]
-
-    def __init__(self, name: str, heard: Callable[[Json], None], ask: Ask) -> None:
+    def __init__(self, process: StdioProcess, heard: Callable[[Json], None], ask: Ask) -> None:
         self.why_ended = ""
-        self._name = name
+        self._process = process
         self._incoming = Incoming(heard, ask, self._send)
         self._replies: dict[object, asyncio.Future[Json]] = {}
-        self._line = bytearray()
-        self._said = b""  # the end of stderr
-        self._logged = 0
-        self._quiet: asyncio.Future[None] = asyncio.get_running_loop().create_future()  # the end of stderr has come
         self._reader = LineReader(self._cannot_be_read, lambda: self.asking)
-
-    @staticmethod
-    async def start(name: str, command: ServerCommand, host: Host, heard: Callable[[Json], None], ask: Ask) -> _Child:
-        """Start the process. Raise OSError, or ValueError for text that no process can be given."""
-        child, loop = _Child(name, heard, ask), asyncio.get_running_loop()
-        (given, stdin), (stderr, said) = os.pipe(), os.pipe()
-        child._stdin, _ = await loop.connect_write_pipe(asyncio.Protocol, os.fdopen(stdin, "wb", 0))
-        child._stderr, _ = await loop.connect_read_pipe(lambda: child, os.fdopen(stderr, "rb", 0))
-        redirect, process = (given, said), None
-        try:
-            process = await host.start(command.argv, command.cwd, child._take, command.env, redirect=redirect)
-        finally:
-            os.close(given)
-            os.close(said)
-            if process is None:
-                child._stdin.close()
-                child._stderr.close()
-        child._process = process
-        child._watch = asyncio.ensure_future(child._watched())
-        return child
+        self._serving = asyncio.get_running_loop().create_task(self._serve())
 
     async def exchange(self, message: Json) -> Json:
         number = message.get("id")
@@ -172,38 +142,35 @@ class _Child(asyncio.Protocol):
         return self._incoming.asking
 
     async def close(self) -> None:
-        """End the process: its stdin ends, then come SIGTERM and SIGKILL."""
         self._end("it is being stopped")
-        self._stdin.close()
-        await asyncio.wait({self._watch}, timeout=_GRACE_S)
-        await self._process.stop()
-        await asyncio.wait({self._watch})
+        await self._process.close()
+        await asyncio.wait({self._serving})
 
     def _send(self, message: Json) -> None:
-        data = to_bytes(dump_line({"jsonrpc": "2.0", **message})) + b"\n"
         if self.why_ended:
             raise McpError(self.why_ended)
-        waiting = self._stdin.get_write_buffer_size()
-        if waiting + len(data) > MAX_MESSAGE:
-            raise McpError(f"it does not read what it is sent: {waiting} bytes wait")
-        self._stdin.write(data)
+        try:
+            self._process.send(to_bytes(dump_line({"jsonrpc": "2.0", **message})) + b"\n")
+        except OSError as error:
+            raise McpError(str(error)) from None
 
-    def _take(self, data: bytes) -> None:
-        if self.why_ended:
-            return
-        *lines, last = data.split(b"\n")
-        for line in lines:
-            self._hear(bytes(self._line + line))
-            self._line.clear()
-        self._line += last
-        if len(self._line) > MAX_MESSAGE:
-            self._end(f"it was stopped, because it has sent a message of more than {MAX_MESSAGE >> 20} MiB")
-            self._process.kill()
+    async def _serve(self) -> None:
+        """Take lines until the server ends."""
+        lines = LineSplitter(MAX_MESSAGE)
+        try:
+            while data := await self._process.read():
+                for line in lines.feed(data):
+                    self._hear(line)
+        except FrameError:
+            self._process.kill(f"it has sent a message of more than {MAX_MESSAGE >> 20} MiB")
+        self._end(f"it {await self._process.ended()}{STARTS_AGAIN}")
 
     def _hear(self, line: bytes) -> None:
+        if self.why_ended:
+            return
         found = self._reader.read(line)
         if not found and line.strip():
-            self._log(line)
+            self._process.log(line)
         for message in found:
             if "method" in message:
                 self._incoming.hear(message)
@@ -214,34 +181,10 @@ class _Child(asyncio.Protocol):
         if not self._replies[number].done():
             self._replies[number].set_exception(McpError(why + UNKNOWN))
 
-    async def _watched(self) -> None:
-        code = await self._process.wait()
-        await self._process.stop()
-        await asyncio.wait({self._quiet}, timeout=_GRACE_S)
-        said = self._said.decode("utf-8", "replace").strip().rpartition("\n")[2][-300:]
-        self._end(f"it has ended with exit code {code}{said and ': ' + said}{STARTS_AGAIN}")
-        self._stdin.close()
-        self._stderr.close()
-
     def _end(self, why: str) -> None:
         self.why_ended = self.why_ended or why
-        self._line.clear()
         self._incoming.end()
         self._reader.close()
         for reply in self._replies.values():
             if not reply.done():
                 reply.set_exception(McpError(self.why_ended + UNKNOWN))
-
-    def data_received(self, data: bytes) -> None:
-        self._said = (self._said + data)[-2000:]
-        self._log(data)
-
-    def connection_lost(self, error: Exception | None) -> None:
-        if not self._quiet.done():
-            self._quiet.set_result(None)
-
-    def _log(self, data: bytes) -> None:
-        text = data[: max(0, _MAX_LOGGED - self._logged)].decode("utf-8", "replace").rstrip()
-        self._logged += len(data)
-        if text:
-            log.info("the MCP server %s says: %s", self._name, text)

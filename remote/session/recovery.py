@@ -39,7 +39,6 @@ class Recovered(Projection):
         self.turn_open = self.result_due = False
         self.updates: list[Json] = []
         self.damage: set[str] = set()
-        self.agent_session = ""  # the id that an agent of others has given the conversation
         self.hooks_run: set[str] = set()  # keys of the hooks that run only once
         self.doubtful: OrderedDict[str, str] = OrderedDict()
         self.unanswered: OrderedDict[str, None] = OrderedDict()
@@ -112,16 +111,11 @@ class Recovered(Projection):
         for state in (self.doubtful, self.unanswered, self.updates):
             state.clear()
         self._taken = self.result_due = False
-        self.agent_session = ""  # the original goes on with it
         if content.root:  # what was allowed on another machine is not allowed here
             old = self.launches.options
             kept = SessionOptions(model=old.model, effort=old.effort, foreign_agent=old.foreign_agent)
             self.launches = ClientLaunches(kept)
             self.mode_before_plan = "default"
-
-    @on(records.AgentSessionRecord)
-    def _agent_session(self, content: records.AgentSessionRecord, _: Record) -> None:
-        self.agent_session = content.id
 
     @on(records.HookRecord)
     def _hook(self, content: records.HookRecord, _: Record) -> None:

@@ -124,11 +124,12 @@ class JournalSummary(Projection):
 class LastWorker(Projection):
     """`mark` is that of its processes: a copy does not take over its original's. `told_in` is the directory in which
     the model was last told anything, "" when it was told nothing. `moved`: it has come here from another
-    machine since."""
+    machine since. `agent_session` is the id that an agent of others has given the conversation."""
 
     def __init__(self) -> None:
         self.mark = ""
         self.told_in = ""
+        self.agent_session = ""
         self.moved: records.ForkedRecord | None = None
         self._directory = ""
 
@@ -139,8 +140,12 @@ class LastWorker(Projection):
 
     @on(records.ForkedRecord)
     def _forked(self, content: records.ForkedRecord, _: Record) -> None:
-        self.mark = ""
+        self.mark = self.agent_session = ""  # the original goes on with them
         self.moved = content if content.root else self.moved
+
+    @on(records.AgentSessionRecord)
+    def _agent_session(self, content: records.AgentSessionRecord, _: Record) -> None:
+        self.agent_session = content.id
 
     @on(records.PromptRecord, main_only=True)
     def _prompt(self, _: records.PromptRecord, __: Record) -> None:

@@ -387,7 +387,7 @@ class SubAgents:
         hooks.begin(agent_id, definition.name, definition.hooks if runs else (), tree_cwd)
         try:
             async with self._running_servers(definition, config) as servers:
-                deps = self._deps.of_child(config.context.cwd, config.options, child.activity)
+                deps = self._deps.of_child(config, child.activity)
                 agent = Agent(config, deps, history.conversation, history.ledger)
                 if servers is not None:
                     agent.reminders.follow(servers.due)

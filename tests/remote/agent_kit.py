@@ -422,8 +422,8 @@ def make_world(
 
     nothing = cast(Any, None)
     context = ToolContext(
-        nothing, "/srv/app", [], FileState(), cast(Any, NoShells()), spill or nothing, AgentTodos(), nothing, nothing,
-        TaskRegistry(), nothing, nothing, nothing,
+        nothing, "/srv/app", [], FileState(), cast(Any, NoShells()), spill or nothing, AgentTodos(),
+        sandbox().cages, nothing, TaskRegistry(), nothing, nothing, nothing,
     )  # fmt: skip
     config = AgentConfig(
         prompts=FixedPrompts("You are a test.", {"type": "text", "text": "CLAUDE.md says hi"}),

@@ -2,7 +2,8 @@
 
 A prompt is a list of words, each an act: `say:TEXT`, `think:TEXT`, `ask` (for a command), `edit`, `terminal`, `plan`,
 `title:TEXT`, `wait` (until it is cancelled), `steered` (until a prompt joins), `form`, `leak`, `touch:PATH`, `die`,
-`model:TEXT` (say what the model answers). LOG gets a line for each message. With `load` it takes up sessions, with
+`model:TEXT` (say what the model answers), `update:JSON` and `asks:JSON` (an update of the session, and a question that
+nobody waits for, as they are), `ends:REASON`. LOG gets a line for each message. With `load` it takes up sessions, with
 `deaf` it ignores cancels, with `gateway` it is told where its models are, with `steer` it takes prompts meanwhile."""
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ numbers = iter(range(100, 10_000))
 session = f"own-{os.getpid()}"
 cancelled: list[bool] = []
 steers: list[str] = []
+ends: list[str] = []
 SHOWN = (
     "session/prompt",
     "_session/steering",
@@ -138,6 +140,15 @@ def act(word: str) -> None:
         except OSError as error:
             said = type(error).__name__
         update("agent_message_chunk", content={"type": "text", "text": said})
+    elif act == "update":
+        send(method="session/update", params={"sessionId": session, "update": json.loads(text)})
+    elif act == "asks":
+        send(id=number, method="session/request_permission", params={"sessionId": session, **json.loads(text)})
+    elif act == "ends":
+        ends.append(text)
+    elif act == "huge":
+        sys.stdout.write("x" * (33 << 20) + "\n")
+        sys.stdout.flush()
     elif act == "die":
         update("agent_message_chunk", content={"type": "text", "text": "last words"})
         sys.exit("it has died")
@@ -166,7 +177,7 @@ def answer(message: Json) -> Json:
         for word in words:
             act(word)
         update("usage_update", used=1200, size=100_000, cost={"amount": 0.25, "currency": "USD"})
-        return {"stopReason": "cancelled" if cancelled else "end_turn"}
+        return {"stopReason": ends.pop() if ends else "cancelled" if cancelled else "end_turn"}
     return {}
 
 

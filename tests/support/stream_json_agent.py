@@ -1,5 +1,6 @@
 """A program that speaks stream-json as Claude Code does: `python stream_json_agent.py LOG …`. The words of a prompt are
-acts: `say:TEXT`, `ask`, `agent` (a sub-agent works), `wait` (until it is interrupted), `die`."""
+acts: `say:TEXT`, `ask`, `agent` (a sub-agent works), `wait` (until it is interrupted), `raw:JSON` (a line as it is),
+`late:JSON` (after the end of the turn), `die`."""
 
 from __future__ import annotations
 
@@ -13,6 +14,7 @@ log, flags = sys.argv[1], sys.argv[2:]
 session = flags[flags.index("--resume") + 1] if "--resume" in flags else f"own-{os.getpid()}"
 knows = "resumed" if "--resume" in flags else "new"
 interrupted: list[bool] = []
+late: list[str] = []
 ids = iter(range(1, 1000))
 
 
@@ -76,6 +78,10 @@ def act(word: str) -> str:
         while not interrupted:
             receive()
         message("user", {"type": "text", "text": "[Request interrupted by user]"})
+    elif act == "raw":
+        sys.stdout.write(text + "\n")
+    elif act == "late":
+        late.append(text)
     elif act == "die":
         called("Bash", {"command": "exit"})
         sys.exit("it has died")
@@ -91,3 +97,6 @@ while True:
         last = [act(word) for word in words][-1]
         ended = {"subtype": "error_during_execution", "is_error": True} if interrupted else {"subtype": "success"}
         send("result", **{"is_error": False, "result": f"{last} ({knows})", "total_cost_usd": 0.5, **ended})
+        while late:
+            sys.stdout.write(late.pop() + "\n")
+        sys.stdout.flush()

@@ -35,7 +35,8 @@ class KnownAgent:
     """`environment` leads it to its models, with `URL` in its values; empty, it uses a login of its own on the host.
     `in_band`: it can be told the address in the protocol, and needs that environment only where it cannot. `variables`
     it has always, and those of `if_trusted` where the person trusts the project. `flags` are options of the session
-    that it takes on its command line, as field of `SessionOptions` and flag."""
+    that it takes on its command line, as field of `SessionOptions` and flag. `loads`: a new process of it can go
+    on with its conversation."""
 
     name: str
     argv: tuple[str, ...]
@@ -45,6 +46,7 @@ class KnownAgent:
     variables: Mapping[str, str] = field(default_factory=dict)
     if_trusted: Mapping[str, str] = field(default_factory=dict)
     flags: Mapping[str, str] = field(default_factory=dict)
+    loads: bool = True
 
 
 OWN_OPTIONS = {
@@ -89,6 +91,7 @@ _AGENTS = (
         in_band=True,
         variables={"GEMINI_CLI_NO_RELAUNCH": "true"},
         if_trusted={"GEMINI_CLI_TRUST_WORKSPACE": "true"},
+        loads=False,  # at times it does, without the results of calls, and its models refuse that for ever
     ),
     KnownAgent("codex", ("codex-acp",), environment={**_OPENAI, "CODEX_CONFIG": _CODEX}, in_band=True),
     KnownAgent("opencode", ("opencode", "acp"), environment={"OPENCODE_CONFIG_CONTENT": _OPENCODE}),
