@@ -39,6 +39,7 @@ _RUNNERS = {
     "mcp": "commands.mcp_command:run_mcp",
     "completion": "commands.completion_scripts:print_script",
     "upgrade": "commands.upgrade:run_upgrade",
+    "dash": "dashboard:run_dash",
     "doctor": "doctor.doctor:print_report",
     "trust": "commands.trust:run_trust",
     "ports": "commands.ports:run_ports",

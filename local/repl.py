@@ -6,7 +6,7 @@ import asyncio
 import importlib
 import os
 from collections.abc import Sequence
-from contextlib import AsyncExitStack, ExitStack
+from contextlib import AsyncExitStack, ExitStack, nullcontext
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -34,7 +34,13 @@ async def run_interactive(arguments: Arguments) -> int:
     return await ended_by_signals(_shown(arguments))
 
 
-async def _shown(arguments: Arguments) -> int:
+async def show_session(arguments: Arguments, host: HostConnection, prompts: TerminalPrompts) -> int:
+    """Show a session over a connection that stays, whose questions `prompts` asks, until the person leaves. Raises
+    CcbError."""
+    return await _shown(arguments, (host, prompts))
+
+
+async def _shown(arguments: Arguments, over: tuple[HostConnection, TerminalPrompts] | None = None) -> int:
     with ExitStack() as until_first_frame:
         until_first_frame.enter_context(collection_paused())
         collect_rarely()
@@ -45,7 +51,7 @@ async def _shown(arguments: Arguments) -> int:
 
         async def attend(app: Repl) -> None:
             until_first_frame.close()
-            await _attend(app, arguments)
+            await _attend(app, arguments, over)
 
         host, viewer = host_label(arguments.connection), arguments.host_command.view
         screen = load_screen_settings(choice=settings_choice(arguments))
@@ -62,15 +68,15 @@ async def _shown(arguments: Arguments) -> int:
     return await _shown(await move_along(arguments, session, place, os.environ))
 
 
-async def _attend(app: Repl, arguments: Arguments) -> None:
+async def _attend(app: Repl, arguments: Arguments, over: tuple[HostConnection, TerminalPrompts] | None) -> None:
     await in_thread(partial(_load, "connect.connect_session", "terminal.terminal_prompts"))
     from .connect.host_connection import HostConnection
     from .terminal.terminal_prompts import TerminalPrompts
 
-    prompts = TerminalPrompts()
+    prompts = over[1] if over is not None else TerminalPrompts()
     importing = asyncio.create_task(in_thread(partial(_load, "tui.session_view")), name="import view")
     try:
-        async with HostConnection(arguments, prompts) as host:
+        async with HostConnection(arguments, prompts) if over is None else nullcontext(over[0]) as host:
             following: Arguments | None = arguments
             while following is not None:
                 following = await _one_session(app, following, prompts, host, importing)

@@ -514,7 +514,8 @@ class HostCommandOptions:
     lines: int | None = option("--lines -n", "Show this many lines (else 200).", "n", read=read_count, commands="logs")
     json: bool = option(
         "--json", "Print one JSON object a line.",
-        commands="ps, ports, doctor, models, usage, audit, proxy list, auth status")
+        commands="ps, dash, ports, doctor, models, usage, audit, proxy list, auth status")
+    follow: bool = option("--follow", "With --json: go on, and print each row that changes.", commands="dash")
     maps: tuple[str, ...] = option(
         "--map", "Let the editor open LOCAL where the agent names REMOTE, a path on the host (a checkout, sshfs, NFS); "
         "may be repeated.", "remote=local", kind=REPEAT, read=read_map, commands="acp")

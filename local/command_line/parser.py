@@ -474,6 +474,7 @@ _PLACES: Mapping[str, Callable[[Arguments, Sequence[str]], Arguments]] = {
     **dict.fromkeys(HOST_COMMANDS, _place_host_command),
     **dict.fromkeys(OWN_WORDS, _place_own_words),
     "cp": _place_copy,
+    "dash": lambda arguments, words: replace(arguments, rest=tuple(words)),
     "import": _place_import,
     "move": _place_move,
     "shell": _place_shell,

@@ -147,6 +147,11 @@ SUBCOMMANDS = (
         "list the sessions of a host, or of this machine", "List the sessions of a host, or of this machine, those "
         "that run and those that have ended: ID, state, age, time since last use, memory, driver, directory and "
         "title.", (Group.CONNECTION,), alias="sessions"),
+    Subcommand("dash", ("ccb dash [HOST|'PATTERN'|@FILE]... [--json [--follow]]",), "watch the sessions of all hosts",
+        "Show the sessions of many hosts on one screen, those that wait for you first: open one and come back, answer "
+        "its question, start, name or stop one. Without words, the hosts are those of your past sessions. A pattern "
+        "such as 'web-*' means hosts of ssh_config, @FILE one host a line. The options of the connection hold for each "
+        "host.", (Group.CONNECTION,)),
     Subcommand("attach", ("ccb attach HOST [ID] [--view]",), "take over a running session, or watch it",
         "Continue a session that runs on the host: the one with this ID, the only one, or one chosen from a list. The "
         "terminal that drove the session is notified and can take it back. With --view the session is only watched.",

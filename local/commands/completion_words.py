@@ -76,12 +76,17 @@ def _xdg(variable: str, usual: str, name: str) -> str:
 
 def _hosts(user: str) -> Words:
     """Return the hosts of ssh_config, and of known_hosts where they are not hashed. `user` is "" or ends with @."""
-    home = os.path.expanduser("~/.ssh")
-    names = [*_configured(f"{home}/config", home), *_configured("/etc/ssh/ssh_config", "/etc/ssh")]
+    names, home = configured_hosts(), os.path.expanduser("~/.ssh")
     for path in (f"{home}/known_hosts", "/etc/ssh/ssh_known_hosts"):
         for line in _read(path).split("\n"):
             names += line.partition(" ")[0].split(",") if line[:1] not in ("#", "@") else []
     return {user + name: "" for name in names if name and not any(sign in name for sign in _NO_NAME)}
+
+
+def configured_hosts() -> list[str]:
+    """Return the words behind Host in the files of ssh_config, patterns too."""
+    home = os.path.expanduser("~/.ssh")
+    return [*_configured(f"{home}/config", home), *_configured("/etc/ssh/ssh_config", "/etc/ssh")]
 
 
 def _configured(path: str, top: str, depth: int = 0) -> list[str]:

@@ -291,17 +291,27 @@ async def watch_session(
 ) -> AsyncIterator[tuple[RemoteSession, Settings]]:
     """Attach to a running session as a viewer, without a model credential. `choose` returns the ID of one of the
     sessions of the host, or of its directory that `arguments` name. Raises CcbError."""
+    from .session_rows import list_sessions
+
+    async with HostConnection(arguments, prompts, environ) as host:
+        transport, basics = await host.connected(), await host.loader.loaded()
+        rows = await list_sessions(transport, basics.bundle, arguments.directory)
+        async with view_session(host, choose(rows)) as session:
+            yield session, basics.settings
+
+
+@asynccontextmanager
+async def view_session(host: HostConnection, session: str, *, answers: bool = False) -> AsyncIterator[RemoteSession]:
+    """Attach to a running session as a viewer; with `answers` as one that may answer what it asks about tools. Raises
+    CcbError."""
     async with AsyncExitStack() as stack:
-        host = await stack.enter_async_context(HostConnection(arguments, prompts, environ))
         dialer, basics = await dialer_to(host, stack)
         from ..session.remote_session import RemoteSession
-        from .session_rows import list_sessions
 
-        rows = await list_sessions(await dialer.transport(ask=True), basics.bundle, arguments.directory)
-        dialer.begin({"session": choose(rows), "create": False, "again": True})
-        who, patience = requests.client_name(), requests.reconnect_seconds(arguments, basics.settings)
-        options = AttachOptions({"client": who}, who, "viewer", tail=1, later_tail=1, patience=patience)
-        yield await stack.enter_async_context(RemoteSession(partial(dialer.dial, None), options)), basics.settings
+        dialer.begin({"session": session, "create": False, "again": True})
+        who, patience = requests.client_name(), requests.reconnect_seconds(host.arguments, basics.settings)
+        options = AttachOptions({"client": who}, who, "viewer", 1, 1, patience, answers=answers)
+        yield await stack.enter_async_context(RemoteSession(partial(dialer.dial, None), options))
 
 
 async def dialer_to(

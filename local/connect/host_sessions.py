@@ -47,6 +47,12 @@ class HostSessions:
         if not await self._rows({"command": "rename", "session": session, "title": title}, "renamed", ReportRow):
             raise ProtocolError("the host did not name the session", do="Try it again.")
 
+    async def stop(self, session: str) -> None:
+        from .session_rows import ReportRow
+
+        if not await self._rows({"command": "stop", "session": session}, "stopped", ReportRow):
+            raise UsageError("the session could not be stopped", do="`ccb logs` shows what it does.")
+
     async def remove(self, row: SessionRow) -> None:
         """Stop a session and remove it. If nobody drives it in `row`, but somebody does now, refuse that."""
         from .session_rows import ReportRow

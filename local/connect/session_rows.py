@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence, Sized
 from contextlib import aclosing
 from typing import Annotated, TypeVar
 
@@ -39,7 +39,7 @@ _RAW = PlainSerializer(lambda text: text.raw)
 HostWords = Annotated[HostText, PlainValidator(lambda value: _host_text(value, _MAX_TEXT)), _RAW]
 """A text of the host that is shown in lines of ccb."""
 _State = Annotated[str, BeforeValidator(lambda state: state if state in STATES else "unknown")]
-_SessionId = Annotated[str, Field(pattern=SESSION_ID)]
+SessionId = Annotated[str, Field(pattern=SESSION_ID)]
 _HostName = Annotated[HostText, PlainValidator(lambda value: _host_text(value, _MAX_NAME)), _RAW]
 
 
@@ -53,15 +53,17 @@ class ReportRow(BaseModel):
 
 
 class SessionSummaryRow(ReportRow):
-    """A session as its journal describes it. `host`: the other host of a shared home; `storage`: `memory` or a disk."""
+    """A session as its journal describes it. `last` is what it last said, or the call that it asks about. `host`:
+    the other host of a shared home; `storage`: `memory` or a disk."""
 
-    session: _SessionId
+    session: SessionId
     cwd: HostWords = HostText("")
     state: _State = "unknown"
     age_s: Seconds = 0
     idle_s: Seconds = 0
     prompts: Count = 0
     prompt: _HostName = HostText("")
+    last: _HostName = HostText("")
     bytes: Count = 0
     host: _HostName = HostText("")
     storage: Text = ""
@@ -141,10 +143,15 @@ async def list_sessions(transport: Transport, bundle: Bundle, directory: str | N
             if report.kind != "session":
                 continue
             rows.append(row_of(SessionRow, report.body, transport.name))
-            if len(rows) > MAX_SESSIONS:
-                what = f"{transport.name} lists more than {MAX_SESSIONS} sessions"
-                raise ProtocolError(what, do="Remove old ones: `ccb gc HOST`.")
+            check_number(rows, transport.name)
     return rows
+
+
+def check_number(rows: Sized, host: str) -> None:
+    """Raises ProtocolError if these are more sessions than a host may have."""
+    if len(rows) > MAX_SESSIONS:
+        what = f"{host} lists more than {MAX_SESSIONS} sessions"
+        raise ProtocolError(what, do="Remove old ones: `ccb gc HOST`.")
 
 
 def row_of(kind: type[Row], body: Json, host: str) -> Row:

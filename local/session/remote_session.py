@@ -83,6 +83,7 @@ class RemoteSession:
 
     def __init__(self, dial: Dial, options: AttachOptions | None = None) -> None:
         options = options or AttachOptions()
+        self._answers = options.answers
         self._feed = EventFeed(client.DriverRole.WANTS if options.role == "driver" else client.DriverRole.WATCHES)
         self._outbox = Outbox()
         self._requests = PendingRequests()
@@ -282,7 +283,7 @@ class RemoteSession:
             raise self._feed.failure
         if self.state is client.LinkState.CLOSED:
             raise ConnectionLost("the session has ended", do=self._supervisor.come_back())
-        if self.state is client.LinkState.FENCED:
+        if self.state is client.LinkState.FENCED and not (self._answers and isinstance(line, ControlResponse)):
             raise UsageError("another client drives this session", do="Take it back first.")
         input_id = input_id or input_id_of(body)
         for witness in self._witnesses:

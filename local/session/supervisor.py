@@ -17,6 +17,7 @@ from .session_client import EventGap, LinkChangeKind, SessionEvent
 log = logging.getLogger(__name__)
 
 _MAX_GARBLED = 3
+AS_VIEWER = 0  # the epoch of what a viewer answers
 
 
 class Supervisor:
@@ -142,8 +143,8 @@ class Supervisor:
     async def _send(self, link: Link) -> None:
         self._outbox.rewind()
         try:
-            while self._feed.standing.driving:
-                await link.send(await self._outbox.next(link.epoch))
+            while (driving := self._feed.standing.driving) or self._options.answers:
+                await link.send(await self._outbox.next(link.epoch if driving else AS_VIEWER))
                 link.liveness.expect()
         except errors.ConnectionLost as error:
             log.debug("sending ended: %s", error.what)

@@ -12,9 +12,10 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING
 
 from ccb.tunnel.wire import frames
+from ccb.tunnel.wire.control_protocol import CAN_USE_TOOL
 from ccb.tunnel.wire.frames import Json
 from ccb.tunnel.wire.journal_records import DriverRecord, to_page
-from ccb.tunnel.wire.messages import UserMessage, parse_message
+from ccb.tunnel.wire.messages import ControlResponse, UserMessage, parse_message
 from ccb.tunnel.wire.ndjson import FrameDecoder, dump, to_bytes
 from ccb.tunnel.wire.session_options import SessionOptions
 
@@ -105,6 +106,8 @@ class AttachedClient:
             return not role
         if isinstance(frame, (frames.Detach, frames.FindNames)):
             return bool(role)
+        if isinstance(frame, frames.Input) and role == "viewer":
+            return frame.epoch == 0  # an answer that is meant as a viewer's, not the late one of an earlier driver
         if isinstance(frame, (frames.Input, frames.Stop)):
             return role == "driver" and frame.epoch == self.outbox.epoch
         if isinstance(frame, frames.Ping):
@@ -372,12 +375,24 @@ class AttachedClients:
 
     def _take_input(self, client: AttachedClient, frame: frames.Input) -> None:
         """Apply an input, or keep it until there is room. What ends a turn overtakes the prompts."""
-        if self.ending or client is not self.driver:  # the laptop sends an input again until it is confirmed
+        if self.ending:  # the laptop sends an input again until it is confirmed
+            return
+        if client is not self.driver:
+            self._take_answer(client, frame)
             return
         if (client.late and isinstance(parse_message(frame.body), UserMessage)) or not self._applied(client, frame):
             client.late.append(frame)
             if len(client.late) == 1:
                 asyncio.get_running_loop().call_later(_TRY_AGAIN_S, self._take_late, client)
+
+    def _take_answer(self, client: AttachedClient, frame: frames.Input) -> None:
+        """Apply what a viewer answers to an open question about a tool. Anything else of a viewer has no effect."""
+        line, session = parse_message(frame.body), self.session
+        if isinstance(line, ControlResponse) and frame.epoch == 0 and session is not None:
+            if session.broker.journalled.kind_of(line.request_id) == CAN_USE_TOOL.name:
+                self._applied(client, frame)
+            else:  # somebody else has answered
+                client.outbox.control(frames.Applied(self._lease.epoch, frame.id))
 
     def _take_late(self, client: AttachedClient) -> None:
         late, client.late = client.late, []

@@ -210,6 +210,8 @@ class Daemon:
             title=known.title,
             prompt=known.prompt,
             prompts=known.prompts,
+            said=known.said,
+            asked=known.asked,
             driver=self._lease.driver,
             away=self.clients.driver is None,
             viewers=sum(outbox.role == "viewer" for outbox in self.clients.outboxes),

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 PROTOCOL = 1  # the same as in ccb.tunnel.wire.frames, which takes long to import; a test compares the two
 CAPABILITIES = [
     *("replay", "viewers", "inband_calls", "interrupt_receipt_v1", "snapshot", "sandbox", "names", "shell_command"),
-    *("move_async_message", "steer", "packed", "set_sandbox", "channels", "task_output"),
+    *("move_async_message", "steer", "packed", "set_sandbox", "channels", "task_output", "viewer_answers"),
 ]
 
 LONG_JOURNAL = 1 << 20  # bytes from which on hello brings the last records: reading all takes too long for a screen

@@ -47,6 +47,10 @@ def _run(params: Json, bundle: str, reports: Reports) -> None:
     dry_run = bool(params.get("dry_run"))
     if command == "ps":
         _list_sessions(params.get("directory"), reports)
+    elif command == "watch":
+        from .session_watch import watch_sessions
+
+        watch_sessions(reports)
     elif command == "logs":
         _show_logs(params, reports)
     elif command == "stop":

@@ -41,7 +41,7 @@ class Reports:
 
     def __init__(self, fd: int) -> None:
         self._fd = fd
-        self._gone = False
+        self.gone = False
 
     def report(self, kind: str, body: Json) -> None:
         self._send({"t": "report", "kind": kind, "body": body})
@@ -64,7 +64,7 @@ class Reports:
     def _send(self, frame: Json) -> None:
         data = json.dumps(frame).encode("ascii") + b"\n"
         try:
-            while data and not self._gone:
+            while data and not self.gone:
                 data = data[os.write(self._fd, data) :]
         except OSError:
-            self._gone = True
+            self.gone = True

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from ccb.tunnel.wire import journal_records as records
 from ccb.tunnel.wire.client_requests import SHELL_COMMAND
 from ccb.tunnel.wire.journal_records import Projection, Record, on, replay
-from ccb.tunnel.wire.messages import SystemMessage, UserMessage
+from ccb.tunnel.wire.messages import AssistantMessage, ControlRequest, SystemMessage, UserMessage
 
 _END_BYTES = 256 * 1024
 _MAX_TEXT = 200
@@ -31,7 +31,8 @@ class JournalSummary(Projection):
     """`created` is when the session or the copy began, `first` the time of the first readable record, `cwd` the last
     directory, `title` the name that somebody has given, `summary` what a model has made of the first prompt that is no
     command and was not taken back; `prompt` is the first there is of title, summary and the start of that prompt. A
-    prompt that was sent twice counts once."""
+    prompt that was sent twice counts once. `said` is the start of the last text of the main agent, `asked` the last
+    call that somebody was asked about."""
 
     def __init__(self) -> None:
         self.created = 0.0
@@ -41,6 +42,8 @@ class JournalSummary(Projection):
         self.prompts = 0
         self.title = ""
         self.summary = ""
+        self.said = ""
+        self.asked = ""
         self._uuids: OrderedDict[str, None] = OrderedDict()
         self._starts: dict[str, tuple[int, str]] = {}  # of the first prompts, with the numbers of their records
 
@@ -63,6 +66,18 @@ class JournalSummary(Projection):
             else:
                 self.title = title
             self._named()
+
+    @on(AssistantMessage, main_only=True)
+    def _said(self, line: AssistantMessage, _: Record) -> None:
+        for block in line.blocks:
+            if block.get("type") == "text":
+                self.said = one_line(str(block.get("text"))) or self.said
+
+    @on(ControlRequest)
+    def _asked(self, line: ControlRequest, _: Record) -> None:
+        if line.tool_name:
+            given = [value for value in line.input.values() if isinstance(value, str)]
+            self.asked = one_line(" ".join([line.tool_name, *given[:1]]))
 
     @on(records.WorkerRecord)
     def _worker(self, worker: records.WorkerRecord, _: Record) -> None:

@@ -22,6 +22,7 @@ from .session_files import replace_private
 _ID = re.compile(r"[0-9a-zA-Z][0-9a-zA-Z_-]{0,63}")
 _MAX_HELLO = 256 * 1024
 _ASK_S = 2.0
+ASKS = "requires_action"  # the state of a session with an open question
 TITLE = "title"  # the file with the name that a list has given to a session
 
 _MAX_EARLIER = 20
@@ -273,6 +274,7 @@ def described(entry: SessionEntry) -> Json:
         "idle_s": round(max(0.0, now - used), 1),
         "prompts": _count(summary.get("prompts")),
         "prompt": (title or str(summary.get("prompt") or ""))[:200],
+        "last": str(summary.get("asked" if live.get("state") == ASKS else "said") or "")[:200],
         "driver": str(live.get("driver") or ""),
         "driver_away": bool(live.get("driver")) and live.get("away") is True,
         "viewers": _count(live.get("viewers")),
@@ -329,6 +331,7 @@ class SummaryFile:
         try:
             replace_private(self._path, text)
             self._written = text
+            os.utime(os.path.dirname(os.path.dirname(self._path)))  # for who watches all sessions
         except OSError as error:
             log.warning("the summary of the session cannot be written: %s", error)
 

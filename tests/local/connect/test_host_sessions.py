@@ -127,6 +127,8 @@ async def test_one_session_is_looked_at_named_and_removed(transport: LocalTransp
     await over(Report("stopped", {"session": "1"}), Report("removed", {"path": "/x"})).remove(row)
     with pytest.raises(ProtocolError, match="did not name"):
         await over().rename("1", "a name")
+    with pytest.raises(UsageError, match="could not be stopped"):
+        await over(Report("kept", {"path": "/x", "why": "busy"})).stop("1")
     with pytest.raises(UsageError, match="still there"):
         await over(Report("kept", {"path": "/x", "why": "open"})).remove(row)
     assert closed(transport)

@@ -241,6 +241,33 @@ async def test_who_cannot_be_asked_takes_over_no_session_that_asks(there: bool, 
     assert (host.project / "count").read_text() == "run\n"
 
 
+async def test_a_viewer_may_answer_what_is_asked_about_a_tool_and_nothing_else(host: WorkerHost, session: str) -> None:
+    first = await host.drive(session, ALICE)
+    asked = await ask(first, "echo run >> count")
+    viewer = await host.drive(session, {"client": "dash"}, role="viewer")
+    viewer.epoch = 0  # which marks what a viewer sends on purpose
+    await viewer.say("hello")
+    await viewer.control("interrupt")
+    await viewer.reply(asked["request_id"], {"behavior": "allow"}, "once")
+    assert (await viewer.next(frames.Applied)).id == "once"
+    _, request = await first.call()
+    assert b"hello" not in request
+    assert (host.project / "count").read_text() == "run\n"
+    await viewer.reply(asked["request_id"], {"behavior": "deny", "message": "late"}, "late")
+    assert (await viewer.next(frames.Applied)).id == "late", "it is settled, without effect"
+    assert "late" not in json.dumps([event.body for event in viewer.events])
+
+
+async def test_the_late_answer_of_an_earlier_driver_does_not_count(host: WorkerHost, session: str) -> None:
+    first = await host.drive(session, ALICE)
+    asked = await ask(first, "echo run >> count")
+    second = await host.drive(session, ANN)
+    await first.reply(asked["request_id"], {"behavior": "allow"})
+    await second.reply(asked["request_id"], {"behavior": "deny", "message": "no"})
+    await second.call()
+    assert not (host.project / "count").exists()
+
+
 async def test_from_far_behind_there_is_a_snapshot_and_only_the_tail(host: WorkerHost, session: str) -> None:
     """Earlier events come page by page, also to a viewer."""
     first = await host.drive(session, ANN)

@@ -3,6 +3,7 @@ holds for clients that reconnect by themselves."""
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import fcntl
 import json
@@ -15,6 +16,7 @@ import subprocess
 import sys
 import time
 import uuid
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -136,6 +138,36 @@ async def test_ps_says_that_a_driver_is_away(host: WorkerHost, session: str) -> 
     await again.send(Detach(again.epoch))
     await until(lambda: json.loads(path.read_text())["driver"] == "", "it has left")
     assert await driver() == ("", False)
+
+
+async def test_watch_reports_all_sessions_and_then_each_change_until_the_laptop_goes(
+    host: WorkerHost, session: str
+) -> None:
+    laptop = await host.drive(session, SessionOptions(client="me@laptop", permission_prompts="stdio"))
+    await laptop.next(Event)
+    watch = await host.connect("", command="watch")
+
+    async def reported(wanted: Callable[[Json], bool]) -> Json:
+        found = await watch.next(Report, lambda each: each.body.get("session") == session and wanted(each.body))
+        await watch.next(Report, lambda each: each.kind == "listed")
+        return found.body
+
+    assert (await reported(lambda row: True))["state"] == "idle"
+    await laptop.begin("go", calls(("toolu_1", "Write", {"file_path": "a", "content": "b"})))
+    asks = await reported(lambda row: row["state"] == "requires_action")
+    assert (asks["prompt"], asks["last"]) == ("go", "Write a")
+    asked = await laptop.message("control_request")
+    await laptop.reply(asked["request_id"], {"behavior": "deny", "message": "no"})
+    await laptop.tell(says("Then not.", "msg_2"))
+    assert (await reported(lambda row: row["state"] == "idle"))["last"] == "Then not."
+    await command(host, "stop", session)
+    assert (await reported(lambda row: not row["alive"]))["state"] == "ended"
+    shutil.rmtree(host.state(session))
+    gone = await watch.next(Report, lambda each: each.kind == "gone")
+    assert gone.body == {"session": session}
+    assert watch.process.stdin is not None
+    watch.process.stdin.close()
+    assert await asyncio.wait_for(watch.process.wait(), 20) == 0
 
 
 async def test_logs_are_the_last_lines_of_the_session_and_its_worker(host: WorkerHost, session: str) -> None:

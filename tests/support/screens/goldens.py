@@ -22,6 +22,7 @@ from tests.support.screens.scenes import Scene, scene
 from textual.color import Color
 
 from ccb.local.tui.rendering.block_renderer import SPINNER
+from ccb.local.tui.rendering.themes import palette_in
 
 DIRECTORY = Path(__file__).resolve().parents[2] / "local" / "tui" / "goldens"
 NORMAL, NARROW, WIDE, TINY = (100, 30), (80, 24), (240, 70), (40, 16)
@@ -56,6 +57,9 @@ GOLDENS: tuple[tuple[Scene, tuple[int, int], str], ...] = (
     (scenes.reconnecting, NARROW, "light"),
     (scenes.failed, NARROW, "dark"),
     (scenes.help_panel, NARROW, "light"),
+    (scenes.dash, NORMAL, "dark"),
+    (scenes.dash, WIDE, "light"),
+    (scenes.dash, TINY, "dark"),
     *((panel, NARROW, "light") for panel in PANELS),
     *((panel, TINY, "dark") for panel in PANELS),
 )
@@ -87,7 +91,7 @@ def picture(at: Desk) -> str:
 
 
 def _purposes(at: Desk) -> tuple[dict[str, str], dict[str, str]]:
-    palette, theme = at.view.transcript.palette(), at.app.current_theme
+    palette, theme = palette_in(at.app), at.app.current_theme
     purposes = {"foreground": ".", "default": "."}
     named = ((theme.foreground, "."), (palette.accent, "a"), (palette.dim, "d"), (palette.good, "g"),
              (palette.bad, "r"), (palette.warn, "w"))  # fmt: skip

@@ -13,6 +13,7 @@ from PIL import Image, ImageDraw
 from tests.support.repl.pilot import COLOURFUL, Desk, desk
 from tests.support.repl.scripted_session import ScriptedSession, session_rule
 from tests.support.repl.scripted_work import ANSWER, EDIT, PATCH, PATH, THOUGHT, TODOS
+from tests.support.screens.dash_scene import dash_picture
 
 from ccb.local import first_run
 from ccb.local.connect.session_rows import SessionRow
@@ -238,6 +239,10 @@ async def sessions(at: Desk) -> None:
     await at.sees("fix the flaky")
 
 
+async def dash(at: Desk) -> None:
+    """The screen of `ccb dash`, which is another application."""
+
+
 @contextmanager
 def _still() -> Iterator[None]:
     """Let the clock of the status line stand still, and the spinners and seconds of running calls."""
@@ -267,6 +272,10 @@ async def scene(play: Scene, size: tuple[int, int], theme: str = "dark") -> Asyn
     """The REPL with a scene on its screen, in the theme "dark" or "light"."""
     environ = {**COLOURFUL, "COLORFGBG": "0;15" if theme == "light" else "15;0"}
     with _still():
+        if play is dash:
+            async with dash_picture(size, environ) as at:
+                yield at
+            return
         async with desk(ScriptedSession(), size=size, environ=environ) as at:
             await play(at)
             await at.pilot.pause(0.15)  # the scroll bar and the cursor come a frame later
