@@ -520,6 +520,7 @@ class HostCommandOptions:
     days: float | None = option(
         "--days", "Count only the last days.", "n", read=read_number("days", positive=True), commands="usage")
     provider: str | None = option("--provider", "List only the models of this provider.", "name", commands="models")
+    policy: bool = option("--policy", "The schema of /etc/ccb/policy.json.", commands="config")
     origin: bool = option("--origin", "Print where each value comes from: source, file, line.", commands="config")
     check: bool = option("--check", "Ask the package index for the newest version.", commands="upgrade")
     env: tuple[str, ...] = option(

@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
-from ccb.tunnel.errors import NoCredential
+from ccb.tunnel.errors import NoCredential, PolicyRefused
 from ccb.tunnel.providers.anthropic import AnthropicProvider, RenamedProvider, anthropic_client
-from ccb.tunnel.providers.api_errors import Refusal
+from ccb.tunnel.providers.api_errors import NO_RETRY, Refusal
 from ccb.tunnel.providers.cloud_provider import BEARER_VARIABLE, Bedrock, Cloud, CloudProvider, Vertex
 from ccb.tunnel.providers.credential import Credential, CredentialSource, FixedCredential, key_headers
 from ccb.tunnel.providers.dialect import Dialect
@@ -22,6 +22,7 @@ from ccb.tunnel.providers.provider_kinds import ANTHROPIC, KINDS
 from ccb.tunnel.providers.translating_provider import TranslatedProvider
 from ccb.tunnel.wire.model_facts import ModelTable
 
+from ..config.policy import check_provider
 from ..credentials.credential_helper import HelperCredential, checked
 from ..credentials.credential_sources import StoredCredentials, credential_source
 from .named_provider import Environ, NamedProvider, granted_names, named_provider, project_of, region_of
@@ -79,7 +80,15 @@ def session_provider(
         if (known := traits[name]) is not None:
             table.learn(asked, known(own_name).facts(asked))
 
-    return ModelRouter(default, make, model or "", learn)
+    def check(provider: Provider) -> None:
+        try:
+            check_provider(settings.policy, provider.client.endpoint.host)
+        except PolicyRefused as error:
+            raise Refusal(403, error.what, kind="laptop_not_allowed", headers=NO_RETRY) from error
+
+    router = ModelRouter(default, make, model or "", learn, check)
+    check_provider(settings.policy, router.main.client.endpoint.host)
+    return router
 
 
 def has_others(environ: Environ, settings: Settings) -> bool:

@@ -20,7 +20,8 @@ _OURS = b'"ccb1.'
 class ModelRouter:
     """`default` answers for every model that names no other provider. `make` returns the provider with a name, None for
     an unknown one; each is made once. `main` is that of `model`, the model of the session: it gets ready before the
-    first call. `learn` is told of each model before it is asked."""
+    first call. `learn` is told of each model before it is asked. `check` raises an error for a
+    provider that must not be."""
 
     def __init__(
         self,
@@ -28,8 +29,10 @@ class ModelRouter:
         make: Callable[[str], Provider | None],
         model: str = "",
         learn: Callable[[str], None] = lambda model: None,
+        check: Callable[[Provider], None] = lambda provider: None,
     ) -> None:
         self.default = default
+        self._check = check
         self._make = make
         self.learn = learn
         self._made: dict[str, Provider] = {}
@@ -47,6 +50,7 @@ class ModelRouter:
     async def exchange(self, request: ProviderRequest) -> AsyncIterator[ProviderResponse]:
         """See `Provider`."""
         provider = self.provider_of(request.model)
+        self._check(provider)
         if provider is self.default and _OURS in request.body.whole():
             kept = dump(without_ours(await read_json(request.body.take()))).encode("utf-8", "replace")
             request = replace(request, body=WholeBody(kept))
