@@ -51,7 +51,12 @@ test: ## everything CI runs: lint, types, room contracts, the tests, and the cor
 	@$(MAKE) --no-print-directory -j 8 --output-sync CORE=1 test-packages official-sdks types compiled lint imports sources worker-python-3.9
 	@$(MAKE) --no-print-directory unit
 
+REFERENCE_CLI := .make/reference-cli
+$(REFERENCE_CLI): $(STAMP) # the wheel of its SDK brings Claude Code, which `bench` compares with and `thorough` runs
+	@$(BIN)/python -m pip install -q --no-deps --only-binary :all: --target $@ claude-agent-sdk==0.2.187
+
 thorough: ## the same with the rows and tests that `make test` leaves out, and all of the worker's tests on every Python
+	@$(MAKE) --no-print-directory $(REFERENCE_CLI) || echo "without Claude Code, whose tests are skipped"
 	@$(MAKE) --no-print-directory test
 	@$(ROOT) env CCB_EXAMPLES=500 $(BIN)/pytest -n 5 --dist worksteal -q -m "thorough or hypothesis"
 	@$(MAKE) --no-print-directory worker-pythons
@@ -103,10 +108,6 @@ arm64: $(STAMP) ## the same on a Debian 12 host for arm64, run by qemu-user; it 
 bullseye forky arm64:
 	@.ci/system-packages test $(PYTHON)
 	@$(BIN)/python -m tests.support.debian_host $@
-
-REFERENCE_CLI := .make/reference-cli
-$(REFERENCE_CLI): $(STAMP) # the wheel of its SDK brings the reference CLI that `bench` compares with
-	@$(BIN)/python -m pip install -q --no-deps --only-binary :all: --target $@ claude-agent-sdk==0.2.187
 
 bench: $(STAMP) $(REFERENCE_CLI) ## every benchmark as one table, each figure beside its peer in the same run
 	@.ci/system-packages test $(PYTHON)

@@ -20,7 +20,7 @@ from ccb.tunnel.heavy_imports import collection_paused, take_short_turns
 from .command_line.arguments import Arguments, private_texts
 from .command_line.exit_codes import ExitCode, error_lines
 from .command_line.parser import parse_arguments
-from .command_line.subcommands import guide_page, help_text
+from .command_line.subcommands import guide_page, help_text, manual_page
 from .config.log import logging_to_file, state_dir
 from .first_run import set_up
 from .terminal import console
@@ -109,6 +109,9 @@ def run_named(arguments: Arguments, environ: Mapping[str, str] = os.environ) -> 
 def _help(arguments: Arguments) -> int:
     """Print the help of a command or topic, with its pages of the guide; what is longer than the screen is paged."""
     asked = arguments.command == "help" and not arguments.help
+    if asked and arguments.host_command.man:
+        console.print_line(*manual_page().splitlines())
+        return ExitCode.OK
     topic = arguments.rest[0] if asked and arguments.rest else ""
     width, height = shutil.get_terminal_size((100, 24))
     text = help_text(min(width, 120), topic if asked else arguments.command)

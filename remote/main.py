@@ -17,6 +17,8 @@ from .session_store.session_paths import resolve_directory
 TYPE_CHECKING = False
 
 if TYPE_CHECKING:
+    from typing import NoReturn
+
     from .session_store.session_registry import SessionEntry
 
 _CHUNK = 256 * 1024
@@ -310,12 +312,25 @@ def _in_memory(params: Params, session: str, deadline: float) -> socket.socket |
     return daemon
 
 
-def _connect_or_start(start: _Start, where: session_paths.SessionPaths) -> socket.socket:
-    """Return a connection to the daemon at these paths. The process that gets the session's lock starts it."""
-    if where.state and start.params.get("cwd") and not (start.params.get("create", True) or start.params.get("again")):
+def _end_elsewhere(params: Params, where: session_paths.SessionPaths) -> None:
+    """End the daemon of a session that is continued in another directory than before."""
+    if where.state and params.get("cwd") and not (params.get("create", True) or params.get("again")):
         from .daemon.daemon_start import end_where_it_was
 
-        end_where_it_was(start.params, where.state)
+        end_where_it_was(params, where.state)
+
+
+def _refuse_used(params: Params, where: session_paths.SessionPaths, deadline: float) -> NoReturn:
+    """Refuse a new session whose id has a daemon already."""
+    if not where.lock:
+        sockets.connect(where.socket, deadline)  # raises Stranger when another user listens there
+    raise in_use(str(params["session"]))
+
+
+def _connect_or_start(start: _Start, where: session_paths.SessionPaths) -> socket.socket:
+    """Return a connection to the daemon at these paths. The process that gets the session's lock starts it."""
+    params = start.params
+    _end_elsewhere(params, where)
     log: dict[str, object] = {"log": where.file("daemon.log")} if where.state else {}
     signals_sent: set[int] = set()
     while True:
@@ -324,11 +339,9 @@ def _connect_or_start(start: _Start, where: session_paths.SessionPaths) -> socke
         if lock is not None:
             from .daemon.daemon_start import start_daemon
 
-            owner = start_daemon(start.params, start.bundle, where, lock, start.users_umask)
-        elif start.params.get("fresh"):
-            if not where.lock:
-                sockets.connect(where.socket, start.deadline)  # raises Stranger when another user listens there
-            raise in_use(str(start.params["session"]))
+            owner = start_daemon(params, start.bundle, where, lock, start.users_umask)
+        elif params.get("fresh"):
+            _refuse_used(params, where, start.deadline)
         address = where.socket if owner is None else str(owner.get("socket") or "")
         daemon = sockets.connect(address, start.deadline)
         if daemon is not None:

@@ -174,7 +174,8 @@ class AcpAgent:
         folders = listed if isinstance(listed, list) else []
         others = [self._paths.directory(each) for each in folders]
         arguments = replace(self._arguments, directory=directory, session=choice)
-        agent = replace(arguments.agent, add_dirs=(*arguments.agent.add_dirs, *others))
+        permissions = arguments.permissions
+        permissions = replace(permissions, add_dirs=(*permissions.add_dirs, *others))
         sdk = replace(arguments.sdk, mcp_config=(*arguments.sdk.mcp_config, *_servers(params.get("mcpServers"))))
         host = await self._connected()
         from .acp_session import AcpSession
@@ -182,7 +183,7 @@ class AcpAgent:
 
         roots = (str(params["cwd"]), *map(str, folders))
         editor = Editor(self._peer, ClientAbilities.of(self._capabilities), self._paths, roots)
-        session = AcpSession(host, replace(arguments, agent=agent, sdk=sdk), editor)
+        session = AcpSession(host, replace(arguments, permissions=permissions, sdk=sdk), editor)
         number = await session.open(tail)
         if choice.resume is not None and number != choice.resume:
             await session.close()

@@ -12,7 +12,7 @@ from ccb.tunnel.wire.control_protocol import RequestFailed
 from ccb.tunnel.wire.frames import Json
 from ccb.tunnel.wire.json_rpc import INVALID_PARAMS, RpcError
 
-from ..slash_commands.agent_commands import can_change_sandbox, change_mode, effort, model
+from ..slash_commands.agent_commands import can_change_sandbox, change_mode, effort, model, models_of_others
 from ..slash_commands.command_table import COMMANDS
 from ..slash_commands.registry import LaptopCommand, Text
 from ..slash_commands.session_api import Place, SessionApi
@@ -41,7 +41,7 @@ class SessionOptionsDesk:
         self._bypasses = bypasses
 
     def modes(self) -> Json:
-        current = mode_in_force(self._api.transcript.mode, self._api.transcript.sandbox)
+        current = mode_in_force(self._api.transcript.facts.mode, self._api.transcript.facts.sandbox)
         offered = [each for each in MODES if self._is_offered(each)]
         offered += [current] if current not in offered else []
         listed = [(each, *_ABOUT_MODES.get(each, (one_line(each), ""))) for each in offered]
@@ -56,7 +56,7 @@ class SessionOptionsDesk:
         options = [_select(MODE, "Mode", "mode", modes["currentModeId"], values), await self._models()]
         levels = self._levels()
         if levels:
-            current = self._api.transcript.effort or _OWN_EFFORT
+            current = self._api.transcript.facts.effort or _OWN_EFFORT
             values = [{"value": each, "name": each.capitalize()} for each in dict.fromkeys([*levels, current])]
             options.append(_select(EFFORT, "Effort", "thought_level", current, values))
         return options
@@ -96,7 +96,11 @@ class SessionOptionsDesk:
         return mode in MODES and (mode != "bypassPermissions" or self._bypasses)
 
     async def _models(self) -> Json:
-        current, models = self._api.transcript.model, self._api.laptop.models
+        if self._api.transcript.facts.foreign_agent:
+            used, names = await models_of_others(self._api)
+            listed = [{"value": each, "name": each} for each in dict.fromkeys([used, *names])]
+            return _select(MODEL, "Model", "model", used, listed)
+        current, models = self._api.transcript.facts.model, self._api.laptop.models
         offers = (await models.kept(current))[:_MAX_MODELS] if models is not None else []
         chosen = next((each.name for each in offers if current in (each.name, each.id)), current) or "default"
         values = {each.name: {"value": each.name, "name": one_line(each.title or each.name)} for each in offers}
@@ -104,7 +108,7 @@ class SessionOptionsDesk:
         return _select(MODEL, "Model", "model", chosen, list(values.values()))
 
     def _levels(self) -> list[str]:
-        models, used = self._api.laptop.models, self._api.transcript.model
+        models, used = self._api.laptop.models, self._api.transcript.facts.model
         known = models.offer(used).efforts if models is not None and used else []
         return [_OWN_EFFORT, *known] if known else []
 

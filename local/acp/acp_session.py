@@ -6,7 +6,6 @@ import asyncio
 import logging
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from functools import partial
 
 from ccb.tunnel.errors import CcbError, CredentialError, NoSuchPath, NoSuchSession, UsageError
@@ -99,6 +98,7 @@ class AcpSession:
                 self._task.result()
                 raise RpcError(INTERNAL_ERROR, "the session ended while it was opened: try it again")
             is_open = True
+            self._task.add_done_callback(_log_bug)
         finally:
             await cancelled(waiting)
             if not is_open:
@@ -108,9 +108,10 @@ class AcpSession:
     async def close(self) -> None:
         """Leave the session, which lives on."""
         self._leave.set()
-        if self._task is not None:
-            with suppress(CcbError, RpcError, asyncio.CancelledError):
-                await self._task
+        if self._conversation is None:  # it may connect for long
+            await cancelled(self._task)
+        elif self._task is not None:
+            await asyncio.wait({self._task})
 
     async def _run(self, tail: int) -> None:
         async with connect_session(
@@ -128,6 +129,12 @@ class AcpSession:
             finally:
                 await conversation.close()
                 await cancelled(watching, leaving)
+
+
+def _log_bug(task: asyncio.Task[None]) -> None:
+    error = None if task.cancelled() else task.exception()
+    if error is not None and not isinstance(error, CcbError | RpcError):
+        log.error("a bug", exc_info=error)
 
 
 class PromptAnswers:

@@ -16,6 +16,7 @@ from ..tui.rendering.tool_output import headline
 from .acp_paths import PathMap
 
 _MAX_TITLE = 400
+_MAX_OVERLAP = 8_192  # characters
 _STATUS = {
     ToolState.WAITING: "pending",
     ToolState.ASKS: "pending",
@@ -72,11 +73,13 @@ def output_of(block: ToolBlock) -> str:
 
 
 def more_output(before: str, now: str) -> str:
-    """Return what has been added to an output, of which `now` may be only the end."""
-    if now.startswith(before):
-        return now[len(before) :]
-    most = min(len(before), len(now))
-    for size in range(most, 0, -1):
+    """Return what has been added to an output. Each may be only its end: `before` while a command runs, `now` too; a
+    result has no line end at its end."""
+    known = before.rstrip("\n")
+    at = 0 if now.startswith(known) else now.rfind(known)
+    if at >= 0:
+        return now[at + len(before) :]
+    for size in range(min(len(before), len(now), _MAX_OVERLAP), 0, -1):
         if before.endswith(now[:size]):
             return now[size:]
     return f"\n{now}"

@@ -20,7 +20,6 @@ from ..session.session_client import EventGap, SessionEvent, parse_snapshot
 from ..slash_commands.session_api import ReplInfo
 from ..transcript.blocks import Block, Level, NoticeBlock, PictureData, PromptBlock, ToolBlock, ToolState
 from ..transcript.session_facts import mode_in_force
-from ..transcript.transcript_reducer import TranscriptReducer
 from . import acp_tool_calls as calls
 from .acp_paths import PathMap
 
@@ -120,16 +119,14 @@ class AcpUpdates:
     it keeps only the calls that are not over."""
 
     def __init__(self, info: ReplInfo, abilities: ClientAbilities, paths: PathMap) -> None:
-        self.reducer = TranscriptReducer(
-            self, model=info.model, mode=info.mode, sandbox=info.sandbox, effort=info.effort, own_name=info.client_name
-        )
-        self.cwd = self.reducer.notices.cwd = info.path.rstrip("/")
+        self.reducer = info.transcript(self)
+        self.cwd = self.reducer.notices.cwd
         self.own_turn = False  # a prompt of the client runs, whose answer says what went wrong
         self._abilities = abilities
         self._paths = paths
         self._answer = AnswerText()
         self._out: list[Json] = []
-        self._sent_calls: Newest[str, Json] = Newest(_MAX_CALLS)  # as they were told last
+        self._sent_calls: Newest[str, Json] = Newest(_MAX_CALLS)  # as they were told last; {} once they are over
         self._asked: Newest[str, None] = Newest(_MAX_CALLS)  # calls of sub-agents that wait for an answer, or run
         self._printed: Newest[str, str] = Newest(_MAX_CALLS)  # in terminals, by the id of the call
         self._seen: WeakSet[Block] = WeakSet()
@@ -185,23 +182,23 @@ class AcpUpdates:
         self.reducer.link_lost()
 
     def notice(self, severity: str, text: str) -> list[Json]:
-        """Return what tells the person something: as a notice, or as a line of the conversation."""
+        """Return what tells the person something: as a notice, or a warning also as a line of the conversation."""
         title, _, more = neutralise(text).strip().partition("\n")
         if not title:
             return []
         if self._abilities.notices:
             notice: Json = {"sessionUpdate": "notice", "severity": severity, "title": title}
             return [{**notice, "description": more} if more else notice]
-        return [chunk("agent_message_chunk", f"\n\n*ccb: {title}*\n\n{more}", new_uuid())]
+        return [] if severity == "info" else [chunk("agent_message_chunk", f"\n\n*ccb: {title}*\n\n{more}", new_uuid())]
 
     @property
     def state(self) -> dict[str, Any]:
         """What changes of its own accord, and has updates of its own."""
         reducer, totals = self.reducer, self.reducer.totals
         return {
-            "mode": mode_in_force(reducer.mode, reducer.sandbox),
-            "options": (reducer.model, reducer.effort),
-            "title": reducer.title,
+            "mode": mode_in_force(reducer.facts.mode, reducer.facts.sandbox),
+            "options": (reducer.facts.model, reducer.facts.effort),
+            "title": reducer.facts.title,
             "todos": reducer.todos,
             "usage": (totals.context_tokens, totals.window, totals.cost_usd),
         }
@@ -228,7 +225,8 @@ class AcpUpdates:
         if name == "options":
             return [CONFIG_CHANGED]
         if name == "title":
-            return [{"sessionUpdate": "session_info_update", "title": reducer.title}] if reducer.title else []
+            title = reducer.facts.title
+            return [{"sessionUpdate": "session_info_update", "title": title}] if title else []
         if name == "todos":
             entries = [
                 {
@@ -299,14 +297,18 @@ class AcpUpdates:
     def _call(self, block: ToolBlock) -> None:
         if self._is_live or not block.tool_id:  # a call that the model still writes may get another id
             return
-        if block.state in _OVER:
-            self._open.pop(id(block), None)
+        before = self._sent_calls.get(block.tool_id)
+        if before == {}:
+            return
         terminal = self._abilities.terminal_output
         call = calls.shown(block, self._paths, self.cwd, terminal=terminal)
-        before = self._sent_calls.get(block.tool_id)
         changed = call if before is None else {k: v for k, v in call.items() if before.get(k) != v}
         self._sent_calls[block.tool_id] = call
         meta = self._terminal_meta(block, new=before is None) if terminal and calls.is_command(block) else {}
+        if block.state in _OVER:
+            self._sent_calls[block.tool_id] = {}
+            self._open.pop(id(block), None)
+            self._printed.pop(block.tool_id, None)
         if before is None:
             meta = {"claudeCode": {"toolName": block.name}, **meta}
         if not changed and not meta:

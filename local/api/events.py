@@ -185,25 +185,27 @@ def events_of(public: messages.PublicMessage) -> Iterator[Event]:
                 yield (Text if delta.field == "text" else Thinking)(delta.text, **about)
         case messages.AssistantMessage(blocks=blocks):
             yield Message(_text_of(blocks), tuple(blocks), **about)
-            for block in blocks:
-                if block.get("type") == "tool_use":
-                    name, given = messages.as_text(block.get("name")), messages.as_dict(block.get("input"))
-                    yield ToolCall(messages.as_text(block.get("id")), name, given, **about)
+            yield from _of_tools(blocks, about)
         case messages.UserMessage(blocks=blocks) if public.done_tool_uses():
-            for block in blocks:
-                if block.get("type") == "tool_result":
-                    text, failed = _text_of(messages.as_blocks(block.get("content"))), block.get("is_error") is True
-                    yield ToolResult(messages.as_text(block.get("tool_use_id")), text, failed, **about)
+            yield from _of_tools(blocks, about)
         case messages.ToolProgressMessage(tool_use_id=tool_use_id):
             yield ToolOutput(tool_use_id, messages.as_text(body.get("output")), **about)
         case messages.TaskMessage() as task:
             yield Task(task.task_id, task.summary or task.description, task.status, **about)
         case messages.SystemMessage(subtype="informational"):
             yield Notice(messages.as_text(body.get("content")), **about)
-        case messages.SystemMessage(subtype=subtype):
-            yield Other(subtype, **about)
         case _:
-            yield Other(messages.as_text(body.get("type")), **about)
+            yield Other(messages.as_text(body.get("subtype") or body.get("type")), **about)
+
+
+def _of_tools(blocks: list[Json], about: dict[str, Any]) -> Iterator[Event]:
+    for block in blocks:
+        if block.get("type") == "tool_use":
+            name, given = messages.as_text(block.get("name")), messages.as_dict(block.get("input"))
+            yield ToolCall(messages.as_text(block.get("id")), name, given, **about)
+        elif block.get("type") == "tool_result":
+            text, failed = _text_of(messages.as_blocks(block.get("content"))), block.get("is_error") is True
+            yield ToolResult(messages.as_text(block.get("tool_use_id")), text, failed, **about)
 
 
 def _text_of(blocks: list[Json]) -> str:

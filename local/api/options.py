@@ -99,7 +99,7 @@ def _keywords(*groups: Group) -> dict[str, Option]:
     return {_keyword(each): each for each in OPTIONS if each.group in groups and each.names[0] not in _OF_OTHERS}
 
 
-OF_SESSION = _keywords(Group.SESSION, Group.AGENT, Group.SDK, Group.PORTS)
+OF_SESSION = _keywords(Group.SESSION, Group.AGENT, Group.PERMISSIONS, Group.SDK, Group.PORTS)
 OF_HOST = {**_keywords(Group.CONNECTION), **OF_SESSION}
 
 

@@ -4,18 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from ccb.tunnel.tasks import cancelled
 from ccb.tunnel.wire.control_protocol import CAN_USE_TOOL
 from ccb.tunnel.wire.mcp_messages import ELICITATION, MCP_MESSAGE
-from ccb.tunnel.wire.messages import ControlRequest, as_blocks, as_dict, as_text
+from ccb.tunnel.wire.messages import ControlCancel, ControlRequest, as_blocks, as_dict, as_text
+
+from ..session.newest import Newest
 
 if TYPE_CHECKING:
+    from ..session.remote_session import RemoteSession
     from .tools import ToolServer
 
+log = logging.getLogger(__name__)
 T = TypeVar("T")
+_MAX_HEARD = 1_000
 OWN_TOOLS = "program"
 """The MCP server of the program's own tools: the model and the rules know them as `mcp__program__NAME`."""
 Json = dict[str, Any]
@@ -99,6 +106,46 @@ class Callbacks:
     @property
     def asks(self) -> bool:
         return self.permissions is not None or self.questions is not None
+
+
+class AgentQuestions:
+    """Answers the questions of one session, each once and in a task of its own. `failed` gets what a callback raises,
+    and says whether the program learns of it."""
+
+    def __init__(self, remote: RemoteSession, callbacks: Callbacks, failed: Callable[[Exception], bool]) -> None:
+        self._remote, self._callbacks, self._failed = remote, callbacks, failed
+        self._running: dict[str, asyncio.Task[None]] = {}
+        self._heard: Newest[str, None] = Newest(_MAX_HEARD)
+
+    def heard(self, line: ControlRequest | ControlCancel) -> None:
+        number = line.request_id
+        if isinstance(line, ControlCancel):
+            if (running := self._running.get(number)) is not None:
+                running.cancel()
+        elif number not in self._heard:
+            self._heard[number] = None
+            self._running[number] = asyncio.create_task(self._answer(line), name="an answer of the program")
+            self._running[number].add_done_callback(lambda _: self._running.pop(number, None))
+
+    async def close(self) -> None:
+        await cancelled(*self._running.values())
+
+    async def _answer(self, asked: ControlRequest) -> None:
+        remote = self._remote
+        try:
+            try:
+                reply = await answer_to(asked, self._callbacks)
+            except Exception as error:  # a bug of the program: nothing is allowed
+                await remote.refuse(asked.request_id, "the program failed to answer")
+                if not self._failed(error):
+                    raise
+                return
+            if reply is None:
+                await remote.refuse(asked.request_id, "the program answers no such questions")
+            else:
+                await remote.answer(asked.request_id, reply)
+        except Exception:
+            log.exception("a question of the agent was not answered")
 
 
 async def answer_to(asked: ControlRequest, callbacks: Callbacks) -> Json | None:

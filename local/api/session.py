@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, overload
@@ -18,17 +18,14 @@ from ccb.tunnel.errors import CcbError, ConnectionLost, UsageError
 from ccb.tunnel.plain_text import HostText
 from ccb.tunnel.tasks import cancelled
 from ccb.tunnel.wire import control_protocol as control
-from ccb.tunnel.wire import journal_records as records
 from ccb.tunnel.wire import messages
 from ccb.tunnel.wire.mcp_messages import ELICITATION, MCP_MESSAGE
 
 from ..command_line.arguments import Arguments
 from ..session import session_client as client
-from ..session.newest import Newest
-from ..session.partial_events import PartialEvents
-from ..session.turn_outcomes import PendingPrompts
-from .events import Answer, Connection, Event, Notice, Schema, TurnFailed, answer_of, events_of
-from .questions import Callbacks, answer_to
+from .events import Answer, Connection, Event, Notice, Schema, TurnFailed
+from .questions import AgentQuestions, Callbacks
+from .session_reader import Found, SessionReader, Taken
 
 if TYPE_CHECKING:
     from ..connect.connect_session import OpenSession
@@ -42,7 +39,6 @@ Json = dict[str, Any]
 CLOSE_S = 5.0
 """Seconds for the host to end what is left: a turn, a session. After them the program goes on without its word."""
 _AHEAD = 1_000  # events that wait for the program; while there are more, the host is not read
-_MAX_ANSWERED = 1_000
 _INITIALIZE: control.RequestKind[Json, Json] = control.client_kind(
     "initialize", lambda fields: fields, lambda payload: payload
 )
@@ -61,7 +57,7 @@ class Prompt(Generic[D]):
         self.live = False  # its turn runs
         self.closing = False
         self._session = session
-        self._begun = False
+        self._begun = self._has_turn = False
         self._failure: BaseException | None = None
         self._events: deque[Event] = deque()
         self._news = asyncio.Event()
@@ -74,23 +70,23 @@ class Prompt(Generic[D]):
         return self._iterate()
 
     async def _iterate(self) -> AsyncGenerator[Event, None]:
-        async with self._session.turn:
-            try:
-                await self._session.begin(self)
-                while not self.closing:
-                    while self._events:
-                        event = self._events.popleft()
-                        self._session.has_room()
-                        yield event
-                    if self._failure is not None:
-                        raise self._failure
-                    if self._over.is_set():
-                        break
-                    self._news.clear()
-                    await self._news.wait()
-            finally:
-                await self.aclose()
-                self._session.left(self)
+        await self._session.turn.acquire()
+        self._has_turn = True
+        try:
+            await self._session.begin(self)
+            while not self.closing:
+                while self._events:
+                    event = self._events.popleft()
+                    self._session.has_room()
+                    yield event
+                if self._failure is not None:
+                    raise self._failure
+                if self._over.is_set():
+                    break
+                self._news.clear()
+                await self._news.wait()
+        finally:
+            await self.aclose()
 
     async def interrupt(self) -> None:
         """Stop the turn; the last events and the answer follow. Raises CcbError."""
@@ -108,12 +104,18 @@ class Prompt(Generic[D]):
         self.closing = True
         self._session.has_room()
         self._news.set()
-        if self.inputs and not self._over.is_set():
-            with suppress(TimeoutError, CcbError):
-                async with asyncio.timeout(CLOSE_S):
-                    await self.interrupt()
-                    await self._over.wait()
+        try:
+            if self.inputs and not self._over.is_set():
+                with suppress(TimeoutError, CcbError):
+                    async with asyncio.timeout(CLOSE_S):
+                        await self.interrupt()
+                        await self._over.wait()
+        finally:
             self._over.set()
+            if self._has_turn:  # the iteration may stand still in the loop of the program
+                self._has_turn = False
+                self._session.left(self)
+                self._session.turn.release()
 
     async def __aenter__(self) -> Self:
         return self
@@ -144,23 +146,17 @@ class Session:
     def __init__(self, host: HostConnection, arguments: Arguments, callbacks: Callbacks) -> None:
         self.turn = asyncio.Lock()
         self._host, self._arguments, self._callbacks = host, arguments, callbacks
-        self._opened: OpenSession | None = None
-        self._ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._ready: asyncio.Future[OpenSession] = asyncio.get_running_loop().create_future()
         self._leave = asyncio.Event()
         self._stays = False
         self._owner: asyncio.Task[None] | None = None
         self._failure: Exception | None = None
         self._current: Prompt[Any] | None = None
-        self._pending = PendingPrompts()
-        self._partial = PartialEvents()
-        self._first_connection = True
-        self._answering: dict[str, asyncio.Task[None]] = {}
-        self._answered: Newest[str, None] = Newest(_MAX_ANSWERED)
+        self._reader = SessionReader()
+        self._questions: AgentQuestions | None = None
         self._asking = 0  # requests whose answers must be read, whether or not the program reads its events
         self._room = asyncio.Event()
         self._schema: Json = {}
-        self._cost = 0.0
-        self._denied_unasked = False
 
     # For the program.
 
@@ -181,7 +177,7 @@ class Session:
     @property
     def cost(self) -> float:
         """Dollars that the session has cost up to its last answer."""
-        return self._cost
+        return self._reader.cost
 
     @overload
     def prompt(self, content: client.Content) -> Prompt[None]: ...
@@ -250,8 +246,7 @@ class Session:
 
     @property
     def opened(self) -> OpenSession:
-        assert self._opened is not None, "the session was not opened"
-        return self._opened
+        return self._ready.result()
 
     async def open(self) -> Self:
         """Raises CcbError."""
@@ -272,13 +267,13 @@ class Session:
         if prompt.schema.json != self._schema:
             await self.request(_INITIALIZE, {"jsonSchema": prompt.schema.json})
             self._schema = prompt.schema.json
-        self._current, self._denied_unasked = prompt, False
+        self._current = prompt
         await self.send(prompt, prompt.content, client.PromptDelivery(waits=True))
 
     async def send(self, prompt: Prompt[Any], content: client.Content, how: client.PromptDelivery) -> None:
         identity = control.new_uuid()
         prompt.inputs.add(identity)
-        self._pending.sent(identity)
+        self._reader.pending.sent(identity)
         await self.opened.session.prompt(content, uuid=identity, how=how)
 
     async def request(self, kind: control.RequestKind[control.P, control.A], payload: control.P) -> control.A:
@@ -296,7 +291,7 @@ class Session:
 
     def left(self, prompt: Prompt[Any]) -> None:
         for each in prompt.inputs:
-            self._pending.taken_back(each)
+            self._reader.pending.taken_back(each)
         if self._current is prompt:
             self._current = None
 
@@ -308,23 +303,26 @@ class Session:
         identity = self._arguments.session.session_id or control.new_uuid()
         try:
             async with connect_session(self._host, self._arguments, session_id=identity) as opened:
-                self._opened = opened
                 remote = opened.session
                 if self._callbacks.asks:
                     remote.register(control.CAN_USE_TOOL)
                     remote.register(ELICITATION)
                 if self._callbacks.tools is not None:
                     remote.register(MCP_MESSAGE)
-                self._pending.foreign_turn = remote.hello.state != "idle"
+                self._reader.pending.foreign_turn = remote.hello.state != "idle"
+                self._ready.set_result(opened)
+                self._questions = AgentQuestions(remote, self._callbacks, self._callback_failed)
                 reading = asyncio.create_task(self._read(remote), name="events of a session")
                 leaving = asyncio.create_task(self._leave.wait(), name="end of a session")
-                self._ready.set_result(None)
                 try:
                     await asyncio.wait({reading, leaving}, return_when=asyncio.FIRST_COMPLETED)
-                    if not reading.done():
-                        await self._say_goodbye(remote)
+                    if not reading.done() and (self._stays or not remote.driving):
+                        await remote.close()
+                    elif not reading.done():
+                        await remote.stopped(CLOSE_S)
                 finally:
-                    await cancelled(reading, leaving, *self._answering.values())
+                    await cancelled(reading, leaving)
+                    await self._questions.close()
         except Exception as error:
             if self._ready.done():
                 log.exception("leaving a session failed")
@@ -332,15 +330,6 @@ class Session:
                 self._ready.set_exception(error)
         finally:
             self._ended(UsageError("the session was closed", do="Open it again: host.session(resume=ID)."))
-
-    async def _say_goodbye(self, remote: RemoteSession) -> None:
-        if self._stays or not remote.driving:
-            await remote.close()
-            return
-        with suppress(TimeoutError, CcbError):
-            async with asyncio.timeout(CLOSE_S):
-                await remote.stop()
-                await remote.ended()
 
     def _ended(self, error: Exception) -> None:
         self._failure = self._failure or error
@@ -351,95 +340,35 @@ class Session:
         again = f"Open it again: host.session(resume={self.id!r})."
         try:
             async for item in remote.events():
-                await self._take(item, again)
+                if isinstance(item, client.LinkChange) and item.state is client.LinkState.FENCED:
+                    raise ConnectionLost(item.reason, do=again)
+                for found in self._reader.read(item):
+                    await self._take(found)
             error: Exception = ConnectionLost("the session has ended on the host", do=again)
         except Exception as lost:
             log.info("the session cannot be read any more", exc_info=lost)
             error = lost
         self._ended(error)
 
-    async def _take(self, item: client.Item, again: str) -> None:
-        match item:
-            case client.LinkChange(state=client.LinkState.FENCED, reason=reason):
-                raise ConnectionLost(reason, do=again)
-            case client.LinkChange(state=state, reason=reason, attempt=attempt):
-                self._first_connection = False
-                if state is client.LinkState.CONNECTED or (state is client.LinkState.RECONNECTING and attempt == 1):
-                    await self._emit([Connection(state.value, reason)])
-            case client.EventGap(body=body):
-                skipped = client.parse_snapshot(body)
-                self._cost = messages.as_number((skipped.result or {}).get("total_cost_usd"))
-                if skipped.prompts is not None:
-                    self._pending.runs_already(
-                        each for prompt in skipped.prompts if prompt.taken for each in prompt.ids
-                    )
-                for question in skipped.questions:
-                    self._asked(question)
-            case client.LaptopNotice(text=text):
-                await self._emit([Notice(text)])
-            case client.SessionEvent(kind="progress"):
-                await self._progress(item.public)
-            case client.SessionEvent():
-                await self._record(item)
-
-    async def _progress(self, public: messages.PublicMessage) -> None:
-        if isinstance(public, messages.StreamEventMessage):
-            new = self._partial.new_part(public.body)
-            if new is None:
-                return
-            public = messages.parse_message(new)
-        await self._message(public)
-
-    async def _record(self, item: client.SessionEvent) -> None:
-        of_agent = item.record.agent_id
-        match item.record.content:
-            case records.MessageRecord(public=public):
-                earlier = item.replayed and self._first_connection  # it was written before this client came
-                if earlier and isinstance(public, messages.ResultMessage):
-                    self._pending.foreign_turn = True
-                if isinstance(public, messages.TaskMessage) and not earlier:
-                    self._pending.task_news(public)
-                await self._message(public)
-            case records.PromptRecord(input_ids=input_ids) if not of_agent:
-                self._taken(input_ids)
-            case records.TakenRecord(input_id=input_id) if not of_agent:
-                self._taken([input_id])
-            case records.UnqueuedRecord(id=input_id):
-                self._pending.taken_back(input_id)
-            case records.TurnStartRecord() | records.TurnEndRecord() if not of_agent:
-                self._pending.turn_began_or_ended()
-            case records.DamagedRecord(what=what) if what:
-                await self._emit([Notice(f"the session's journal is damaged: {what}")])
-
-    def _taken(self, input_ids: Iterable[str]) -> None:
-        taken = [*input_ids]
-        self._pending.taken(taken)
-        if self._current is not None and self._current.inputs.intersection(taken):
-            self._current.live = True
-
-    async def _message(self, public: messages.PublicMessage) -> None:
-        match public:
-            case messages.ControlRequest():
-                self._asked(public)
-            case messages.ControlCancel(request_id=request_id):
-                if (task := self._answering.get(request_id)) is not None:
-                    task.cancel()
-            case messages.ControlResponse():
-                pass
-            case messages.ResultMessage():
-                await self._result(public)
-            case _:
-                if isinstance(public, messages.SystemMessage) and public.subtype == "permission_denied":
-                    self._denied_unasked = self._denied_unasked or public.decision_behavior == "ask"
-                if self._current is not None and self._current.live:
-                    await self._emit(events_of(public))
-
-    async def _result(self, result: messages.ResultMessage) -> None:
-        before, self._cost = self._cost, result.total_cost_usd
+    async def _take(self, found: Found) -> None:
         prompt = self._current
-        if not self._pending.result_came() or prompt is None:
-            return
-        answer = answer_of(result.body, before, denied_unasked=self._denied_unasked)
+        match found:
+            case messages.ControlRequest() | messages.ControlCancel():
+                assert self._questions is not None
+                self._questions.heard(found)
+            case Taken(inputs=inputs):
+                if prompt is not None:
+                    prompt.live = prompt.live or not prompt.inputs.isdisjoint(inputs)
+            case Answer():
+                if prompt is not None:
+                    await self._answered(prompt, found)
+            case Notice() | Connection():
+                await self._emit(found)
+            case _:
+                if prompt is not None and prompt.live:
+                    await self._emit(found)
+
+    async def _answered(self, prompt: Prompt[Any], answer: Answer[Any]) -> None:
         failure: TurnFailed | None = None
         if answer.ok:
             try:
@@ -447,44 +376,21 @@ class Session:
             except ValueError as error:
                 failure = TurnFailed(f"the answer does not fit the schema: {error}", answer)
         prompt.result = answer
-        await self._emit([answer])
-        if not self._pending or failure is not None:
+        await self._emit(answer)
+        if not self._reader.pending or failure is not None:
             prompt.end(failure)
 
-    async def _emit(self, found: Iterable[Event]) -> None:
-        for event in found:
-            while (prompt := self._current) is not None and prompt.waiting >= _AHEAD:
-                if self._asking or prompt.closing or self._leave.is_set():
-                    break
-                self._room.clear()
-                await self._room.wait()
-            if prompt is not None:
-                prompt.add(event)
+    async def _emit(self, event: Event) -> None:
+        while (prompt := self._current) is not None and prompt.waiting >= _AHEAD:
+            if self._asking or prompt.closing or self._leave.is_set():
+                break
+            self._room.clear()
+            await self._room.wait()
+        if prompt is not None:
+            prompt.add(event)
 
-    # The questions of the agent.
-
-    def _asked(self, asked: messages.ControlRequest) -> None:
-        if asked.request_id not in self._answered:
-            self._answered[asked.request_id] = None
-            task = asyncio.create_task(self._answer(asked), name="an answer of the program")
-            self._answering[asked.request_id] = task
-            task.add_done_callback(lambda _: self._answering.pop(asked.request_id, None))
-
-    async def _answer(self, asked: messages.ControlRequest) -> None:
-        """What a callback raises is raised to who reads the prompt, and the worker gets a refusal."""
-        remote = self.opened.session
-        try:
-            try:
-                reply = await answer_to(asked, self._callbacks)
-            except Exception as error:
-                await remote.refuse(asked.request_id, "the program failed to answer")
-                if self._current is None:
-                    raise
-                self._current.end(error, over=False)
-                return
-            if reply is None:
-                await remote.refuse(asked.request_id, "the program answers no such questions")
-            else:
-                await remote.answer(asked.request_id, reply)
-        except Exception:
-            log.exception("a question of the agent was not answered")
+    def _callback_failed(self, error: Exception) -> bool:
+        """What a callback raises is raised to who reads the prompt. Return whether somebody does."""
+        if self._current is not None:
+            self._current.end(error, over=False)
+        return self._current is not None

@@ -122,6 +122,12 @@ def read_worktree_name(value: str, shown: str) -> str:
     return value
 
 
+def read_devcontainer_name(value: str, shown: str) -> str:
+    if value and not is_worktree_name(value):
+        raise UsageError(f"error: {shown}: '{shortened(value)}' is no name of a folder in .devcontainer")
+    return value
+
+
 def read_uuid(value: str, shown: str) -> str:
     import uuid  # it takes 3 ms, and few command lines have one
 
@@ -190,11 +196,14 @@ class Group(Enum):
 
     SESSION = "session", "Session"
     PORTS = "ports", "Ports"
-    AGENT = "agent", "Model and permissions"
+    AGENT = "agent", "Agent and model"
+    PERMISSIONS = "permissions", "Permissions"
     SCREEN = "screen", "Terminal interface"
     STREAMS = "streams", "Without the terminal interface (headless)"
     CONNECTION = "connection", "Connection"
     HOST_COMMAND = "host_command", "Options of single commands"
+    ARCHIVE = "archive", "Options of `ccb export`, `import` and `move`"
+    USAGE = "usage", "Options of `ccb usage`"
     ACCOUNT = "account", "Options of `ccb auth`"
     SDK = "sdk", "For programs that drive ccb (SDKs)"
     GENERAL = "", "General"
@@ -286,10 +295,12 @@ class ConnectionOptions:
         "mark where host and command go, otherwise they are appended.", "command")
     container: str | None = option(
         "--container", "Work in this container (docker, podman) of the host, as its user or as USER.", "[user@]name")
-    devcontainer: bool = option(
-        "--devcontainer", "Work in the dev container of the folder HOST:/PATH. If none runs, the devcontainer CLI of "
-        "the host starts it, which runs the commands that devcontainer.json names.", commands="ssh")
+    devcontainer: str | None = option(
+        "--devcontainer", "Work in the dev container of the folder HOST:/PATH, that of .devcontainer/NAME if there are "
+        "several. If none runs, the devcontainer CLI of the host starts it, which runs the commands that "
+        "devcontainer.json names.", "name", kind=OPTIONAL, read=read_devcontainer_name, commands="ssh")
     local: bool = option("--local", "Run the worker on this machine instead of the host, without SSH.")
+    container_env: tuple[str, ...] = ()  # of the dev container: see `container_command`
 
 
 @dataclass(frozen=True)
@@ -329,39 +340,14 @@ class SessionChoice:
 @dataclass(frozen=True)
 class AgentOptions:
     model: str | None = option("--model", "Use this model: opus, sonnet, haiku or a full id.", "model", read=read_model)
-    permission_mode: str | None = option(
-        "--permission-mode", "Set the permission mode: default, acceptEdits, plan, dontAsk (deny what would need a "
-        "question) or bypassPermissions.", "mode",
-        choices=("default", "acceptEdits", "plan", "dontAsk", "bypassPermissions"))
-    dangerously_skip_permissions: bool = option(
-        "--dangerously-skip-permissions", "Run every tool without asking; only for a host that you can afford to lose.")
-    allowed_tools: tuple[str, ...] = option(
-        "--allowedTools --allowed-tools --allow", "Allow tool calls that match these rules without asking, for "
-        "example `Bash(git *),Edit(src/**)`.", "rules", kind=VARIADIC, read=read_rules, setting="permissions.allow",
-        wire="allowed_tools")
-    disallowed_tools: tuple[str, ...] = option(
-        "--disallowedTools --disallowed-tools --deny", "Deny tool calls that match these rules.", "rules",
-        kind=VARIADIC, read=read_rules, setting="permissions.deny", wire="disallowed_tools")
     append_system_prompt: str | None = option("--append-system-prompt", "Add this text to the system prompt.", "text")
     system_prompt: str | None = option("--system-prompt", "Use this text instead of the system prompt.", "text")
     max_turns: int | None = option(
         "--max-turns", "Stop after this many model calls for one prompt.", "n", read=read_count, wire="max_turns")
-    add_dirs: tuple[str, ...] = option(
-        "--add-dir", "Let tools use these directories of the host too.", "dirs", kind=VARIADIC,
-        setting="permissions.additionalDirectories", wire="add_dirs")
-    sandbox: str | None = option(
-        "--sandbox", "Set the cage of commands that run without a question: read-only (default), workspace or off.",
-        "mode", choices=("read-only", "workspace", "off"), setting="sandbox", wire="sandbox")
-    allow_net: bool = option(
-        "--allow-net", "With --sandbox workspace: let commands use the network without a question.", wire="allow_net")
     record: bool = option("--record", "Keep model calls, whole, in files here (~/.local/state/ccb/recorded).")
     web: str | None = option(
         "--web", "Read web pages (WebFetch) in the network of the host (default) or of this machine: host or "
         "laptop.", "where", choices=("host", "laptop"), setting="web", wire="web")
-    trust: bool = option(
-        "--trust", "Let what the files of the project switch on count in this run, without a question: settings with "
-        "their hooks and rules, agents, commands, skills, MCP servers.")
-    allow_bypass: bool = option("--allow-dangerously-skip-permissions", "Let bypassPermissions be chosen later.")
     role: str | None = option(
         "--agent", "Work as this agent, built-in or your own; or let another program of the host work: claude, codex, "
         "copilot, gemini, goose, kimi, opencode, qwen, or the command line of one that speaks ACP.", "name",
@@ -377,6 +363,35 @@ class AgentOptions:
     def setup(self) -> str:
         """Which Setup hooks a new session runs first: `init`, `maintenance` or "" for none."""
         return "maintenance" if self.maintenance else "init" if self.init or self.init_only else ""
+
+
+@dataclass(frozen=True)
+class PermissionOptions:
+    permission_mode: str | None = option(
+        "--permission-mode", "Set the permission mode: default, acceptEdits, plan, dontAsk (deny what would need a "
+        "question) or bypassPermissions.", "mode",
+        choices=("default", "acceptEdits", "plan", "dontAsk", "bypassPermissions"))
+    dangerously_skip_permissions: bool = option(
+        "--dangerously-skip-permissions", "Run every tool without asking; only for a host that you can afford to lose.")
+    allow_bypass: bool = option("--allow-dangerously-skip-permissions", "Let bypassPermissions be chosen later.")
+    allowed_tools: tuple[str, ...] = option(
+        "--allowedTools --allowed-tools --allow", "Allow tool calls that match these rules without asking, for "
+        "example `Bash(git *),Edit(src/**)`.", "rules", kind=VARIADIC, read=read_rules, setting="permissions.allow",
+        wire="allowed_tools")
+    disallowed_tools: tuple[str, ...] = option(
+        "--disallowedTools --disallowed-tools --deny", "Deny tool calls that match these rules.", "rules",
+        kind=VARIADIC, read=read_rules, setting="permissions.deny", wire="disallowed_tools")
+    add_dirs: tuple[str, ...] = option(
+        "--add-dir", "Let tools use these directories of the host too.", "dirs", kind=VARIADIC,
+        setting="permissions.additionalDirectories", wire="add_dirs")
+    sandbox: str | None = option(
+        "--sandbox", "Set the cage of commands that run without a question: read-only (default), workspace or off.",
+        "mode", choices=("read-only", "workspace", "off"), setting="sandbox", wire="sandbox")
+    allow_net: bool = option(
+        "--allow-net", "With --sandbox workspace: let commands use the network without a question.", wire="allow_net")
+    trust: bool = option(
+        "--trust", "Let what the files of the project switch on count in this run, without a question: settings with "
+        "their hooks and rules, agents, commands, skills, MCP servers.")
 
 
 @dataclass(frozen=True)
@@ -506,20 +521,8 @@ class HostCommandOptions:
     revoke: bool = option("--revoke", 'Take back trust and rules of "always"; the host is not asked.', commands="trust")
     recursive: bool = option(
         "--recursive", "Copy folders too, as scp does with it (also -r); they are always copied.", commands="cp")
-    output: str | None = option("--output", "Write the session to this file.", "file", commands="export")
-    with_files: bool = option(
-        "--with-files", "Take the files of the directory along, also what is not committed; what git ignores stays.",
-        commands="export, import, move")
-    no_files: bool = option("--no-files", "Leave the files where they are.", commands="export, import, move")
-    source: Literal["claude"] | None = option(
-        "--from", "Read a transcript of this program (claude), not an export.", "program",
-        choices=("claude",), commands="import")
-    by: Literal["host", "model", "day", "session"] = option(
-        "--by", "Print one line for each of these: host, model, day (default) or session.", "what",
-        choices=("host", "model", "day", "session"), commands="usage", default="day")
-    days: float | None = option(
-        "--days", "Count only the last days.", "n", read=read_number("days", positive=True), commands="usage")
-    provider: str | None = option("--provider", "List only the models of this provider.", "name", commands="models")
+    provider: str | None = option("--provider", "List only the models of this provider.", "provider", commands="models")
+    man: bool = option("--man", "Print the manual page, as `man` reads it.", commands="help")
     policy: bool = option("--policy", "The schema of /etc/ccb/policy.json.", commands="config")
     origin: bool = option("--origin", "Print where each value comes from: source, file, line.", commands="config")
     check: bool = option("--check", "Ask the package index for the newest version.", commands="upgrade")
@@ -529,6 +532,27 @@ class HostCommandOptions:
     headers: tuple[str, ...] = option(
         "--header -H", "Send a header to the server's URL; may be repeated.", "name: value", kind=REPEAT,
         commands="mcp add")
+
+
+@dataclass(frozen=True)
+class ArchiveOptions:
+    output: str | None = option("--output", "Write the session to this file.", "file", commands="export")
+    with_files: bool = option(
+        "--with-files", "Take the files of the directory along, also what is not committed; what git ignores stays.",
+        commands="export, import, move")
+    no_files: bool = option("--no-files", "Leave the files where they are.", commands="export, import, move")
+    source: Literal["claude"] | None = option(
+        "--from", "Read a transcript of this program (claude), not an export.", "program",
+        choices=("claude",), commands="import")
+
+
+@dataclass(frozen=True)
+class UsageOptions:
+    by: Literal["host", "model", "day", "session"] = option(
+        "--by", "Print one line for each of these: host, model, day (default) or session.", "what",
+        choices=("host", "model", "day", "session"), commands="usage", default="day")
+    days: float | None = option(
+        "--days", "Count only the last days.", "n", read=read_number("days", positive=True), commands="usage")
 
 
 @dataclass(frozen=True)
@@ -564,9 +588,12 @@ class Arguments:
     session: SessionChoice = field(default_factory=SessionChoice)
     ports: PortOptions = field(default_factory=PortOptions)
     agent: AgentOptions = field(default_factory=AgentOptions)
+    permissions: PermissionOptions = field(default_factory=PermissionOptions)
     screen: ScreenOptions = field(default_factory=ScreenOptions)
     streams: StdioOptions = field(default_factory=StdioOptions)
     host_command: HostCommandOptions = field(default_factory=HostCommandOptions)
+    archive: ArchiveOptions = field(default_factory=ArchiveOptions)
+    usage: UsageOptions = field(default_factory=UsageOptions)
     account: AccountOptions = field(default_factory=AccountOptions)
     sdk: SdkOptions = field(default_factory=SdkOptions)
     copy: tuple[bool, str, str] | None = None

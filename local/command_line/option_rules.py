@@ -15,9 +15,9 @@ from .transport_choice import TransportKind, transport_kind
 
 def unknown_tools(arguments: Arguments) -> Iterable[str]:
     """Return a sentence for each unknown tool. Raise UsageError for one in `--tools`, unless a program drives."""
-    agent, offered = arguments.agent, arguments.sdk.tools or ()
+    permissions, offered = arguments.permissions, arguments.sdk.tools or ()
     driven = arguments.streams.input_format == "stream-json"
-    options = (("--allowedTools", agent.allowed_tools), ("--disallowedTools", agent.disallowed_tools))
+    options = (("--allowedTools", permissions.allowed_tools), ("--disallowedTools", permissions.disallowed_tools))
     for option, names in (*options, ("--tools", offered)):
         for given in names:
             name = given.partition("(")[0] if option != "--tools" else given
@@ -67,18 +67,21 @@ def _check_connection(arguments: Arguments) -> None:
         raise UsageError("--ssh-command goes with --transport ssh only", do="Leave out --transport.")
     if kind in (TransportKind.OPENSSH, TransportKind.WRAPPER) and given.target is None:
         raise UsageError(f"ccb {command} needs a host", do=f"Write `ccb {command} [user@]host …`.")
-    folder = arguments.directory
-    if given.devcontainer and (given.container is not None or folder is None or "\n" in folder):
-        what = "excludes --container" if given.container is not None else "needs the folder with devcontainer.json"
-        raise UsageError(f"--devcontainer {what}", do="Write `ccb ssh HOST:/PATH --devcontainer`.")
-    if given.container is not None:
-        container_name(given.container)
+    _check_container(given, arguments.directory)
     if kind is TransportKind.COMMAND:
         words_of(str(given.transport), "--transport")
         user = given.target.user if given.target else None
         _refuse_for_program(given, "--transport", user)
     elif kind is TransportKind.WRAPPER:
         _refuse_for_program(given, "--ssh-command", None)
+
+
+def _check_container(given: ConnectionOptions, folder: str | None) -> None:
+    if given.devcontainer is not None and (given.container is not None or folder is None or "\n" in folder):
+        what = "excludes --container" if given.container is not None else "needs the folder with devcontainer.json"
+        raise UsageError(f"--devcontainer {what}", do="Write `ccb ssh HOST:/PATH --devcontainer`.")
+    if given.container is not None:
+        container_name(given.container)
 
 
 def _refuse_for_program(connection: ConnectionOptions, option: str, user: str | None) -> None:
@@ -109,7 +112,7 @@ def _rules_of_commands(arguments: Arguments) -> tuple[Rule, ...]:
          "--api-key-stdin and --oauth-stdin cannot be used together", "Give one of them."),
         (arguments.command == "stop" and arguments.host_command.all and session.resume, UsageError,
          "an ID and --all cannot be used together", "Give one of them."),
-        (arguments.host_command.with_files and arguments.host_command.no_files, UsageError,
+        (arguments.archive.with_files and arguments.archive.no_files, UsageError,
          "--with-files and --no-files cannot be used together", "Give one of them."),
         (session.continue_latest or session.fork_session or session.session_id, UsageError,
          "--continue, --fork-session and --session-id belong to `ccb ssh`", "Write `ccb ssh HOST …`."),
@@ -117,7 +120,7 @@ def _rules_of_commands(arguments: Arguments) -> tuple[Rule, ...]:
 
 
 def _rules_of_sessions(arguments: Arguments) -> tuple[Rule, ...]:
-    agent, session = arguments.agent, arguments.session
+    agent, permissions, session = arguments.agent, arguments.permissions, arguments.session
     return (
         (agent.init_only and (arguments.prompt is not None or session.continues), UsageError,
          "--init-only starts a new session without a prompt",
@@ -126,7 +129,7 @@ def _rules_of_sessions(arguments: Arguments) -> tuple[Rule, ...]:
          "Give one of them."),
         (agent.maintenance and (agent.init or agent.init_only), UsageError,
          "--maintenance and --init cannot be used together", "Give one of them."),
-        (agent.allow_net and agent.sandbox in ("read-only", "off"), UsageError,
+        (permissions.allow_net and permissions.sandbox in ("read-only", "off"), UsageError,
          "--allow-net belongs to --sandbox workspace", "Give --sandbox workspace, or leave out --allow-net."),
         (session.continue_latest and session.resume is not None, UsageError,
          "--continue and --resume cannot be used together", "Give one of them."),

@@ -134,7 +134,7 @@ def _takes(option: Option, left: Sequence[str], words: Sequence[str], tolerant: 
         return False
     if option.field == "resume":
         return is_session_id(left[0])
-    if option.field == "worktree":
+    if option.field in ("worktree", "devcontainer"):
         return is_worktree_name(left[0]) and (tolerant or len(words) > (words[:1] == ["ssh"]))
     return option.takes_one and left[0].partition("=")[0] not in BY_NAME
 
@@ -385,7 +385,7 @@ def _take_host(arguments: Arguments, words: Sequence[str]) -> Arguments:
         do = f"Write `ccb {command} [user@]host`, or --local for this machine."
         raise UsageError(f"ccb {command} needs a host", do=do)
     target = parse_target(words[0])
-    if target.path is not None and command in ("acp", "trust", "config", "ports"):
+    if target.path is not None and command in ("acp", "trust", "config", "ports", "export", "move"):
         return replace(_with_target(arguments, target), directory=target.path)
     if target.path is not None:
         raise UsageError(f"ccb {command} takes a host without a path", do=f"Write `ccb {command} {target.login}`.")

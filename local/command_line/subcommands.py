@@ -19,8 +19,8 @@ _OVERVIEW_WIDTH = 30
 _MIN_TEXT = 20
 _SHORT = re.compile(r" ?[;:,.(].*", re.DOTALL)
 _USUAL = (
-    *("--continue", "--resume", "--model", "--permission-mode", "--allowedTools", "--disallowedTools", "--sandbox"),
-    *("--add-dir", "--plain", "--print", "--identity", "--port", "--container", "--debug", "--help", "--version"),
+    *("--continue", "--resume", "--model", "--agent", "--permission-mode", "--allowedTools", "--sandbox"),
+    *("--print", "--identity", "--port", "--help", "--version"),
 )
 """The options in the overview, each with the start of its sentence."""
 
@@ -66,7 +66,7 @@ class Subcommand:
         return option.group in self.groups and option.names[0] not in self.without
 
 
-_SESSION_GROUPS = (Group.SESSION, Group.PORTS, Group.AGENT, Group.SCREEN, Group.STREAMS, Group.SDK)
+_SESSION_GROUPS = (Group.SESSION, Group.PORTS, Group.AGENT, Group.PERMISSIONS, Group.SCREEN, Group.STREAMS, Group.SDK)
 _NEW_SESSION = ("--session-id", "--worktree", "--init", "--init-only", "--maintenance")
 _GOING_BACK = ("--resume-session-at", "--rewind-files", "--resume-drops-turn")
 _WHICH_SESSION = ("--continue", "--resume", "--fork-session", *_NEW_SESSION)
@@ -84,11 +84,11 @@ SUBCOMMANDS = (
         "go on with the last session here, or on a host", "Continue a session: the one with this ID, else the last one "
         "used in PATH (without it, in the current directory), or the last one of HOST.",
         (*_SESSION_GROUPS, Group.CONNECTION), tuple(each for each in _WHICH_SESSION if each != "--fork-session")),
-    Subcommand("acp", ("ccb acp HOST[:/PATH]", "ccb acp"), "let an editor drive sessions (Agent Client Protocol)",
+    Subcommand("acp", ("ccb acp HOST[:/PATH]", "ccb acp"), "let an editor drive sessions (ACP)",
         "Serve the Agent Client Protocol (v1) on stdin and stdout, for an editor that starts this command. Its "
         "sessions run in PATH on the host or, without HOST, on this machine. The working directory of the editor "
         "stands for PATH. A session lives on when the editor ends; `ccb attach` goes on with it in a terminal.",
-        (Group.CONNECTION, Group.AGENT), ("--init", "--init-only", "--maintenance")),
+        (Group.CONNECTION, Group.AGENT, Group.PERMISSIONS), ("--init", "--init-only", "--maintenance")),
     Subcommand("auth",
         ("ccb auth login [PROVIDER] [--api-key-stdin]", "ccb auth status [PROVIDER]", "ccb auth logout [PROVIDER]"),
         "manage the model credentials of this machine", "Keep the credentials of model providers in the keyring of "
@@ -163,8 +163,9 @@ SUBCOMMANDS = (
         "End the worker of a session and every process it started: the session with this ID, or the only one that "
         "runs. The session stays and can be resumed.",
         (Group.CONNECTION,)),
-    Subcommand("export", ("ccb export HOST [ID] [--output FILE] [--with-files]",), "write a session into a file",
-        "Write a session into a file: what was said, the earlier versions of files, plan and outputs. The session "
+    Subcommand("export", ("ccb export HOST[:/PATH] [ID] [--output FILE] [--with-files]",),
+        "write a session into a file", "Write a session into a file: what was said, the earlier versions of files, "
+        "plan and outputs. Without ID, it is the latest session of PATH, or the only one of HOST. The session "
         "stays where it is. Without --output, the file is ccb-ID.tar in the current directory. With --with-files, the "
         "repository in its directory goes along, also what is not committed.", (Group.CONNECTION,)),
     Subcommand("import", ("ccb import FILE HOST:/PATH|PATH", "ccb import --from claude FILE HOST:/PATH|PATH"),
@@ -172,7 +173,7 @@ SUBCOMMANDS = (
         "PATH, which must be there. With --from claude, FILE is a transcript of Claude Code "
         "(~/.claude/projects/*/*.jsonl). Import only files that you trust: the agent reads what they say.",
         (Group.CONNECTION,)),
-    Subcommand("move", ("ccb move HOST [ID] HOST2:/PATH|PATH", "ccb move --local [ID] HOST:/PATH"),
+    Subcommand("move", ("ccb move HOST[:/PATH] [ID] HOST2:/PATH|PATH", "ccb move --local [ID] HOST:/PATH"),
         "take a session to another machine", "Take a session to another machine, where it goes on in PATH, which must "
         "be there. It asks whether the files go along. On HOST it cannot be resumed any more. A move that was cut off "
         "ends when the same command is given again. Options of the connection are for HOST; for HOST2 its ssh_config "
@@ -200,8 +201,9 @@ SUBCOMMANDS = (
     Subcommand("upgrade", ("ccb upgrade [--check]",), "say how to upgrade ccb", "Print the command that upgrades ccb, "
         "by the way in which it was installed. With --check, first ask the package index of pip's configuration for "
         "the newest version. Nothing is changed, and ccb asks nobody by itself.", words=(("", 0, 0),)),
-    Subcommand("help", ("ccb help [COMMAND|TOPIC]",), "show help on a command, or a page of the guide",
-        "Show the commands and options of ccb, those of one command, or a page of the guide."),
+    Subcommand("help", ("ccb help [COMMAND|TOPIC]", "ccb help --man"),
+        "show help on a command, or a page of the guide", "Show the commands and options of ccb, those of one command, "
+        "or a page of the guide. With --man, print the manual page: `ccb help --man | man -l -` shows it."),
 )  # fmt: skip
 
 OWN_WORDS = tuple(each.name for each in SUBCOMMANDS if each.words)
@@ -217,6 +219,10 @@ HOST_COMMANDS = tuple(name for name in COMMANDS if name not in ("ssh", "resume",
 def topics() -> list[str]:
     """Return what `ccb help` has more on: commands, and the pages that come with ccb."""
     return [*NAMES, *dict.fromkeys(each.stem for folder in _FOLDERS for each in sorted((_DOCS / folder).glob("*.md")))]
+
+
+def manual_page() -> str:
+    return (_DOCS / "ccb.1").read_text(encoding="utf-8")
 
 
 def guide_page(topic: str) -> str:

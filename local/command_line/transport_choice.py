@@ -157,7 +157,7 @@ async def open_chosen_transport(
         return opened
     from ccb.tunnel.transports.container import ContainerTransport
 
-    return ContainerTransport(opened, connection.container)
+    return ContainerTransport(opened, connection.container, connection.container_env)
 
 
 async def _open_program(

@@ -12,6 +12,8 @@ import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from ccb.tunnel.providers.provider_kinds import KINDS
+
 from ..command_line.arguments import OPTIONS, Arguments, Option
 from ..command_line.exit_codes import ExitCode
 from ..command_line.subcommands import NAMES, SUBCOMMANDS, Subcommand, brief, topics
@@ -23,6 +25,7 @@ ASK = (sys.executable, "-I", "-S", "-c", _PROGRAM, str(Path(__file__).parent))
 """Asks for words; it is no script of its own, which Python would compile at each start."""
 
 _OWN_KINDS = {"file": "files", "file-or-json": "files", "model": "models"}  # of a value, by how it is called
+_PROVIDERS = ["providers", *(f"={name}" for name in KINDS)]
 _OPTION_WORDS = re.compile(r"\[-[^\]]*\]")
 
 Slot = list[str]
@@ -47,6 +50,8 @@ def _valued() -> list[str]:
 
 
 def _value(option: Option) -> Slot:
+    if option.metavar == "provider":
+        return _PROVIDERS
     if option.choices:
         return [f"={each}" for each in option.choices]
     return ["ids"] if option.field == "resume" else [_OWN_KINDS.get(option.metavar, "none")]
@@ -72,6 +77,8 @@ def _kinds(word: str) -> Slot:
     text = word.lower()
     if "host" in text:
         return ["hosts" if "path" not in text else "paths" if word == "HOST:PATH" else "directories"]
+    if "provider" in text:
+        return _PROVIDERS
     if "topic" in text:
         return [f"={each}" for each in dict.fromkeys(topics())]
     if word == "KEY":

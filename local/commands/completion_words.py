@@ -27,6 +27,8 @@ def main() -> None:
     kind, prefix, host, *_ = [*sys.argv[1:], "", ""]
     if kind == "models":
         found = _models()
+    elif kind == "providers":
+        found = _providers()
     elif kind in ("ids", "sessions"):
         found = _sessions(host, everywhere=kind == "sessions")
     elif kind in ("directories", "paths") and ":" in prefix:
@@ -119,6 +121,13 @@ def _models() -> Words:
                 name = str(each.get("id"))
                 found[name if provider == "anthropic" else f"{provider}/{name}"] = str(each.get("title") or "")
     return found
+
+
+def _providers() -> Words:
+    """Return the providers of the settings that have a name of their own: the others are in the scripts."""
+    named = _object(_xdg("XDG_CONFIG_HOME", ".config", "settings.json")).get("providers")
+    each = named.items() if isinstance(named, dict) else ()
+    return {name: "" for name, values in each if isinstance(values, dict) and "kind" in values}
 
 
 def _sessions(host: str, *, everywhere: bool) -> Words:

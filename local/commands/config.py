@@ -57,12 +57,9 @@ def run_config(arguments: Arguments, environ: Mapping[str, str]) -> int:
 
 
 def _show(arguments: Arguments, environ: Mapping[str, str]) -> int:
-    origin = arguments.host_command.origin
+    origin, connection = arguments.host_command.origin, arguments.connection
     settings = load_settings(environ, SettingsChoice(flag=arguments.sdk.settings))
-    kept = Projects(environ)
-    suffix = f"  (kept: {kept.path})" if origin else ""
-    projects = [line + suffix for record in kept.all() for line in record.lines]
-    connection = arguments.connection
+    projects = _of_projects(environ, origin=origin)
     if connection.target is not None or connection.local or not needs_host(connection):
         projects += _of_host(arguments, environ, origin=origin)
     say(*(f"ccb: {warning}" for warning in settings.warnings))
@@ -107,6 +104,12 @@ def _without_secrets(keys: Sequence[str], value: Any) -> Any:
         return {name: _without_secrets([*keys, name], each) for name, each in value.items()}
     hidden = [name for name in ("env", "headers") if isinstance(value.get(name), dict)]
     return {**value, **{name: dict.fromkeys(value[name], "…") for name in hidden}}
+
+
+def _of_projects(environ: Mapping[str, str], *, origin: bool) -> list[str]:
+    kept = Projects(environ)
+    suffix = f"  (kept: {kept.path})" if origin else ""
+    return [line + suffix for record in kept.all() for line in record.lines]
 
 
 def _of_host(arguments: Arguments, environ: Mapping[str, str], *, origin: bool) -> list[str]:

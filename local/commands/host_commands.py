@@ -110,11 +110,18 @@ async def _ps(arguments: Arguments, transport: Transport, bundle: Bundle) -> Exi
 
 
 async def session_meant(arguments: Arguments, transport: Transport, bundle: Bundle) -> str:
-    """Return the session that is named, the only one that runs, or but for `stop` the only one. Raise UsageError, which
-    lists them, if there are several. Return "" for `stop` where none runs."""
+    """Return the session that is named, the latest one of a directory that is named, the only one that runs, or but for
+    `stop` the only one. Raise UsageError, which lists them, if there are several. Return "" for `stop` where none
+    runs."""
     if arguments.session.resume:
         return arguments.session.resume
     rows = await list_sessions(transport, bundle)
+    if arguments.directory is not None:
+        there = [row for row in rows if row.is_in(arguments.directory)]
+        where = f"{host_label(arguments.connection)}:{arguments.directory}"
+        if not there:
+            raise NoSuchSession(f"{where}: there are no sessions of this directory", do="`ccb ps HOST` lists all.")
+        return there[0].session
     running = [row for row in rows if row.alive]
     rows = running if running or arguments.command == "stop" else rows
     host = host_label(arguments.connection)

@@ -88,10 +88,10 @@ async def run_export(arguments: Arguments, environ: Mapping[str, str]) -> ExitCo
     """Write a session into a file. It stays where it is."""
     async with _Host(arguments, environ) as host:
         given = await host.meant(arguments)
-        files = arguments.host_command.with_files
+        files = arguments.archive.with_files
         found = await host.step("look", "session", FoundRow, session=given)
         exported = await host.step("export", "exported", ExportedRow, session=found.session, files=files)
-        path = Path(arguments.host_command.output or f"ccb-{found.session[:_SHORT]}.tar")
+        path = Path(arguments.archive.output or f"ccb-{found.session[:_SHORT]}.tar")
         if await in_thread(path.is_dir):
             path /= f"ccb-{found.session[:_SHORT]}.tar"
         progress = await host.copy(CopyOrder(False, str(path), exported.path.raw, private=True, most=MAX_BYTES))
@@ -105,7 +105,7 @@ async def run_import(arguments: Arguments, environ: Mapping[str, str]) -> ExitCo
     """Make the session in a file one of the host."""
     path = await in_thread(Path(arguments.rest[0]).expanduser)
     with tempfile.TemporaryDirectory(dir=_own_folder(environ)) as folder:
-        if arguments.host_command.source == "claude":
+        if arguments.archive.source == "claude":
             from ..files.claude_transcript import convert
 
             source, path = path, Path(folder) / "session.tar"
@@ -169,7 +169,9 @@ async def move_along(arguments: Arguments, session: str, place: str, environ: Ma
     choice = SessionChoice(resume=session, reconnect_timeout=arguments.session.reconnect_timeout)
     leaving = replace(arguments, command="move", connection=connection, session=choice, prompt=None, rest=(place,))
     try:
-        return replace(await moved(leaving, environ), command="ssh")
+        there = await moved(leaving, environ)
+        ports = replace(there.ports, reverses=())  # the person let another host reach ports of this machine
+        return replace(there, command="ssh", ports=ports)
     except CcbError:
         say("ccb: the move is not over. End it, or go on where the session was:")
         say(f"  {host_command(leaving, 'move', session, place)}", f"  {resume_command(arguments, session)}")
@@ -183,7 +185,7 @@ async def _bring(there: _Host, path: Path, session: str, place: PlaceRow, *, fil
 
 async def _takes_files(arguments: Arguments) -> bool:
     """Return whether the files of the directory go along. Raise UsageError if nobody says so."""
-    options = arguments.host_command
+    options = arguments.archive
     if options.with_files or options.no_files:
         return options.with_files
     if not sys.stdin.isatty():

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import posixpath
 from collections.abc import Mapping, Sequence
 
 from ccb.tunnel.errors import NoSuchSession
@@ -29,7 +28,7 @@ async def run_ports(arguments: Arguments, environ: Mapping[str, str]) -> ExitCod
     host, directory = host_label(arguments.connection), arguments.directory or ""
 
     def choose(rows: Sequence[SessionRow]) -> str:
-        running = [row for row in rows if row.alive and _is_in(row.cwd.raw, directory)]
+        running = [row for row in rows if row.alive and row.is_in(directory)]
         if not running:
             where = f"{host}:{directory}" if directory else host
             raise NoSuchSession(f"{where}: no session runs there", do=f"`ccb ps {host}` lists the sessions.")
@@ -49,12 +48,6 @@ async def run_ports(arguments: Arguments, environ: Mapping[str, str]) -> ExitCod
         finally:
             await cancelled(watching)
     return ExitCode.OK
-
-
-def _is_in(directory: str, wanted: str) -> bool:
-    """Whether a session's directory is that of the command line, which may be relative to the home directory."""
-    path = posixpath.normpath(wanted.removeprefix("~/")) if wanted else ""
-    return not path or directory == path or (not path.startswith("/") and directory.endswith(f"/{path}"))
 
 
 def _print(ports: PortForwards, *, as_json: bool) -> None:

@@ -114,7 +114,9 @@ async def connect_session(
         loader = starting.SessionLoader(
             host.loader.start,
             host.startup(arguments),
-            lambda basics: starting.load_session_startup(environ, basics, models, host.prompts, key),
+            lambda basics: starting.load_session_startup(
+                environ, basics, models, host.prompts, key, requests.chosen_agent(arguments, basics.settings.agent)
+            ),
         )
         await stack.enter_async_context(loader)
         if _is_checked_first(models, environ):
@@ -130,7 +132,7 @@ async def connect_session(
         proxy, proxy_desk = await starting.open_proxy(arguments, startup, environ, stack)
         from ..config.project_records import Projects
         from ..ledger.call_ledger import CallPlace
-        from ..ports.port_forwards import PortForwards
+        from ..ports.port_forwards import PortForwards, reverse_words
         from ..providers.known_models import OfferedModels
         from ..session.own_hooks import NotificationHooks
         from ..session.remote_session import RemoteSession
@@ -163,13 +165,23 @@ async def connect_session(
         forwards = PortForwards(session, settings.ports.labels, lambda port: offers and port not in desk.ignored_ports)
         ports = await stack.enter_async_context(forwards)
         await ports.take(arguments.ports)
+        if asked.options.foreign_agent or not new:  # that of an existing session is known on its host
+            from ..ports.agent_relay import AgentRelay
+
+            await stack.enter_async_context(AgentRelay(session, proxy))
         notifications = NotificationHooks(hooks, f"ccb {shown}")
         stack.push_async_callback(notifications.close)
         yield OpenSession(
             session,
             shown,
             asked.options,
-            (*startup.warnings, *not_taken, *asked.warnings, *_other_directory(arguments, hello.cwd)),
+            (
+                *startup.warnings,
+                *not_taken,
+                *asked.warnings,
+                *_other_directory(arguments, hello.cwd),
+                *map(reverse_words, ports.reverses),
+            ),
             _resume(arguments, hello),
             desk,
             sessions,
@@ -328,7 +340,7 @@ def _models(arguments: Arguments, settings: Settings, *, new: bool) -> list[str]
 async def _credential_name(arguments: Arguments, startup: starting.SessionStartup, environ: Mapping[str, str]) -> str:
     """Return where the credential comes from. The model of an existing session may be of another provider. Without one,
     the person is asked, if somebody can be."""
-    from ..providers.session_provider import has_others
+    from ..providers.session_provider import has_others, providers_of_agent
 
     session = arguments.session
     exists = session.continue_latest or session.resume is not None or arguments.command == "attach"
@@ -337,6 +349,8 @@ async def _credential_name(arguments: Arguments, startup: starting.SessionStartu
     except CredentialError as error:
         if not arguments.agent.model and exists and has_others(environ, startup.settings):
             return "none"
+        if providers_of_agent(requests.chosen_agent(arguments, startup.settings.agent)):
+            return "none"  # the agent asks no models of Anthropic
         prompts = startup.stored.prompts
         if not isinstance(error, NoCredential) or not (said := await _log_in(startup, why=_ASKED.format(error.what))):
             raise

@@ -131,7 +131,7 @@ class HostConnection:
     async def placed(self, arguments: Arguments) -> tuple[Arguments, tuple[str, ...]]:
         """Find or start the container of the folder, if the session works in one. Return the arguments that lead into
         it, and sentences about what is left out. Raises CcbError."""
-        if not arguments.connection.devcontainer:
+        if arguments.connection.devcontainer is None:
             return arguments, ()
         from ccb.tunnel.transports.container import ContainerTransport
 
@@ -140,7 +140,8 @@ class HostConnection:
         host = await self.connected()
         arguments, left = await devcontainer.entered(arguments, self.prompts, host)
         self.arguments = replace(self.arguments, connection=arguments.connection)
-        self._transport = ContainerTransport(host, arguments.connection.container or "")
+        inside = arguments.connection
+        self._transport = ContainerTransport(host, inside.container or "", inside.container_env)
         return arguments, left
 
     async def sessions(self) -> HostSessions:

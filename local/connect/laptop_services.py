@@ -12,7 +12,7 @@ from ccb.tunnel.errors import CcbError, ConfigError
 from ccb.tunnel.wire import control_protocol as control
 from ccb.tunnel.wire.policy_patterns import NOT_ALLOWED, is_allowed
 from ccb.tunnel.wire.session_options import SessionOptions
-from ccb.tunnel.wire.web_fetch import MAX_TEXT, TIMEOUT_S, FetchedText, Page, WebFetcher, WebRefused
+from ccb.tunnel.wire.web_fetch import MAX_TEXT, TIMEOUT_S, FetchedText, WebFetcher, WebPage, WebRefused
 
 from ..command_line.arguments import Arguments
 from ..session.remote_session import RemoteSession
@@ -139,7 +139,7 @@ class LaptopWeb:
         )
         return control.public_fields(found)
 
-    async def _page(self, url: str) -> Page:
+    async def _page(self, url: str) -> WebPage:
         fetcher = WebFetcher(allow_private=self._allow_private, max_body=_MAX_BODY)
         work = asyncio.ensure_future(asyncio.to_thread(fetcher.fetch, url))
         try:

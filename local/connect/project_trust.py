@@ -116,7 +116,7 @@ class ProjectDesk:
             layers.append({"source": KEPT, "path": str(self._projects.path), "values": values})
         if len(json.dumps(layers)) > _MAX_BYTES:
             raise ConfigError(f"the settings for the worker are larger than {_MAX_BYTES} bytes", do="Shorten them.")
-        trusted = ANY_PROJECT if self._arguments.agent.trust else kept.trusted if kept is not None else ""
+        trusted = ANY_PROJECT if self._arguments.permissions.trust else kept.trusted if kept is not None else ""
         chosen = None if sources is None else sources.split(",") if sources else []
         return SettingsOption(layers, chosen, trusted, [] if hello.seq else self._left_open())
 
@@ -191,7 +191,7 @@ class ProjectDesk:
         return [f"{where} {trusted}.", *(['Rules of "always":', *rules] if rules else []), more]
 
     async def _trusts(self, session: RemoteSession, question: ProjectTrust) -> bool:
-        if self._arguments.agent.trust:
+        if self._arguments.permissions.trust:
             return True
         kept = await self._record(question.directory)
         if kept is not None and kept.trusted == question.fingerprint:

@@ -168,7 +168,7 @@ def session_options(
     host, wait = host_label(arguments.connection), os.environ.get(_WAIT_VARIABLE, "")
     mode = _mode(arguments, settings)
     asks = streams.permission_prompt_tool or ("none" if arguments.headless else "stdio")
-    foreign = _foreign_agent(arguments, settings.agent)
+    foreign = chosen_agent(arguments, settings.agent)
     if foreign:
         policies.check_agent(settings, foreign)
     appended = _prompt(agent.append_system_prompt, sdk.append_system_prompt_file, "--append-system-prompt-file")
@@ -176,7 +176,7 @@ def session_options(
         model=agent.model if foreign else chosen_model(settings, agent.model),
         permission_mode=mode,
         permission_prompts=asks,
-        allow_bypass=agent.allow_bypass or mode == "bypassPermissions",
+        allow_bypass=arguments.permissions.allow_bypass or mode == "bypassPermissions",
         system_prompt=_prompt(agent.system_prompt, sdk.system_prompt_file, "--system-prompt-file"),
         append_system_prompt=appended,
         partial_messages=streams.include_partial_messages or not arguments.headless,
@@ -245,7 +245,7 @@ def _mode(arguments: Arguments, settings: Settings) -> str:
     rules, mode = settings.permissions, flagged_mode(arguments)
     if mode is None or settings.is_managed("permissionMode"):
         mode = settings.permissionMode or rules.defaultMode or "default"
-    if not settings.may_bypass and (arguments.agent.allow_bypass or mode == "bypassPermissions"):
+    if not settings.may_bypass and (arguments.permissions.allow_bypass or mode == "bypassPermissions"):
         raise UsageError("the settings do not allow the permission mode bypassPermissions", do="Choose another mode.")
     return mode
 
@@ -253,9 +253,9 @@ def _mode(arguments: Arguments, settings: Settings) -> str:
 def options_for_existing(arguments: Arguments, options: SessionOptions) -> dict[str, object]:
     """Return the options for an existing session. Only flags change its model and its modes, settings do not."""
     given: dict[str, object] = options.to_json()
-    agent = arguments.agent
-    mode, foreign = flagged_mode(arguments), _foreign_agent(arguments, None) or None
-    flags = (("model", agent.model), ("permission_mode", mode), ("sandbox", agent.sandbox), ("foreign_agent", foreign))
+    model, sandbox = arguments.agent.model, arguments.permissions.sandbox
+    mode, foreign = flagged_mode(arguments), chosen_agent(arguments, None) or None
+    flags = (("model", model), ("permission_mode", mode), ("sandbox", sandbox), ("foreign_agent", foreign))
     given["laptop_mcp"] = list(options.laptop_mcp)  # the servers of this laptop replace those of the last one
     given["project_mcp"] = options.project_mcp
     for name, flag in flags:
@@ -265,7 +265,7 @@ def options_for_existing(arguments: Arguments, options: SessionOptions) -> dict[
     return given
 
 
-def _foreign_agent(arguments: Arguments, setting: str | None) -> str:
+def chosen_agent(arguments: Arguments, setting: str | None) -> str:
     """Return the agent of others that is to work, "" for ccb's own. Raise UsageError for what names none."""
     agent = arguments.agent
     named = agent.role if agent.role is not None else setting or ""
@@ -301,7 +301,8 @@ def reconnect_seconds(arguments: Arguments, settings: Settings) -> float:
 
 
 def flagged_mode(arguments: Arguments) -> str | None:
-    return "bypassPermissions" if arguments.agent.dangerously_skip_permissions else arguments.agent.permission_mode
+    permissions = arguments.permissions
+    return "bypassPermissions" if permissions.dangerously_skip_permissions else permissions.permission_mode
 
 
 def client_name() -> str:

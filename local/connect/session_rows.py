@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import posixpath
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from typing import Annotated, TypeVar
@@ -76,6 +77,11 @@ class SessionRow(SessionSummaryRow):
     driver: _HostName = HostText("")
     driver_away: bool = False
     viewers: Count = 0
+
+    def is_in(self, directory: str) -> bool:
+        """Whether its directory is that of the command line, which may be relative to the home directory; "": any."""
+        path, cwd = posixpath.normpath(directory.removeprefix("~/")) if directory else "", self.cwd.raw
+        return not path or cwd == path or (not path.startswith("/") and cwd.endswith(f"/{path}"))
 
 
 def with_prompts(rows: Sequence[SessionRow]) -> list[SessionRow]:

@@ -82,8 +82,9 @@ def load_session_startup(
     models: Sequence[str | None] = (),
     prompts: Prompts | None = None,
     host: str = "",
+    agent: str = "",
 ) -> SessionStartup:
-    """Load the providers of `models` (of the command line), and import what a session needs later."""
+    """Load the providers of `models` and `agent` (of the command line), and import what a session needs later."""
     from ..credentials.credential_sources import StoredCredentials
     from ..providers.session_provider import session_provider
 
@@ -94,7 +95,7 @@ def load_session_startup(
     stored = StoredCredentials(environ, settings=settings, prompts=prompts, host=host)
     model = chosen_model(settings, next(iter(models), None))
     table = ModelTable()
-    provider = session_provider(environ, settings, model, *others, stored=stored, table=table)
+    provider = session_provider(environ, settings, model, *others, stored=stored, table=table, agent=agent)
     return SessionStartup(basics.settings, basics.warnings, basics.bundle, provider, stored, table)
 
 

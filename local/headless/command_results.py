@@ -16,7 +16,6 @@ from ..slash_commands.registry import Live, Rows, Text
 from ..slash_commands.session_api import LaptopSide, Place, ReplInfo, SessionApi
 from ..slash_commands.typed_line import parse_command
 from ..transcript.blocks import BlockList
-from ..transcript.transcript_reducer import TranscriptReducer
 
 
 async def command_result(prompt: str, client: SessionClient, info: ReplInfo, laptop: LaptopSide) -> str | None:
@@ -25,10 +24,7 @@ async def command_result(prompt: str, client: SessionClient, info: ReplInfo, lap
     command = find_command(typed.name) if typed is not None else None
     if typed is None or command is None or Place.HEADLESS not in command.places:
         return None
-    transcript = TranscriptReducer(
-        BlockList(), model=info.model, mode=info.mode, sandbox=info.sandbox, effort=info.effort
-    )
-    transcript.notices.cwd = info.path.rstrip("/")
+    transcript = info.transcript(BlockList())
     api = SessionApi(client, info, transcript, laptop, place=Place.HEADLESS)
     with suppress(CcbError, RequestFailed, ValidationError):  # the worker may be too old to list its commands
         if any(each.name == typed.name and not each.builtin for each in await api.worker_commands()):

@@ -248,9 +248,7 @@ class EventPrinter:
             self.results.retries.system(public)
         elif isinstance(public, messages.AssistantMessage):
             self.results.retries.assistant(public)
-            of_agent = self.hides is not None and public.body.get("parent_tool_use_id")
-            only_words = all(block.get("type") != "tool_use" for block in public.blocks)
-            if of_agent and only_words and not self.own.forwards_text:
+            if self._is_hidden(public):
                 return
         await self.results.output.message(body)
         if self.mirror is not None:
@@ -259,3 +257,9 @@ class EventPrinter:
             await self.questions.opened(public.request_id, to_person=public.subtype in _TO_PERSON)
         elif isinstance(public, messages.ControlCancel):
             await self.questions.closed(public.request_id)
+
+    def _is_hidden(self, message: messages.AssistantMessage) -> bool:
+        """Whether a message is only words of a sub-agent, which a client must ask for."""
+        of_agent = self.hides is not None and message.body.get("parent_tool_use_id")
+        only_words = all(block.get("type") != "tool_use" for block in message.blocks)
+        return bool(of_agent) and only_words and not self.own.forwards_text

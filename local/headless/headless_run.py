@@ -82,7 +82,7 @@ async def restored_files(session: RemoteSession, prompt: str) -> str:
 
 def with_boot_fields(arguments: Arguments, request: Json) -> tuple[Arguments, Json]:
     """Return the arguments with what the request says, and what the client is told that ccb has done with it."""
-    sdk, agent = arguments.sdk, arguments.agent
+    sdk, permissions = arguments.sdk, arguments.permissions
     confirmed: Json = {}
     servers, settings, denied, plugins = map(request.get, ("mcpServers", "settings", "disallowedTools", "plugins"))
     if isinstance(servers, dict):
@@ -92,13 +92,13 @@ def with_boot_fields(arguments: Arguments, request: Json) -> tuple[Arguments, Js
         sdk = replace(sdk, settings=settings if isinstance(settings, str) else json.dumps(settings))
         confirmed["settings_applied"] = True
     if isinstance(denied, list):
-        agent = replace(agent, disallowed_tools=(*agent.disallowed_tools, *map(str, denied)))
+        permissions = replace(permissions, disallowed_tools=(*permissions.disallowed_tools, *map(str, denied)))
         confirmed["disallowed_tools_applied"] = True
     if isinstance(plugins, list):
         paths = [str(each["path"]) for each in as_blocks(plugins) if each.get("path")]
         sdk = replace(sdk, plugin_dirs=(*sdk.plugin_dirs, *paths))
         confirmed["plugins_applied"] = len(paths) == len(plugins)
-    return replace(arguments, sdk=sdk, agent=agent), confirmed
+    return replace(arguments, sdk=sdk, permissions=permissions), confirmed
 
 
 async def run_headless(arguments: Arguments) -> ExitCode:
@@ -248,7 +248,7 @@ class HeadlessRun:
         session = self._session
         if session is None or session.state is LinkState.FENCED or session.ended_on_host:
             return
-        if not await self._ended(session, HURRIED_GOODBYE_S):
+        if not await session.stopped(HURRIED_GOODBYE_S):
             command = host_command(self._arguments, "stop", self._session_id)
             report(f"the host did not confirm in time that the session is stopped; stop it with `{command}`")
 
@@ -314,16 +314,8 @@ class HeadlessRun:
             )
 
     async def _stop(self, session: RemoteSession) -> None:
-        if not await self._ended(session, GOODBYE_S):
+        if not await session.stopped(GOODBYE_S):
             report(f"the host was not reached, so the session is not stopped. {self._come_back()}")
-
-    async def _ended(self, session: RemoteSession, limit_s: float) -> bool:
-        with suppress(TimeoutError, CcbError):
-            async with asyncio.timeout(limit_s):
-                await session.stop()
-                await session.ended()
-                return True
-        return session.ended_on_host
 
     def _come_back(self) -> str:
         return f"The session goes on. Come back with: {self._resume}" if self._resume else "Attach again."

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 
 from ccb.tunnel.errors import CcbError
 from ccb.tunnel.plain_text import one_line
+from ccb.tunnel.providers.foreign_api import ForeignApi
 from ccb.tunnel.providers.json_fields import objects_in
 from ccb.tunnel.proxy.answer_reader import Auditor, WantedCall
 from ccb.tunnel.wire.control_protocol import CAN_USE_TOOL, Success, ToolPermission, answer_in
@@ -64,14 +65,14 @@ class SessionAudit(Auditor, AbstractAsyncContextManager["SessionAudit"]):
 
     # What the auth proxy tells.
 
-    def sent(self, call_id: str, body: bytes, digest: str) -> None:
+    def sent(self, call_id: str, body: bytes, digest: str, api: ForeignApi | None = None) -> None:
         if self._pending + len(body) > _MAX_PENDING:
             self._note(AuditEntry("unchecked", time.time(), call_id, text=f"a large request, {digest[:16]}"))
             said = "The host sends more to models than can be looked at: `ccb audit` names what it does not show."
             self._tell_once("unchecked", said)
             return
         self._pending += len(body)
-        self._submit(self._look_at, call_id, body, time.time())
+        self._submit(self._look_at, call_id, body, time.time(), api)
 
     def wanted(self, call_id: str, wanted: WantedCall) -> None:
         """See Auditor. A worker gives another id to a call whose id its model has used before, or may not use."""
@@ -134,14 +135,14 @@ class SessionAudit(Auditor, AbstractAsyncContextManager["SessionAudit"]):
 
     # In the thread.
 
-    def _look_at(self, call_id: str, body: bytes, at: float) -> None:
+    def _look_at(self, call_id: str, body: bytes, at: float, api: ForeignApi | None) -> None:
         self._loop.call_soon_threadsafe(self._looked_at, len(body))
         if self._recorder is not None:
             said = "Model calls are not recorded any more: this run has kept 4 GB."
             if self._recorder.full and self._tell_once("unrecorded", said):
                 self._write([AuditEntry("unrecorded", at, call_id)])
             self._recorder.request(self.place.session, call_id, body)
-        entries, unknown = self._seen.entries(request_content(body, call_id, at), call_id, at)
+        entries, unknown = self._seen.entries(request_content(body, call_id, at, api), call_id, at)
         self._write(entries)
         if unknown:
             use = one_line(unknown[0])
@@ -343,13 +344,17 @@ class RequestContent(NamedTuple):
     results: tuple[AuditEntry, ...] = ()
 
 
-def request_content(body: bytes, call_id: str, at: float) -> RequestContent:
+def request_content(body: bytes, call_id: str, at: float, api: ForeignApi | None = None) -> RequestContent:
     """Read the body of a request. What is not as it should be is passed over: the provider will refuse it."""
     try:
         # A hook makes other threads run in between: to read 30 MB in one go holds up the screen for most of a second.
         request: Any = json.loads(body, object_hook=lambda found: found)
     except (ValueError, RecursionError):
         request = None
+    if api is not None and isinstance(request, dict):
+        from ccb.tunnel.proxy.foreign_requests import as_messages  # only foreign agents need it
+
+        request = as_messages(api, request)
     messages = objects_in(request, "messages")
     if not messages:
         return RequestContent()

@@ -43,7 +43,6 @@ from ..terminal.stdio import read_pieces
 from ..terminal.terminal_prompts import prompts_for
 from ..transcript.blocks import Level
 from ..transcript.questions import ASKED, OpenQuestions, ReplayMonitor
-from ..transcript.transcript_reducer import TranscriptReducer
 from ..tui.rendering.approval_text import place_of_call
 from ..tui.rendering.permission_updates import kept_note, kept_updates
 from .line_output import LinePrinter, PlainQuestion
@@ -195,15 +194,7 @@ class LineRepl:
         self.moves_to = ""
         self._write = write
         self._printer = LinePrinter(write, info.path.rstrip("/"))
-        self.reducer = TranscriptReducer(
-            self._printer,
-            model=info.model,
-            mode=info.mode,
-            sandbox=info.sandbox,
-            effort=info.effort,
-            own_name=info.client_name,
-        )
-        self.reducer.notices.cwd = info.path.rstrip("/")
+        self.reducer = info.transcript(self._printer)
         self._api = session_api.SessionApi(
             client,
             info,

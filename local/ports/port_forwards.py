@@ -6,13 +6,14 @@ import asyncio
 import errno
 import logging
 import os
-from collections.abc import Callable, Coroutine, Mapping
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping
+from contextlib import AbstractAsyncContextManager, aclosing
 from dataclasses import field
+from functools import partial
 from typing import Any
 
 from ccb.tunnel.errors import UsageError
-from ccb.tunnel.plain_text import HostText, one_line
+from ccb.tunnel.plain_text import one_line
 from ccb.tunnel.tasks import cancelled
 from ccb.tunnel.wire.channels import BLOCK, Channel, ChannelError, carry
 from ccb.tunnel.wire.dataclass import dataclass
@@ -20,18 +21,19 @@ from ccb.tunnel.wire.frames import CHANNELS
 
 from ..command_line.arguments import PortOptions
 from ..session.remote_session import RemoteSession
-from ..session.session_client import Json
+from ..session.session_client import HostPort
 
 log = logging.getLogger(__name__)
 
 LOOPBACK = "127.0.0.1"  # nobody else on the network of this machine reaches a forward
 MAX_FORWARDS = 50
-_MAX_LISTENERS = 100
-_MAX_NAME = 60
 _AT_ONCE = 3  # ports that are offered one by one; if more are new at once, a line tells how many
 _MAX_OFFERED = 20  # in a session: tests and kernels open ports without end
 MAX_REVERSED = 64  # connections to one port of this machine; a worker lets 32 in, and sees their ends before us
-_MAX_DIGITS = 12  # of the number of a connection
+MAX_DIGITS = 12  # of the number of a connection
+
+
+Connect = Callable[[], Awaitable[tuple[asyncio.StreamReader, asyncio.StreamWriter]]]
 
 
 def forward_of(text: str) -> tuple[int, int]:
@@ -44,23 +46,8 @@ def url_of(port: int) -> str:
     return f"http://{LOOPBACK}:{port}"
 
 
-@dataclass(frozen=True)
-class HostPort:
-    """A port on which a program of the session listens."""
-
-    port: int
-    name: HostText
-
-
-def host_ports(body: Json) -> dict[int, HostPort]:
-    """Return the ports in the body of a `listening` frame. What is no port is left out."""
-    listed = body.get("ports")
-    found: dict[int, HostPort] = {}
-    for each in listed[:_MAX_LISTENERS] if isinstance(listed, list) else []:
-        port = each.get("port") if isinstance(each, dict) else None
-        if type(port) is int and 0 < port < 65536:
-            found[port] = HostPort(port, HostText(str(each.get("name") or "")[:_MAX_NAME]))
-    return found
+def reverse_words(port: int) -> str:
+    return f"{LOOPBACK}:{port} of the host leads to port {port} of this machine: /ports stop {port} ends that."
 
 
 @dataclass(eq=False)
@@ -129,9 +116,9 @@ class PortForwards(AbstractAsyncContextManager["PortForwards"]):
         self.forwards.clear()
         self.reverses.clear()
 
-    def told(self, body: Json) -> None:
-        """Take a `listening` frame. A forward ends with its program, unless it is pinned, and comes back with it."""
-        self.listening = host_ports(body)
+    def told(self, listening: Mapping[int, HostPort]) -> None:
+        """Take the ports that listen now. A forward ends with its program, unless pinned, and comes back with it."""
+        self.listening = listening
         for forward in [each for each in self.forwards.values() if not each.pinned]:
             if forward.remote not in self.listening:
                 del self.forwards[forward.remote]
@@ -256,17 +243,12 @@ class PortForwards(AbstractAsyncContextManager["PortForwards"]):
 
     async def _serve_reverse(self, made: Reverse, channel: Channel) -> None:
         """Carry the connections of which the host tells by their numbers, a line each, until it stops listening."""
-        rest = b""
         try:
-            async with channel:
-                while data := await channel.read():
-                    *lines, rest = (rest + data).split(b"\n")
-                    if len(rest) > _MAX_DIGITS:
-                        raise ChannelError("it tells of no connection")
-                    for line in lines:
-                        made.state = ""
-                        if line:
-                            self._connect_back(made, line)
+            async with channel, aclosing(lines_of(channel, MAX_DIGITS)) as lines:
+                async for line in lines:
+                    made.state = ""
+                    if line:
+                        self._connect_back(made, line)
             made.state = "the host has ended it"
         except ChannelError as error:
             made.state = one_line(str(error))
@@ -275,22 +257,14 @@ class PortForwards(AbstractAsyncContextManager["PortForwards"]):
             await cancelled(*made.connections)
 
     def _connect_back(self, made: Reverse, line: bytes) -> None:
-        if not line.isdigit() or len(line) > _MAX_DIGITS or len(made.connections) >= MAX_REVERSED:
+        if not line.isdigit() or len(line) > MAX_DIGITS or len(made.connections) >= MAX_REVERSED:
             log.warning("a connection of the host to port %d is ignored", made.port)
             return
-        work = self._carry_back(made.port, int(line))
+        connect = partial(asyncio.open_connection, LOOPBACK, made.port, limit=BLOCK)
+        work = carry_numbered(self._session, int(line), connect)
         task = asyncio.create_task(work, name=f"connection of the host to port {made.port}")
         made.connections.add(task)
         task.add_done_callback(made.connections.discard)
-
-    async def _carry_back(self, port: int, number: int) -> None:
-        try:
-            async with await self._session.open_channel("reversed", {"connection": number}) as channel:
-                reader, writer = await asyncio.open_connection(LOOPBACK, port, limit=BLOCK)
-                await carry(channel, reader, writer)
-                await channel.over()
-        except (ChannelError, OSError) as error:
-            log.info("a connection of the host to port %d: %s", port, error)
 
     async def _carry(self, remote: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
@@ -301,6 +275,27 @@ class PortForwards(AbstractAsyncContextManager["PortForwards"]):
             log.info("a connection to port %d: %s", remote, error)
         finally:
             writer.close()
+
+
+async def lines_of(channel: Channel, most: int) -> AsyncGenerator[bytes]:
+    """Yield the lines that the host sends, of at most `most` bytes each. Raises ChannelError."""
+    rest = b""
+    while data := await channel.read():
+        *lines, rest = (rest + data).split(b"\n")
+        if len(rest) > most or any(len(line) > most for line in lines):
+            raise ChannelError("it tells of no connection")
+        for line in lines:
+            yield line
+
+
+async def carry_numbered(session: RemoteSession, number: int, connect: Connect) -> None:
+    """Carry the bytes of a connection that waits on the host to what `connect` opens here, and back."""
+    try:
+        async with await session.open_channel("reversed", {"connection": number}) as channel:
+            await carry(channel, *await connect())
+            await channel.over()
+    except (ChannelError, OSError) as error:
+        log.info("connection %d of the host: %s", number, error)
 
 
 async def _listen(

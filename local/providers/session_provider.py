@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 
 from ccb.tunnel.errors import NoCredential, PolicyRefused
 from ccb.tunnel.providers.anthropic import AnthropicProvider, RenamedProvider, anthropic_client
-from ccb.tunnel.providers.api_errors import NO_RETRY, Refusal
+from ccb.tunnel.providers.api_errors import Refusal
 from ccb.tunnel.providers.cloud_provider import BEARER_VARIABLE, Bedrock, Cloud, CloudProvider, Vertex
 from ccb.tunnel.providers.credential import Credential, CredentialSource, FixedCredential, key_headers
 from ccb.tunnel.providers.dialect import Dialect
+from ccb.tunnel.providers.foreign_api import ForeignApi, PassingProvider
 from ccb.tunnel.providers.http_client import Provider, ProviderClient
 from ccb.tunnel.providers.model_lists import ModelSource
 from ccb.tunnel.providers.model_router import ModelRouter
@@ -20,7 +21,10 @@ from ccb.tunnel.providers.openai_chat import chat_call
 from ccb.tunnel.providers.openai_responses import responses_call
 from ccb.tunnel.providers.provider_kinds import ANTHROPIC, KINDS
 from ccb.tunnel.providers.translating_provider import TranslatedProvider
+from ccb.tunnel.proxy.policy import not_allowed
+from ccb.tunnel.wire.known_agents import KNOWN_AGENTS, foreign_agent
 from ccb.tunnel.wire.model_facts import ModelTable
+from ccb.tunnel.wire.model_facts import provider_of as provider_of_name
 
 from ..config.policy import check_provider
 from ..credentials.credential_helper import HelperCredential, checked
@@ -50,45 +54,95 @@ def session_provider(
     *others: str | None,
     stored: Stored = None,
     table: ModelTable | None = None,
+    agent: str = "",
 ) -> ModelRouter:
-    """Return the provider of a session. A host may use Anthropic, the providers in the settings, and those that the
-    command line names, not a key that only lies in the environment. `table` learns of models that are asked."""
-    granted = granted_names(settings, (model, *others))
+    """Return the provider of a session. A host may use Anthropic, the providers in the settings, those that the command
+    line names, and those of the `agent` that works in the session, not a key that only lies in the environment. `table`
+    learns of models that are asked."""
+    granted = granted_names(settings, (model, *others)) | providers_of_agent(agent)
     environ = settings.network.over(environ)
     client = anthropic_client(environ)
     accounts = stored or StoredCredentials(environ, settings=settings)
     default = AnthropicProvider(credential_source(environ, settings, client.endpoint.host, accounts), client)
-
-    def make(name: str) -> Provider | None:
-        named = named_provider(name, environ, settings)
-        if named is None:
-            return None
-        if name not in granted:
-            said = f"the provider {name} was not chosen on the laptop: start with --model, or add it to the settings"
-            raise Refusal(403, f"{said} (providers)", headers={"x-should-retry": "false"})
-        return provider_of(named, environ, settings, accounts)
-
-    traits: dict[str, Callable[[str], ModelTraits] | None] = {}
-
-    def learn(asked: str) -> None:
-        name, slash, own_name = asked.partition("/")
-        if not slash or table is None or name not in granted:
-            return
-        if name not in traits:
-            named = named_provider(name, environ, settings)
-            traits[name] = named.traits(environ) if named is not None else None
-        if (known := traits[name]) is not None:
-            table.learn(asked, known(own_name).facts(asked))
-
-    def check(provider: Provider) -> None:
-        try:
-            check_provider(settings.policy, provider.client.endpoint.host)
-        except PolicyRefused as error:
-            raise Refusal(403, error.what, kind="laptop_not_allowed", headers=NO_RETRY) from error
-
-    router = ModelRouter(default, make, model or "", learn, check)
+    lent = _LentProviders(environ, settings, granted, accounts, table)
+    named = provider_of_name(model or "")
+    home = partial(lent.home, named)
+    router = ModelRouter(default, lent.make, model or "", lent.learn, home, lent.make_passing, lent.check)
     check_provider(settings.policy, router.main.client.endpoint.host)
     return router
+
+
+class _LentProviders:
+    """The providers that a host may use, by their names. `table` learns of their models."""
+
+    def __init__(
+        self,
+        environ: Environ,
+        settings: Settings,
+        granted: set[str],
+        accounts: StoredCredentials,
+        table: ModelTable | None,
+    ) -> None:
+        self._environ, self._settings, self._granted = environ, settings, granted
+        self._accounts, self._table = accounts, table
+        self._traits: dict[str, Callable[[str], ModelTraits] | None] = {}
+
+    def make(self, name: str) -> Provider | None:
+        """Return what translates for a provider, None if there is none. Raise Refusal, ConfigError, CredentialError."""
+        named = named_provider(name, self._environ, self._settings)
+        if named is not None and name not in self._granted:
+            raise _not_granted(name)
+        return None if named is None else provider_of(named, self._environ, self._settings, self._accounts)
+
+    def make_passing(self, api: ForeignApi, name: str) -> Provider:
+        """Return what passes calls in an API on to a provider. Raise Refusal, ConfigError, CredentialError."""
+        named = named_provider(name, self._environ, self._settings)
+        if named is None or name not in self._granted:
+            raise _not_granted(name)
+        client = ProviderClient(named.endpoint(self._environ, strips=api.strips), self._environ)
+        credential = credential_of(named, client.endpoint.host, self._environ, self._settings, self._accounts)
+        return PassingProvider(name, client, credential, api.key_header or named.key_header)
+
+    def home(self, main: str, api: ForeignApi, asked: str) -> str:
+        """Return the provider that a model names, else the first that speaks the API: `main`, which is that of the
+        session, those of the settings, that of the API's maker."""
+        for name in (provider_of_name(asked), main, *self._settings.providers):
+            named = named_provider(name, self._environ, self._settings) if name in self._granted else None
+            if named is not None and api.is_spoken_by(named.kind, named.dialect):
+                return name
+        return api.home
+
+    def learn(self, asked: str) -> None:
+        name, own_name = provider_of_name(asked), asked.partition("/")[2]
+        if self._table is None or name not in self._granted:
+            return
+        if name not in self._traits:
+            named = named_provider(name, self._environ, self._settings)
+            self._traits[name] = named.traits(self._environ) if named is not None else None
+        if (known := self._traits[name]) is not None:
+            self._table.learn(asked, known(own_name).facts(asked))
+
+    def check(self, provider: Provider) -> None:
+        """Raise Refusal for one that the policy of this machine does not allow."""
+        try:
+            check_provider(self._settings.policy, provider.client.endpoint.host)
+        except PolicyRefused as error:
+            raise not_allowed(error.what) from error
+
+
+def _not_granted(name: str) -> Refusal:
+    said = f"the provider {name} was not chosen on the laptop: start or resume with --model or --agent that names it"
+    return Refusal(403, f"{said}, or add it to the settings (providers)", headers={"x-should-retry": "false"})
+
+
+def providers_of_agent(agent: str) -> set[str]:
+    """Return the providers, beside Anthropic, whose models an agent of others asks by itself. Of one that ccb
+    does not know, nobody can tell: the person names them beside it."""
+    known = KNOWN_AGENTS.get(foreign_agent(agent).name) if agent else None
+    if known is None:
+        return set()
+    found = {kind.name for kind in KINDS.values() if not known.environment.keys().isdisjoint(kind.key_variables)}
+    return found - {ANTHROPIC}
 
 
 def has_others(environ: Environ, settings: Settings) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import field
 
 from ccb.tunnel.errors import CcbError, ConnectionLost, ProtocolError
@@ -23,7 +23,6 @@ from ccb.tunnel.wire.frames import (
     ChannelEnd,
     Event,
     Fenced,
-    Json,
     Listening,
     NamesFound,
     OutputRead,
@@ -134,8 +133,8 @@ class LinkReader:
     begun: bool = False
     inputs: Newest[str, None] = field(default_factory=lambda: Newest(_MAX_INPUTS))
     channels: Channels = field(default_factory=Channels)
-    listening: Json = field(default_factory=dict)  # the body of the last such frame
-    ports_told: list[Callable[[Json], None]] = field(default_factory=list)
+    listening: Mapping[int, client.HostPort] = field(default_factory=dict)
+    ports_told: list[Callable[[Mapping[int, client.HostPort]], None]] = field(default_factory=list)
     _replay_ends: int | None = None  # the last event that is replayed; None before the attach is granted
     _others_until: int | None = None  # the last event that another client may have seen as the driver
 
@@ -178,9 +177,9 @@ class LinkReader:
             case Applied():
                 self.outbox.confirm(frame.id)
             case Listening():
-                self.listening = frame.body
+                self.listening = client.parse_ports(frame.body)
                 for tell in self.ports_told:
-                    tell(frame.body)
+                    tell(self.listening)
             case ChannelData() | ChannelCredit() | ChannelEnd():
                 self.channels.take(frame)
             case Past() | NamesFound() | OutputRead():

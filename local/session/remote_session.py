@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import replace
 from typing import Self
 
-from ccb.tunnel.errors import ConnectionLost, UsageError
+from ccb.tunnel.errors import CcbError, ConnectionLost, UsageError
 from ccb.tunnel.link.link import Greeting
 from ccb.tunnel.tasks import cancelled
 from ccb.tunnel.wire import control_protocol as control
@@ -228,12 +228,12 @@ class RemoteSession:
             raise ChannelError("the worker of this session is of an older version")
         return self._reader.channels.open(kind, body)
 
-    def tell_ports(self, told: Callable[[client.Json], None]) -> None:
-        """Call `told` with the body of the last `listening` frame, and of each that comes."""
+    def tell_ports(self, told: Callable[[Mapping[int, client.HostPort]], None]) -> None:
+        """Call `told` with the ports on which programs of the session listen, now and after each change."""
         self._reader.ports_told.append(told)
         told(self._reader.listening)
 
-    async def output(self, task_id: str, after: int, most: int, before: int | None = None) -> client.TaskOutput | None:
+    async def output(self, task_id: str, after: int, most: int, before: int | None = None) -> client.OutputPiece | None:
         if OUTPUT not in self.hello.capabilities:
             what = "the worker of this session is too old to show the output of a task live"
             raise UsageError(what, do=f"/tasks {task_id} shows its end.")
@@ -330,6 +330,15 @@ class RemoteSession:
 
     async def ended(self) -> None:
         await self._feed.ended.wait()
+
+    async def stopped(self, limit_s: float) -> bool:
+        """Stop the session, and return whether the host has ended it within the time."""
+        with contextlib.suppress(TimeoutError, CcbError):
+            async with asyncio.timeout(limit_s):
+                await self.stop()
+                await self.ended()
+                return True
+        return self.ended_on_host
 
     @property
     def ended_on_host(self) -> bool:

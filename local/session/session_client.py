@@ -21,6 +21,7 @@ Content = str | list[Json]
 
 _MAX_NAME = 200  # characters
 _MAX_NAMES, _MAX_FILE_NAME = 100, 1_000
+_MAX_PORTS, _MAX_PORT_NAME = 100, 60
 _MARK = re.compile(r"(?<=\d) [0-9a-f]{6}$")
 
 
@@ -76,6 +77,25 @@ class PortOffer(LaptopNotice):
 
 
 @dataclass(frozen=True)
+class HostPort:
+    """A port on which a program of the session listens."""
+
+    port: int
+    name: HostText
+
+
+def parse_ports(body: Json) -> dict[int, HostPort]:
+    """Return the ports in the body of a `listening` frame. What is no port is left out."""
+    listed = body.get("ports")
+    found: dict[int, HostPort] = {}
+    for each in listed[:_MAX_PORTS] if isinstance(listed, list) else []:
+        port = each.get("port") if isinstance(each, dict) else None
+        if type(port) is int and 0 < port < 65536:
+            found[port] = HostPort(port, HostText(str(each.get("name") or "")[:_MAX_PORT_NAME]))
+    return found
+
+
+@dataclass(frozen=True)
 class FoundNames:
     """Files that part of a name may mean, the best first. `more`: others fit as well. `settled`: asking again soon
     brings the same. `cut`: the tree is too large to list."""
@@ -87,7 +107,7 @@ class FoundNames:
 
 
 @dataclass(frozen=True)
-class TaskOutput:
+class OutputPiece:
     """Output of a task from byte `start` on: whole lines, up to byte `next`, then the line that has `begun`. `status`
     is the public one; the task has run for so many `seconds`."""
 
@@ -176,7 +196,7 @@ class SessionClient(Protocol):
     async def earlier(self, before: int, most: int = 256 * 1024) -> list[SessionEvent]:
         """Return about `most` bytes of the events before this one, oldest first; [] at the start. Raises CcbError."""
 
-    async def output(self, task_id: str, after: int, most: int, before: int | None = None) -> TaskOutput | None:
+    async def output(self, task_id: str, after: int, most: int, before: int | None = None) -> OutputPiece | None:
         """Return the newest `most` bytes that a task has put out behind byte `after`, or those before byte `before`;
         None for no task. Raises CcbError, also for an older worker, and TimeoutError."""
 
@@ -227,8 +247,8 @@ class SnapshotPrompt:
 
 @dataclass(frozen=True)
 class SkippedState:
-    """The state after events that are not loaded. `prompts`, `tasks` (id, text, type), `effort`: None if it does not
-    say."""
+    """The state after events that are not loaded. `prompts`, `tasks` (id, text, type, agent), `effort`: None if it does
+    not say."""
 
     model: str
     permission_mode: str
@@ -237,9 +257,10 @@ class SkippedState:
     questions: tuple[ControlRequest, ...]
     prompts: tuple[SnapshotPrompt, ...] | None
     sandbox: str = ""
-    tasks: tuple[tuple[str, str, str], ...] | None = None
+    tasks: tuple[tuple[str, str, str, str], ...] | None = None
     effort: str | None = None
     title: str = ""
+    foreign_agent: str = ""
 
 
 def parse_snapshot(body: Json) -> SkippedState:
@@ -257,11 +278,13 @@ def parse_snapshot(body: Json) -> SkippedState:
         tasks=tuple(map(_task, as_blocks(tasks))) if isinstance(tasks, list) else None,
         effort=str(body["effort"]) if "effort" in body else None,
         title=str(body.get("title") or ""),
+        foreign_agent=str(body.get("foreign_agent") or ""),
     )
 
 
-def _task(value: Json) -> tuple[str, str, str]:
-    return str(value.get("task_id")), as_text(value.get("description")), as_text(value.get("task_type"))
+def _task(value: Json) -> tuple[str, str, str, str]:
+    text, kind, agent = (as_text(value.get(each)) for each in ("description", "task_type", "agent_id"))
+    return str(value.get("task_id")), text, kind, agent
 
 
 def parse_names(body: Json) -> FoundNames:
@@ -275,10 +298,10 @@ def parse_names(body: Json) -> FoundNames:
     )
 
 
-def parse_output(body: Json) -> TaskOutput | None:
+def parse_output(body: Json) -> OutputPiece | None:
     seconds, start, end = (as_number(body.get(each)) for each in ("seconds", "start", "next"))
     status, text, begun = (as_text(body.get(each)) for each in ("status", "text", "begun"))
-    return TaskOutput(status, seconds, int(start), int(end), text, begun) if body else None
+    return OutputPiece(status, seconds, int(start), int(end), text, begun) if body else None
 
 
 def _can_be_typed(name: str) -> bool:

@@ -38,17 +38,18 @@ async def status(api: SessionApi, _: str) -> Reply:
     waiting = f", but no answer for {api.client.unanswered_s:.0f} s" if api.client.unanswered_s else ""
     size, sent = api.client.request_bytes
     uploads = [f"Requests    {size_of(size)} to the model, of which the host sent {size_of(sent)}"] if size else []
-    mode = f"permission mode {mode_name(transcript.mode, transcript.sandbox)}"
-    effort = f", effort {one_line(transcript.effort)}" if transcript.effort else ""
+    facts = transcript.facts
+    mode = f"permission mode {mode_name(facts.mode, facts.sandbox)}"
+    effort = f", effort {one_line(facts.effort)}" if facts.effort else ""
     lines = [
         f"Session     {hello.session}",
-        *([f"Title       {transcript.title}"] if transcript.title else []),
+        *([f"Title       {facts.title}"] if facts.title else []),
         f"Host        {api.info.place}",
         f"Worker      pid {hello.pid}, Python {hello.python.cell} on {hello.platform.cell}",
         f"Connection  {api.client.state.value}{waiting}; journal {_JOURNAL.get(hello.storage, 'on disk')}",
         *uploads,
-        f"Model       {HostText(transcript.model).cell or 'not known before the first turn'}{effort}, {mode}",
-        f"Sandbox     {HostText(transcript.sandbox).cell or 'no cage: the worker is of an older version'}",
+        f"Model       {HostText(facts.model).cell or 'not known before the first turn'}{effort}, {mode}",
+        f"Sandbox     {HostText(facts.sandbox).cell or 'no cage: the worker is of an older version'}",
         f"Used        {_used(transcript)}",
     ]
     return Text(lines)
@@ -84,19 +85,19 @@ _RUNS_ON = {RunsOn.HOST: "on the host", RunsOn.LAPTOP: "on this laptop", RunsOn.
 @everywhere(
     "tools [NAME]",
     "list the tools of the agent: what each may change, and where it runs",
-    choices=lambda api: dict.fromkeys(map(one_line, api.transcript.tools or tuple(BUILT_IN)), ""),
+    choices=lambda api: dict.fromkeys(map(one_line, api.transcript.facts.tools or tuple(BUILT_IN)), ""),
     takes_text=True,
 )
 async def tools(api: SessionApi, sought: str) -> Reply:
     rows = []
-    for name in sorted(api.transcript.tools or tuple(BUILT_IN), key=lambda name: name.startswith("mcp__")):
+    for name in sorted(api.transcript.facts.tools or tuple(BUILT_IN), key=lambda name: name.startswith("mcp__")):
         if name.startswith("mcp__"):
             rows.append(ReplyRow(name, "of an MCP server: /mcp says where it runs", section="MCP servers"))
             continue
         traits = traits_of(name)
         asks = ", asks you each time" if traits.asks else ""
         rows.append(ReplyRow(name, f"{_EFFECTS[traits.effect]}, {_RUNS_ON[traits.runs_on]}{asks}", section="Built in"))
-    known = "" if api.transcript.tools else " (before the first turn)"
+    known = "" if api.transcript.facts.tools else " (before the first turn)"
     return Rows(rows, title=f"Tools of the agent on {api.info.host}{known}", sought=sought)
 
 

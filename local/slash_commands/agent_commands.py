@@ -50,7 +50,7 @@ def _model_names(api: SessionApi) -> Choices:
     choices=_model_names,
 )
 async def model(api: SessionApi, given: str) -> Reply:
-    if api.transcript.foreign_agent:
+    if api.transcript.facts.foreign_agent:
         return await _model_of_others(api, given)
     if given:
         return await _use_model(api, *given.split(maxsplit=1))
@@ -61,29 +61,34 @@ async def model(api: SessionApi, given: str) -> Reply:
     return Models([ReplyRow(each.name) for each in offers], offers=offers, choice=models)
 
 
-async def _model_of_others(api: SessionApi, given: str) -> Text:
-    """Let an agent of others use a model, or tell which ones it offers."""
-    if given:
-        await api.request(Request(SET_MODEL, given))
-        return Text(f"Model: {one_line(given)}, from the next prompt on, if the agent offers it")
+async def models_of_others(api: SessionApi) -> tuple[str, list[str]]:
+    """Return the model that an agent of others uses, and those that it offers."""
     applied = as_dict((await api.request(Request(requests.GET_SETTINGS, None))).get("applied"))
     offered = applied.get("offered_models")
     names = [one_line(as_text(each)) for each in offered[:_MAX_COMPLETED]] if isinstance(offered, list) else []
-    lines = [f"Model: {one_line(as_text(applied.get('model')))}"]
-    return Text([*lines, f"The agent offers: {', '.join(names)}. /model NAME chooses one."] if names else lines)
+    return one_line(as_text(applied.get("model"))), names
+
+
+async def _model_of_others(api: SessionApi, given: str) -> Text:
+    if given:
+        await api.request(Request(SET_MODEL, given))
+        return Text(f"Model: {one_line(given)}, from the next prompt on, if the agent offers it")
+    used, names = await models_of_others(api)
+    offers = [f"The agent offers: {', '.join(names)}. /model NAME chooses one."] if names else []
+    return Text([f"Model: {used}", *offers])
 
 
 async def _model_in_use(api: SessionApi) -> str:
-    if not api.transcript.model:  # before the first turn, only the worker knows it
+    if not api.transcript.facts.model:  # before the first turn, only the worker knows it
         with suppress(RequestFailed):
             applied = as_dict((await api.request(Request(requests.GET_SETTINGS, None))).get("applied"))
-            api.transcript.model = as_text(applied.get("model"))
-    return api.transcript.model
+            api.transcript.facts.model = as_text(applied.get("model"))
+    return api.transcript.facts.model
 
 
 def _in_force(api: SessionApi) -> str:
     """Return the model in use, and the level of effort at which it works, as far as this laptop knows that."""
-    models, used, wanted = api.laptop.models, api.transcript.model, api.transcript.effort
+    models, used, wanted = api.laptop.models, api.transcript.facts.model, api.transcript.facts.effort
     shown = f"Model: {used or 'not known before the first turn'}"
     applied = models.offer(used).effort(wanted) if models is not None and used else wanted
     if wanted == applied:
@@ -94,7 +99,7 @@ def _in_force(api: SessionApi) -> str:
 async def _use_model(api: SessionApi, given: str, level: str = "") -> Text:
     models = api.laptop.models
     name = models.without_alias(given) if models is not None else given
-    same = bool(level) and name == api.transcript.model
+    same = bool(level) and name == api.transcript.facts.model
     if not same and not may_be_model(name):
         return _no_model(name)
     if level not in (*_LEVELS, ""):
@@ -112,7 +117,7 @@ async def _use_model(api: SessionApi, given: str, level: str = "") -> Text:
         with suppress(CcbError, RequestFailed):  # a worker of an older version does without
             await api.request(Request(requests.LEARN_MODELS, models.known(name)))
     await api.request(Request(SET_MODEL, name))
-    api.transcript.model = name
+    api.transcript.facts.model = name
     if level:
         await _set_effort(api, level)
     known = name in ALIASES or (models is not None and name in models.names)
@@ -136,7 +141,7 @@ async def _set_effort(api: SessionApi, level: str) -> str:
     """Let the agent use a level from the next turn on. Return at which one its model works, "" for its own."""
     wanted = level if level in EFFORTS else None
     answer = await api.request(Request(requests.SET_EFFORT, wanted))
-    api.transcript.effort = wanted or ""
+    api.transcript.facts.effort = wanted or ""
     return str(answer.get("applied") or "")
 
 
@@ -147,18 +152,19 @@ async def _set_effort(api: SessionApi, level: str) -> str:
 async def mode(api: SessionApi, wanted: str) -> Reply:
     if wanted:
         await change_mode(api.client, api.transcript, mode_named(wanted))
-    return Text(f"Permission mode: {mode_name(api.transcript.mode, api.transcript.sandbox)}", brief=bool(wanted))
+    facts = api.transcript.facts
+    return Text(f"Permission mode: {mode_name(facts.mode, facts.sandbox)}", brief=bool(wanted))
 
 
 async def change_mode(client: SessionClient, transcript: TranscriptReducer, wanted: str) -> None:
     """Raise CcbError, or RequestFailed where the host cannot make the cage of the mode; then nothing has changed."""
     if wanted == CAGED:
         await change_sandbox(client, transcript, "workspace")
-    elif wanted in ("default", "acceptEdits") and is_caged(transcript.sandbox) and can_change_sandbox(client):
+    elif wanted in ("default", "acceptEdits") and is_caged(transcript.facts.sandbox) and can_change_sandbox(client):
         await change_sandbox(client, transcript, "read-only")
     on_wire = "default" if wanted == CAGED else wanted
     await client.request(Request(SET_PERMISSION_MODE, on_wire))
-    transcript.mode = on_wire
+    transcript.facts.mode = on_wire
 
 
 def can_change_sandbox(client: SessionClient) -> bool:
@@ -170,7 +176,7 @@ async def change_sandbox(client: SessionClient, transcript: TranscriptReducer, w
         what = "the worker of this session is too old to change the cage"
         raise UsageError(what, do="/stop, then start again.")
     answer = await client.request(Request(requests.SET_SANDBOX, wanted))
-    transcript.sandbox = one_line(str(answer.get("sandbox") or CAGES[wanted]))
+    transcript.facts.sandbox = one_line(str(answer.get("sandbox") or CAGES[wanted]))
 
 
 @command(
@@ -183,7 +189,7 @@ async def sandbox(api: SessionApi, wanted: str) -> Reply:
         return Text(f"{wanted} is no cage: it stays. /sandbox takes {', '.join(CAGES)}.", Level.WARNING)
     if wanted:
         await change_sandbox(api.client, api.transcript, wanted)
-    in_force = HostText(api.transcript.sandbox).cell or "no cage: the worker is of an older version"
+    in_force = HostText(api.transcript.facts.sandbox).cell or "no cage: the worker is of an older version"
     return Text(f"Sandbox: {in_force}", brief=bool(wanted))
 
 
@@ -197,7 +203,7 @@ async def effort(api: SessionApi, level: str) -> Reply:
         return await model.run(api, "")
     if level not in _LEVELS:
         return _no_level(level)
-    applied, used = await _set_effort(api, level), api.transcript.model or "the model"
+    applied, used = await _set_effort(api, level), api.transcript.facts.model or "the model"
     if level == "default":
         return Text("Effort: the model's own, from the next turn on")
     if not applied:
@@ -216,7 +222,7 @@ async def thinking(api: SessionApi, argument: str) -> Reply:
         return Text("/thinking takes on, off, or a number of tokens.", Level.WARNING if argument else Level.INFO)
     answer = await api.request(Request(requests.SET_MAX_THINKING_TOKENS, tokens))
     if tokens and answer.get("can_think") is not True:
-        used = api.transcript.model or "the model"
+        used = api.transcript.facts.model or "the model"
         return Text(f"Thinking: on, for models that can; {used} is not known to think", Level.WARNING)
     how = f"on, with at most {tokens:,} tokens" if tokens else "off"
     return Text(f"Thinking: {how}, from the next turn on")

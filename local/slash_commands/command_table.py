@@ -11,7 +11,7 @@ from ccb.tunnel.plain_text import one_line
 from ccb.tunnel.wire.control_protocol import RequestFailed
 
 from . import about_session, agent_commands, extension_commands, other_sessions, port_commands, this_laptop
-from .registry import Choices, LaptopCommand, Reply, ReplyRow, Rows, View, everywhere
+from .registry import Choices, LaptopCommand, OnScreen, Reply, ReplyRow, Rows, everywhere
 from .session_api import Place, SessionApi
 
 _FRESH_S = 10.0
@@ -25,7 +25,7 @@ _FRESH_S = 10.0
 )
 async def show_help(api: SessionApi, sought: str) -> Reply:
     if api.place is Place.SCREEN:
-        return View()
+        return OnScreen()
     rows = [ReplyRow(each.usage, each.does) for each in COMMANDS if api.place in each.places]
     with suppress(CcbError, RequestFailed, ValueError):  # the other commands are known without the worker
         listed = await api.worker_commands()

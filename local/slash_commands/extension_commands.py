@@ -238,7 +238,7 @@ _WHERE = {"laptop": "on this laptop", "client": "in the client", "sdk": "in the 
 
 
 def _servers(api: SessionApi) -> Choices:
-    others = [tool.split("__")[1] for tool in api.transcript.tools if tool.startswith("mcp__")]
+    others = [tool.split("__")[1] for tool in api.transcript.facts.tools if tool.startswith("mcp__")]
     return {f"reconnect {one_line(each)}": "" for each in dict.fromkeys((*api.laptop_servers, *others))}
 
 

@@ -14,7 +14,7 @@ from ..command_line.arguments import Arguments
 from ..transcript.blocks import Level
 from ..transcript.notices import path_in
 from .about_session import PastPrompt, PastPrompts, RewindPreview
-from .registry import NOTHING, Choices, Leave, Reply, ReplyRow, Rows, Switch, Text, View, command
+from .registry import NOTHING, Choices, Leave, OnScreen, Reply, ReplyRow, Rows, Switch, Text, command
 from .session_api import NextSession, Place, SessionApi
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ _LEAST_ID, _SHORT_ID = 4, 8
 async def new(api: SessionApi, _: str) -> Reply:
     if api.only_here:
         return Text(api.only_here, Level.WARNING)
-    return Switch(NextSession("", api.transcript.model, api.transcript.mode))
+    return Switch(NextSession("", api.transcript.facts.model, api.transcript.facts.mode))
 
 
 @command("branch", "go on in a copy of this session; this one stays on the host as it is now")
@@ -110,7 +110,7 @@ def summary_line(part: str, point: PastPrompt) -> str:
 @command("rewind [N]", "go back to before a prompt: files, conversation, or both; or sum up what is after or before it")
 async def rewind(api: SessionApi, argument: str) -> Reply:
     if not argument and api.place is Place.SCREEN:
-        return View()
+        return OnScreen()
     past = await api.read(Request(requests.REWIND_POINTS, None), PastPrompts)
     points = past.points
     number, _, scope = argument.partition(" ")

@@ -9,7 +9,7 @@ from ccb.tunnel.errors import UsageError
 from ccb.tunnel.plain_text import one_line
 
 from ..command_line.arguments import read_forward
-from ..ports.port_forwards import LOOPBACK, Forward, PortForwards, forward_of
+from ..ports.port_forwards import Forward, PortForwards, forward_of, reverse_words
 from ..transcript.blocks import Level
 from .registry import Choices, Reply, ReplyRow, Rows, Text, command
 from .session_api import SessionApi
@@ -64,7 +64,7 @@ async def change_port(api: SessionApi, held: PortForwards, verb: str, remote: in
         return _at(forward, local)
     if verb == "reverse":
         await held.reverse(remote)
-        return Text(f"{LOOPBACK}:{remote} of the host leads to port {remote} of this machine: /ports stop ends that.")
+        return Text(reverse_words(remote))
     if verb == "stop":
         await held.stop(remote)
         return Text(f"Port {remote} is not forwarded any more.", brief=True)

@@ -106,11 +106,11 @@ class Leave:
 
 
 @dataclass(frozen=True)
-class View:
+class OnScreen:
     """The screen does what the command is called."""
 
 
-Reply = Text | Rows | Live | Copying | OpenNext | Switch | Leave | View
+Reply = Text | Rows | Live | Copying | OpenNext | Switch | Leave | OnScreen
 Run = Callable[[SessionApi, str], Awaitable[Reply]]
 NOTHING = Text()
 
@@ -145,7 +145,7 @@ def everywhere(usage: str, does: str, **more: Any) -> Callable[[Run], LaptopComm
 
 
 async def _view(_api: SessionApi, _argument: str) -> Reply:
-    return View()
+    return OnScreen()
 
 
 def view(usage: str, does: str, **more: Any) -> LaptopCommand:

@@ -23,6 +23,7 @@ from ccb.tunnel.wire.session_options import cage_of
 from ..command_line.arguments import Arguments, SessionChoice
 from ..session.session_client import LinkState
 from ..transcript.session_facts import used_text
+from ..transcript.transcript_reducer import SessionFacts, TranscriptReducer
 
 if TYPE_CHECKING:
     from ..connect.connect_session import OpenSession
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     from ..providers.known_models import OfferedModels
     from ..session.session_client import Json, SessionClient
     from ..terminal.shell_relay import PersonShells
-    from ..transcript.transcript_reducer import TranscriptReducer
+    from ..transcript.blocks import BlockContainer
 
 Shape = TypeVar("Shape", bound=BaseModel)
 _MAX_COMMANDS = 1000
@@ -157,14 +158,17 @@ def arguments_for(following: NextSession, arguments: Arguments, cwd: str) -> Arg
     """Return the arguments for the session that the person wants next. `cwd` is the directory of the one before."""
     patience = arguments.session.reconnect_timeout
     choice = SessionChoice(resume=following.session or None, fork_session=following.copied, reconnect_timeout=patience)
-    agent = arguments.agent
+    agent, permissions, directory = arguments.agent, arguments.permissions, None if following.session else cwd
     if following.session:  # an existing session has a model and a mode
-        agent = replace(agent, model=None, permission_mode=None, dangerously_skip_permissions=False)
+        agent = replace(agent, model=None)
+        permissions = replace(permissions, permission_mode=None, dangerously_skip_permissions=False)
     else:
-        bypass = agent.allow_bypass or agent.dangerously_skip_permissions
-        agent = replace(agent, model=following.model or agent.model, permission_mode=following.mode or None)
-        agent = replace(agent, allow_bypass=bypass, dangerously_skip_permissions=False)
-    return replace(arguments, prompt=None, session=choice, agent=agent, directory=None if following.session else cwd)
+        bypass = permissions.allow_bypass or permissions.dangerously_skip_permissions
+        agent = replace(agent, model=following.model or agent.model)
+        permissions = replace(permissions, permission_mode=following.mode or None, allow_bypass=bypass)
+        permissions = replace(permissions, dangerously_skip_permissions=False)
+    chosen = replace(arguments, agent=agent, permissions=permissions)
+    return replace(chosen, prompt=None, session=choice, directory=directory)
 
 
 class ErrorDisplay(Protocol):
@@ -200,6 +204,11 @@ class ReplInfo:
     @property
     def place(self) -> str:
         return f"{one_line(self.host)}:{HostText(self.path).path}"
+
+    def transcript(self, container: BlockContainer) -> TranscriptReducer:
+        """Return the transcript of the session, empty, which shows itself in `container`."""
+        facts = SessionFacts(self.model, self.mode, self.sandbox, self.effort)
+        return TranscriptReducer(container, facts=facts, own_name=self.client_name, cwd=self.path.rstrip("/"))
 
 
 def info_of(opened: OpenSession, first_prompt: str = "") -> ReplInfo:

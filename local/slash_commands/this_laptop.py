@@ -21,7 +21,7 @@ from ..config.settings_loading import load_settings
 from ..files.copying import CopyOrder, get_order, put_order
 from ..terminal.stdio import in_thread
 from ..transcript.blocks import Level
-from .registry import Choices, Copying, Live, OpenNext, Reply, ReplyRow, Rows, Text, View, command, everywhere, view
+from .registry import Choices, Copying, Live, OnScreen, OpenNext, Reply, ReplyRow, Rows, Text, command, everywhere, view
 from .session_api import Place, SessionApi
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ def _finding_rows(found: list[Finding], place: Place) -> list[ReplyRow]:
 )
 async def config(api: SessionApi, argument: str) -> Reply:
     if argument == "edit" and api.place is Place.SCREEN:
-        return View()
+        return OnScreen()
     settings = await in_thread(lambda: load_settings(api.environ))
     rows = [ReplyRow(name, f"{value}\n{origin}", section="Set") for name, value, origin in setting_lines(settings)]
     rows = rows or [ReplyRow("nothing", "No setting is set: all have their defaults.", section="Set")]
@@ -98,7 +98,7 @@ async def login(api: SessionApi, provider: str) -> Reply:
         return Text(f"{what} If that was a key: it is on this screen, and nowhere else.", Level.WARNING)
     if log_in is not None:
         async with api.lent():
-            said = await log_in("".join(words), api.transcript.model)
+            said = await log_in("".join(words), api.transcript.facts.model)
     line = shlex.join(["ccb", "auth", "login", *words])
     return Text(said or f"No key was given. `{line}` in another terminal of this machine stores one, too.")
 
@@ -164,9 +164,9 @@ async def bug(api: SessionApi, _: str) -> Reply:
         f"protocol capabilities {len(hello.capabilities)}",
         "journal": hello.storage,
         "connection": api.client.state.value,
-        "model": api.transcript.model,
-        "permission mode": api.transcript.mode,
-        "sandbox": api.transcript.sandbox,
+        "model": api.transcript.facts.model,
+        "permission mode": api.transcript.facts.mode,
+        "sandbox": api.transcript.facts.sandbox,
         "terminal": api.terminal(),
     }
     problems = tuple(api.problems())
@@ -208,7 +208,7 @@ copy = view("copy [N]", "copy the last answer (or the Nth from the end) to the c
 @command("reconnect", "connect now, while the connection is lost (also Alt+R)")
 async def reconnect(api: SessionApi, _: str) -> Reply:
     if api.place is Place.SCREEN:
-        return View()
+        return OnScreen()
     api.client.retry()
     return Text()
 

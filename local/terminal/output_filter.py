@@ -134,4 +134,8 @@ def last_command(filtered: str) -> list[str]:
         lines.append("".join(char for char in shown if char == "\t" or char.isprintable()).rstrip())
     while lines and not lines[-1]:
         lines.pop()
+    if len(lines) > 1 and lines[0].startswith(lines[-1]):  # the prompt for the next command
+        lines.pop()
+        while not lines[-1]:
+            lines.pop()
     return lines

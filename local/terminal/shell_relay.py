@@ -27,11 +27,14 @@ from .stdio import Writer
 
 _READ = 64 * 1024
 _REDRAW_S = 0.1
+_MAX_AHEAD = 4096  # reads of the terminal, of 4 KiB at most, that the host has not taken
+_LAST_KEYS_S = 0.5
 _KEPT = 256 * 1024  # characters of the output, for `/shell send`
 _SHORT = 4096
 _MAX_SENT = 8 * 1024  # characters
 _LEAVES = re.compile(rb"\x1d|\x1b\[93;5(?::1)?u|\x1b\[27;5;93~")  # Ctrl+], also as Kitty and xterm may write it
-_FIRST_LINE = "\x1b[2m[ccb: a shell on the host; Ctrl+] leaves it, exit ends it]\x1b[0m\r\n"
+_FIRST_LINE = "\x1b[2m[ccb: {}; Ctrl+] leaves it, {}]\x1b[0m\r\n"
+_OF_SHELL, _OF_COMMAND = ("a shell on the host", "exit ends it"), ("on the host", "/shell returns to it")
 _AWAY = {
     LinkState.RECONNECTING: "the connection is lost; what you type is sent when it is there again",
     LinkState.NEEDS_PERSON: "the connection is lost, and the login asks something: leave with Ctrl+]",
@@ -81,6 +84,7 @@ class _Relay:
         self._session = session
         self._filter = OutputFilter()
         self._writer = Writer(sys.__stdout__.fileno() if sys.__stdout__ is not None else 1)
+        self._keys: asyncio.Queue[bytes] = asyncio.Queue(_MAX_AHEAD)
         self._changed = asyncio.Event()  # the size of the terminal, or the state of the connection
 
     async def run(self, body: Json) -> ShellLeft:
@@ -89,7 +93,8 @@ class _Relay:
         loop.add_signal_handler(signal.SIGWINCH, self._changed.set)
         where = {"term": os.environ.get("TERM", ""), "rows": self.size.rows, "columns": self.size.columns}
         try:
-            await self._write(f"{KEEP_TITLE}{_FIRST_LINE}")
+            first = _FIRST_LINE.format(*(_OF_COMMAND if body["command"] else _OF_SHELL))
+            await self._write(f"{KEEP_TITLE}{first}")
             async with await self._session.open_channel("shell", {**where, **body}) as channel:
                 return await self._until_left(channel)
         finally:
@@ -101,7 +106,7 @@ class _Relay:
     async def _until_left(self, channel: Channel) -> ShellLeft:
         """Return what the first direction to end says."""
         ways: list[Coroutine[Any, Any, ShellLeft]] = [
-            self._show(channel), self._type(channel), self._follow_changes(channel)
+            self._show(channel), self._read_keys(), self._send_keys(channel), self._follow_changes(channel)
         ]  # fmt: skip
         tasks = [asyncio.create_task(way, name="shell") for way in ways]
         try:
@@ -121,16 +126,25 @@ class _Relay:
         code = channel.result.get("code")
         return ShellLeft(code if type(code) is int else 0)
 
-    async def _type(self, channel: Channel) -> ShellLeft:
+    async def _read_keys(self) -> ShellLeft:
+        """Read ahead of the host, so that Ctrl+] is seen behind a paste that it does not take."""
         while data := await _typed():
             leaves = _LEAVES.search(data)
             typed = data[: leaves.start()] if leaves else data
             if typed:
                 self._keep(ENTER if b"\r" in typed else "")
-                await channel.write(encode_typed(typed))
+                await self._keys.put(typed)
             if leaves:
                 break
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_LAST_KEYS_S):
+                await self._keys.join()
         return ShellLeft()
+
+    async def _send_keys(self, channel: Channel) -> ShellLeft:
+        while True:
+            await channel.write(encode_typed(await self._keys.get()))
+            self._keys.task_done()
 
     async def _follow_changes(self, channel: Channel) -> ShellLeft:
         state = self._session.state

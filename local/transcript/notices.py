@@ -32,8 +32,8 @@ class AskedAgain:
 
 
 class Notices:
-    def __init__(self, container: BlockContainer, own_name: str) -> None:
-        self.cwd = ""
+    def __init__(self, container: BlockContainer, own_name: str, cwd: str = "") -> None:
+        self.cwd = cwd
         self.only_past = True  # everything so far had happened before this client attached
         self.echo = ""  # the command of the person that runs: it is shown above the first notice that answers it
         self._container = container

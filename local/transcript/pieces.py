@@ -114,12 +114,11 @@ class _Reader:
         if self.in_table and line.startswith("|"):
             return position if position >= self._chars else 0
         self.opened, self.in_table = "", False
-        if _RULER.fullmatch(line) and self._last.startswith("|") and _cells(line) == _cells(self._last):
-            self.opened, self.in_table = self._last + line, True
+        if self._ends_table_head(line):
             head = position - len(self._last)
-            if head:  # a table begins a piece
-                self.opened, self.in_table = "", False
-            return head
+            if not head:
+                self.opened, self.in_table = self._last + line, True
+            return head  # a table begins a piece
         place = position if position >= self._chars and self._begins_part(line) else 0
         self._fence = _opened_fence(line.lstrip())
         if self._fence and not line.startswith((" ", "\t")):
@@ -127,6 +126,9 @@ class _Reader:
         self._code_from, self._filled_to = position + len(line), 0
         self._numbered = bool(_NUMBER.match(line)) or (self._numbered and (not line.strip() or line[0] in " \t"))
         return place
+
+    def _ends_table_head(self, line: str) -> bool:
+        return bool(_RULER.fullmatch(line)) and self._last.startswith("|") and _cells(line) == _cells(self._last)
 
     def _begins_part(self, line: str) -> bool:
         if line.startswith(_BULLETS) or (self._numbered and _NUMBER.match(line)):

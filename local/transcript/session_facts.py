@@ -1,4 +1,4 @@
-"""The mode, tasks, todos, totals."""
+"""Facts about a session: the names of its modes, its tasks, what it has used, its turns."""
 
 from __future__ import annotations
 
@@ -55,7 +55,8 @@ _MAX_TEXT = 1_000  # characters
 
 @dataclass(frozen=True)
 class BackgroundTask:
-    """A task in the background. Times are monotonic. `end` says how it has ended, in a few words; "" while it runs."""
+    """A task in the background. Times are monotonic. `end` says how it has ended, in a few words; "" while it runs.
+    `agent_id` is that of a sub-agent that goes on, if it is known."""
 
     id: str
     description: str
@@ -65,6 +66,7 @@ class BackgroundTask:
     end: str = ""
     failed: bool = False
     ended_at: float = 0.0
+    agent_id: str = ""
 
 
 class BackgroundTasks:
@@ -97,11 +99,12 @@ class BackgroundTasks:
         if task is not None:
             self._ended[task.id] = replace(task, end=how, failed=failed, ended_at=time.monotonic())
 
-    def snapshot(self, tasks: Iterable[tuple[str, str, str]]) -> None:
-        """Take over the tasks that run now: id, description and type."""
+    def snapshot(self, tasks: Iterable[tuple[str, str, str, str]]) -> None:
+        """Take over the tasks that run now: id, description, type and agent."""
         known, now, self._by_id = self._by_id, time.monotonic(), Newest(_MAX_TASKS)
-        for each, description, kind in tasks:
-            task = BackgroundTask(each, description[:_MAX_TEXT], now, kind == "local_agent")
+        for each, description, kind, agent in tasks:
+            text, agent_id = description[:_MAX_TEXT], agent[:_MAX_TEXT]
+            task = BackgroundTask(each, text, now, kind == "local_agent", agent_id=agent_id)
             self._by_id[each] = known.pop(each, task)
         for gone in known.values():
             self._over(gone, "has ended")
@@ -239,16 +242,22 @@ class WaitedTime:
             self.seconds += 0.0 if self._open else time.monotonic() - self._since
 
 
-def turn_text(
-    result: ResultMessage, waited_s: float, changes: FileChanges | None, cost: str, tasks: int, at: str
-) -> str:
-    """Return the line about a turn that has ended; "" if the model had no part in it."""
-    if not as_number(result.body.get("num_turns")):
-        return ""
-    seconds = round(max(0.0, as_number(result.body.get("duration_ms")) / 1000 - waited_s))
-    minutes, hours = seconds // 60, seconds // 3600
-    took = (
-        f"{hours} h {minutes % 60} min" if hours else f"{minutes} min {seconds % 60} s" if minutes else f"{seconds} s"
-    )
-    runs = f"{tasks} task{'s' if tasks != 1 else ''} in the background: /tasks" if tasks else ""
-    return " · ".join(filter(None, (took, changes.text if changes is not None else "", cost, at, runs)))
+class TurnFacts:
+    """What is told about a turn at its end. `changes` is None unless all of the turn was seen."""
+
+    def __init__(self, changes: FileChanges | None = None) -> None:
+        self.changes = changes
+        self.waited = WaitedTime()
+
+    def text(self, result: ResultMessage, cost: str, tasks: int, at: str) -> str:
+        """Return the line about the turn; "" if the model had no part in it."""
+        if not as_number(result.body.get("num_turns")):
+            return ""
+        seconds = round(max(0.0, as_number(result.body.get("duration_ms")) / 1000 - self.waited.seconds))
+        minutes, hours = seconds // 60, seconds // 3600
+        took = f"{minutes} min {seconds % 60} s" if minutes else f"{seconds} s"
+        if hours:
+            took = f"{hours} h {minutes % 60} min"
+        changed = self.changes.text if self.changes is not None else ""
+        runs = f"{tasks} task{'s' if tasks != 1 else ''} in the background: /tasks" if tasks else ""
+        return " · ".join(filter(None, (took, changed, cost, at, runs)))

@@ -10,6 +10,7 @@ from ccb.tunnel.plain_text import HostText, neutralise, one_line
 from ccb.tunnel.wire import journal_records as records
 from ccb.tunnel.wire import messages
 from ccb.tunnel.wire.client_requests import SHELL_COMMAND
+from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.frames import Json
 from ccb.tunnel.wire.model_facts import EFFORTS
 from ccb.tunnel.wire.prompt_content import is_attached_file
@@ -33,7 +34,7 @@ from .live_answer import AgentMessages
 from .notices import Notices, path_in
 from .prompt_tracker import NO_FACTS, PromptTracker
 from .questions import is_for_person
-from .session_facts import BackgroundTasks, FileChanges, UsageTotals, WaitedTime, turn_text
+from .session_facts import BackgroundTasks, FileChanges, TurnFacts, UsageTotals
 from .tool_calls import EarlyData, ToolCalls, in_words
 
 _MAX_CAGE = 300  # characters
@@ -46,6 +47,65 @@ _NUMBERED = re.compile(r"^ *\d+\t", re.MULTILINE)
 _PRINTED = re.compile(r"<local-command-stdout>(.*)</local-command-stdout>", re.DOTALL)  # of a worker's command
 
 
+@dataclass
+class SessionFacts:
+    """How the agent works now. `effort` "" is the model's own. `title` is what somebody, or the small model, has called
+    the session. `foreign_agent` is the agent of others that works in it."""
+
+    model: str = ""
+    mode: str = "default"
+    sandbox: str = ""
+    effort: str = ""
+    branch: str = ""
+    tools: tuple[str, ...] = ()
+    title: str = ""
+    foreign_agent: str = ""
+
+    def skipped(self, state: SkippedState) -> None:
+        """Take over what holds after events that are not loaded."""
+        self.model = state.model or self.model
+        self.mode = state.permission_mode or self.mode
+        self.sandbox = state.sandbox or self.sandbox
+        self.effort = self.effort if state.effort is None else _level(state.effort)
+        self.title = _shown_title(state.title) or self.title
+        self.foreign_agent = state.foreign_agent or self.foreign_agent
+
+    def changed(self, by: records.ModelRecord | records.ReasoningRecord | records.OptionsRecord) -> None:
+        match by:
+            case records.ModelRecord():
+                self.model = by.model or self.model
+            case records.ReasoningRecord():
+                self.effort = _level(by.effort)
+            case records.OptionsRecord():
+                self.model = by.model or self.model
+                self.effort = _level(by.effort) or self.effort
+                self.mode = by.permission_mode or self.mode
+                self.foreign_agent = by.foreign_agent
+                # A worker without a sandbox names the cage of none of its commands.
+                if self.sandbox and not self.foreign_agent:
+                    self.sandbox = cage_of(by.sandbox, self.mode) or self.sandbox
+
+    def begun(self, init: messages.SystemMessage) -> None:
+        """A turn begins: its first message names the facts."""
+        tools = init.body.get("tools")
+        self.model = init.model or self.model
+        self.tools = tuple(map(messages.as_text, tools)) if isinstance(tools, list) else ()
+        self.branch = one_line(messages.as_text(init.body.get("git_branch")))
+        self.told(init)
+
+    def told(self, message: messages.SystemMessage) -> None:
+        self.mode = message.permission_mode or self.mode
+        self.sandbox = messages.as_text(message.body.get("sandbox")) or self.sandbox
+
+
+def _shown_title(told: str) -> str:
+    return one_line(told)[:_MAX_TITLE]
+
+
+def _level(told: str) -> str:
+    return told if told in EFFORTS else ""
+
+
 class TranscriptReducer:
     """Applies what a session says to a container of blocks. `orphans` is shared with the reducer of later events.
     `agent_id`: the agent whose conversation it is. That of the main agent has those of the others as rows."""
@@ -54,37 +114,27 @@ class TranscriptReducer:
         self,
         container: BlockContainer,
         *,
-        model: str = "",
-        mode: str = "default",
-        sandbox: str = "",
-        effort: str = "",
+        facts: SessionFacts | None = None,
         own_name: str = "",
+        cwd: str = "",
         orphans: EarlyData | None = None,
         agent_id: str = records.MAIN_AGENT,
     ) -> None:
         self.agent_id = agent_id
         self.orphans = orphans = orphans if orphans is not None else EarlyData()
         self.prompts = PromptTracker(container)
-        self.notices = Notices(self.prompts, own_name)
+        self.notices = Notices(self.prompts, own_name, cwd)
         self.tasks = BackgroundTasks()
         self._tools = ToolCalls(self.prompts, orphans)
         self._messages = AgentMessages(self.prompts, self._tools, orphans)
         self.answers: Sequence[str] = self._messages.answers
-        self.model = model
-        self.mode = mode
-        self.sandbox = sandbox
-        self.foreign_agent = ""  # the agent of others that works in the session
-        self.effort = effort  # "": the model's own
-        self.branch = ""
-        self.tools: tuple[str, ...] = ()
-        self.title = ""  # what somebody, or the small model, has called the session
+        self.facts = facts or SessionFacts()
         self.totals = UsageTotals()
         self.turns = 0
         self.running = False
         self.catching_up = False  # the worker still reads its journal, and takes a prompt afterwards
         self._in_turn = False
-        self._changes: FileChanges | None = None  # in this turn, if all of it was seen
-        self._waited = WaitedTime()
+        self._turn = TurnFacts()
 
     @property
     def agent_calls(self) -> list[ToolBlock]:
@@ -140,15 +190,11 @@ class TranscriptReducer:
         """Events are not loaded. `state` holds after them; `running`: whether the worker is in a turn."""
         self._messages.drop_live()
         self._tools.close(ToolState.UNKNOWN, forget=False)
-        self.model = state.model or self.model
-        self.mode = state.permission_mode or self.mode
-        self.sandbox = state.sandbox or self.sandbox
-        self.effort = self.effort if state.effort is None else _level(state.effort)
-        self.title = one_line(state.title)[:_MAX_TITLE] or self.title
+        self.facts.skipped(state)
         if state.result is not None:
             self.totals.set_from_result(state.result)
         self.running = self._in_turn = running
-        self._changes = None
+        self._turn.changes = None
         if state.prompts is not None:
             self.prompts.snapshot(state.prompts)
         if state.tasks is not None:
@@ -187,8 +233,8 @@ class TranscriptReducer:
         if self.agent_id not in (records.MAIN_AGENT, record.agent_id):
             return
         content = record.content
-        if isinstance(content, records.MessageRecord) and self._changes is not None:
-            self._changes.note(content.body.get("tool_use_result"))
+        if isinstance(content, records.MessageRecord) and self._turn.changes is not None:
+            self._turn.changes.note(content.body.get("tool_use_result"))
         if isinstance(content, records.MessageRecord | records.InputRecord):
             self._note_waiting(content.public)
         if record.agent_id != self.agent_id:
@@ -204,9 +250,9 @@ class TranscriptReducer:
     def _note_waiting(self, message: messages.PublicMessage) -> None:
         match message:
             case messages.ControlRequest() if is_for_person(message):
-                self._waited.asked(message.request_id)
+                self._turn.waited.asked(message.request_id)
             case messages.ControlResponse() | messages.ControlCancel():
-                self._waited.settled(message.request_id)
+                self._turn.waited.settled(message.request_id)
 
     def apply_progress(self, message: messages.PublicMessage) -> None:
         self.notices.only_past = False
@@ -242,7 +288,7 @@ class TranscriptReducer:
                 text = neutralise("\n".join(messages.as_text(each.get("text")) for each in item.content))
                 self.prompts.add(PromptBlock(text=text.rstrip()[:MAX_BLOCK_CHARS]))
                 self.running = self._in_turn = True
-                self._changes = FileChanges()
+                self._turn.changes = FileChanges()
 
     def _named(self, context: list[Json]) -> None:
         """Say what the agent was given because a prompt names it with @."""
@@ -265,7 +311,7 @@ class TranscriptReducer:
                 self._message(content.public)
             case records.TurnStartRecord():
                 self.running = self._in_turn = True
-                self._changes, self._waited = FileChanges(), WaitedTime()
+                self._turn = TurnFacts(FileChanges())
                 self._tools.line_begins()
                 self.turns += 1
             case records.ToolStartRecord():
@@ -278,20 +324,8 @@ class TranscriptReducer:
                 self._message(content.public)
             case records.ModelEndRecord():
                 self.totals.set_context(content.usage, whole=True)
-            case records.ModelRecord():
-                self.model = content.model or self.model
-            case records.ReasoningRecord():
-                self.effort = _level(content.effort)
-            case records.OptionsRecord():
-                self._options(content)
-
-    def _options(self, content: records.OptionsRecord) -> None:
-        self.model = content.model or self.model
-        self.effort = _level(content.effort) or self.effort
-        self.mode = content.permission_mode or self.mode
-        self.foreign_agent = content.foreign_agent
-        if self.sandbox and not self.foreign_agent:  # a worker without a sandbox names the cage of none of its commands
-            self.sandbox = cage_of(content.sandbox, self.mode) or self.sandbox
+            case records.ModelRecord() | records.ReasoningRecord() | records.OptionsRecord():
+                self.facts.changed(content)
 
     def _noticed(self, content: object) -> None:
         match content:
@@ -341,10 +375,9 @@ class TranscriptReducer:
             case "init":
                 self._init(message)
             case "session_title_changed":
-                self.title = one_line(messages.as_text(message.body.get("title")))[:_MAX_TITLE]
+                self.facts.title = _shown_title(messages.as_text(message.body.get("title")))
             case _:
-                self.mode = message.permission_mode or self.mode
-                self.sandbox = messages.as_text(message.body.get("sandbox")) or self.sandbox
+                self.facts.told(message)
                 self.notices.system(message)
 
     def _result(self, message: messages.ResultMessage) -> None:
@@ -354,20 +387,16 @@ class TranscriptReducer:
         dollars = 0.0 if past else self.totals.cost_usd - before  # of the past, only the sum is known
         cost = f"{'~' if self.totals.estimated else ''}${dollars:.2f}" if dollars >= _LEAST_COST else ""
         at, tasks = ("", 0) if past else (time.strftime("%H:%M"), len(self.tasks.running))
-        if told := turn_text(message, self._waited.seconds, self._changes, cost, tasks, at):
+        if told := self._turn.text(message, cost, tasks, at):
             self.notice(told, Level.DIM)
 
     def _init(self, message: messages.SystemMessage) -> None:
-        tools = message.body.get("tools")
-        self.model = self.totals.model = message.model or self.model
-        self.mode = message.permission_mode or self.mode
-        self.tools = tuple(map(messages.as_text, tools)) if isinstance(tools, list) else ()
-        self.branch = one_line(messages.as_text(message.body.get("git_branch")))
+        facts, cage_before = self.facts, self.facts.sandbox
+        facts.begun(message)
+        self.totals.model = facts.model
         self.running = self._in_turn = True
-        sandbox = messages.as_text(message.body.get("sandbox"))
-        if sandbox.startswith("no cage") and sandbox != self.sandbox and self.mode != "bypassPermissions":
-            self.notice(f"On the host: {HostText(sandbox[:_MAX_CAGE])}", Level.WARNING)
-        self.sandbox = sandbox or self.sandbox
+        if facts.sandbox.startswith("no cage") and facts.sandbox != cage_before and facts.mode != "bypassPermissions":
+            self.notice(f"On the host: {HostText(facts.sandbox[:_MAX_CAGE])}", Level.WARNING)
 
     def _user(self, message: messages.UserMessage) -> None:
         is_note = not message.is_replay and not message.body.get("isSynthetic")
@@ -394,10 +423,6 @@ class TranscriptReducer:
         self._tools.close(tools)
         self._in_turn = False
         self.running = self.prompts.queued
-
-
-def _level(told: str) -> str:
-    return told if told in EFFORTS else ""
 
 
 def _facts_of(sent: messages.UserMessage) -> PromptFacts:

@@ -373,7 +373,7 @@ class Repl(App[int]):
         self.exit(self.leaving.exit_code)
 
     def action_toggle_approval(self) -> None:
-        """Tab: complete what is typed, else move the focus to the approval card, or back."""
+        """Tab: complete what is typed, else move the focus to the approval card, or back, else mark an offer."""
         if self.focused is self.composer and self.composer.around.completes("tab"):
             return
         if self.attached is not None:

@@ -30,6 +30,7 @@ from ..slash_commands.registry import (
     Copying,
     Leave,
     Live,
+    OnScreen,
     OpenNext,
     Page,
     Picker,
@@ -38,7 +39,6 @@ from ..slash_commands.registry import (
     Rows,
     Switch,
     Text,
-    View,
 )
 from ..slash_commands.session_api import NextSession, SessionApi
 from ..slash_commands.this_laptop import Hosts, RecentHost
@@ -168,7 +168,7 @@ class CommandReplies(Vertical):
         assert command is not None, name
         try:
             reply = await command.run(self._api, argument)
-            if isinstance(reply, View):
+            if isinstance(reply, OnScreen):
                 await self._view(name, argument)
             else:
                 await self._draw(reply)
@@ -210,13 +210,13 @@ class CommandReplies(Vertical):
         match reply:
             case Models(choice=choice) if choice is not None:
                 transcript = self._api.transcript
-                panel = ModelPanel(reply.offers, transcript.model, transcript.effort, self._model_chosen)
+                panel = ModelPanel(reply.offers, transcript.facts.model, transcript.facts.effort, self._model_chosen)
                 self._reading.open(panel)
                 self._refresh_models(panel, choice)
             case Picker(rows=[_, *_]):
                 self._reading.open(ChoicePanel(reply, self._row_chosen))
             case RuleRows():
-                mode = self._api.transcript.mode
+                mode = self._api.transcript.facts.mode
                 self._reading.open(RulePanel(info.place, mode, reply.held, self._change_rule, reply.sought))
             case ChangedFiles() if reply.files:
                 self._reading.open(DiffPage(self._api.client, info.place, reply.since, reply.files))
@@ -256,7 +256,7 @@ class CommandReplies(Vertical):
 
     @work(exclusive=True, group="lists of models")
     async def _refresh_models(self, panel: ModelPanel, choice: OfferedModels) -> None:
-        offers, notes = await choice.refreshed(self._api.transcript.model)
+        offers, notes = await choice.refreshed(self._api.transcript.facts.model)
         if self._reading.shown is panel:
             panel.show(offers, notes)
 
@@ -264,7 +264,7 @@ class CommandReplies(Vertical):
     async def _model_chosen(self, name: str, level: str) -> None:
         """Take a model and a level of effort, "" for the one in force."""
         self._reading.close()
-        if level or name != self._api.transcript.model:
+        if level or name != self._api.transcript.facts.model:
             await self.run("model", f"{name} {level}".rstrip())
 
     @work

@@ -26,11 +26,11 @@ KEYS = (
         "on a prompt that waits: edit it, let it steer, move it up or down, drop it",
     ),
     (
-        "Down, Enter",
+        "Down or Tab, Enter",
         "while nothing is typed: mark a sub-agent in sight (Up and Down: another one), show its conversation, live",
     ),
     (
-        "Down, then {port-open}; {port-forward}; {port-ignore}",
+        "Down or Tab, then {port-open}; {port-forward}; {port-ignore}",
         "while nothing is typed: mark the offer of a port; open it in the browser, forward it, never offer it here",
     ),
     ("{background}", "let the running command go on in the background"),

@@ -135,20 +135,20 @@ class StatusPresenter:
         reducer, connection, prompts = self.reducer, self.connection, self.reducer.prompts
         asking, interrupted = len(self.approvals.questions) > 0, self._interrupted_turn == reducer.turns
         facts = StatusFacts(
-            place=PlaceFacts(self.info.host, self.info.path, reducer.branch),
-            model=reducer.model,
-            mode=reducer.mode,
+            place=PlaceFacts(self.info.host, self.info.path, reducer.facts.branch),
+            model=reducer.facts.model,
+            mode=reducer.facts.mode,
             link=LinkFacts(connection.shown, connection.unanswered_s, connection.round_trip_s),
             totals=reducer.totals,
             busy=self._clock.busy(time.monotonic(), asking=asking, interrupted=interrupted),
             hint=self._hint,
             card_waits=self.approvals.waits_for,
             more_below=self.transcript.lines_below > 1,
-            sandbox=reducer.sandbox,
+            sandbox=reducer.facts.sandbox,
             tasks=len(reducer.tasks.running),
             waiting=(prompts.queued_count - prompts.steering_count, prompts.steering_count),
             keys=self.composer.vim.label,
             own=self.own.line,
         )
         self.line.show(facts, self.transcript.palette(), self.composer.keymap)
-        self.tell_state(state_in_words(facts), reducer.title)
+        self.tell_state(state_in_words(facts), reducer.facts.title)

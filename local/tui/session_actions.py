@@ -149,7 +149,7 @@ class SessionActions:
 
     async def next_mode(self) -> None:
         """Change to the mode after the one that the person chose last, also while the host has not confirmed that."""
-        current = mode_in_force(self.reducer.mode, self.reducer.sandbox)
+        current = mode_in_force(self.reducer.facts.mode, self.reducer.facts.sandbox)
         chosen = self._modes_asked[-1] if self._modes_asked else current
         cycle = _CYCLE if can_change_sandbox(self.client) and not self._no_cage else _CYCLE[:-1]
         mode = cycle[(cycle.index(chosen) + 1 if chosen in cycle else 0) % len(cycle)]

@@ -14,7 +14,7 @@ from ccb.tunnel.errors import CcbError
 from ccb.tunnel.link.link import Greeting
 from ccb.tunnel.plain_text import one_line
 from ccb.tunnel.wire.journal_records import parse_page
-from ccb.tunnel.wire.messages import ControlCancel, ControlRequest, ControlResponse, ResultMessage
+from ccb.tunnel.wire.messages import CompactMessage, ControlCancel, ControlRequest, ControlResponse, ResultMessage
 
 from ..session.session_client import (
     EventGap,
@@ -96,15 +96,7 @@ class SessionView(Vertical):
         composer, keymap, cwd = shell.composer, shell.composer.keymap, info.path.rstrip("/")
         self.transcript = Transcript(cwd, keymap, shell.keys_first, shelf)
         self.connection = connection = ConnectionView(client, keymap)
-        self.reducer = TranscriptReducer(
-            self.transcript,
-            model=info.model,
-            mode=info.mode,
-            sandbox=info.sandbox,
-            effort=info.effort,
-            own_name=info.client_name,
-        )
-        self.reducer.notices.cwd = cwd
+        self.reducer = info.transcript(self.transcript)
         self.approvals = Approvals(client, connection, self.transcript, composer, info.place)
         self._banner = Banner()
         self._was_connected = True
@@ -135,7 +127,7 @@ class SessionView(Vertical):
         self._choices = ArgumentChoices(self.api)
         host, asks = one_line(info.host), self._choices.ask
         self.completion = CompletionList(composer, client, host, self._own_commands, asks, OWN_NAMES)
-        composer.around.completes = lambda key: self.completion.take_key(key) or self.reading.take_key(key)
+        composer.around.completes = self._takes_key
         self.replies = CommandReplies(
             self.api,
             shell,
@@ -150,6 +142,10 @@ class SessionView(Vertical):
         self._pulse: RefreshPulse | None = None
         for kind in ASKED:
             client.register(kind)
+
+    def _takes_key(self, key: str) -> bool:
+        """Complete what is typed, or mark something in the conversation. Tab goes to a card before that."""
+        return self.completion.take_key(key) or (not (key == "tab" and self.card) and self.reading.take_key(key))
 
     @property
     def card(self) -> QuestionCard | None:
@@ -244,7 +240,10 @@ class SessionView(Vertical):
                 self._shell.ring("permission_prompt")
         elif isinstance(public, ControlCancel):
             self.approvals.questions.closed(public.request_id)
+        elif isinstance(public, CompactMessage) and not item.replayed:
+            self.rewinding.summed_up(done=True)
         elif isinstance(public, ResultMessage) and not item.replayed:
+            self.rewinding.summed_up(done=False)
             self._shell.ring("idle_prompt")
             if public.body.get("terminal_reason") == "aborted_streaming":
                 self.run_worker(self._give_back())

@@ -96,7 +96,7 @@ class Turn:
             duration_api_ms=round(self._model.seconds * 1000),
             num_turns=num_turns,
             stop_reason=self._model.stop_reason,
-            permission_denials=self._denials,
+            permission_denials=[*self._denials, *ending.denials],
             origin=turn_state.origin_of(prompts),
             ttft_ms=self._listener.first_ms,
         )
@@ -104,29 +104,16 @@ class Turn:
     async def _ending(self, prompts: Sequence[Prompt]) -> TurnEnding:
         """Run the turn to its end, and leave a valid history however it ends."""
         try:
-            agent, config, program = self._agent, self._context.config, self._context.deps.program
-            if program is not None:
-                await self._stop.unless_set(program.settle())
             if not self._log.agent_id:  # clients take it for the start of the session's turn
-                tools = [] if program else [*(tool.name for tool in agent.listed), *config.deferred_tools()]
-                model = program.model or agent.model if program is not None else agent.model
-                init = agent_messages.init_message(config, tools, model, self._context.deps.version)
-                self._log.message(init)
+                self._log.message(await self._stop.unless_set(self._init()))
             self._close_open(_BROKEN_OFF)
             opened = await self._stop.unless_set(self._opening.open(prompts))
             if opened.ending is not None:
                 self._calls = 0
                 return opened.ending
-            with granted(config.permissions, opened.allowed), self._model.on_model(opened.model):
+            with granted(self._context.config.permissions, opened.allowed), self._model.on_model(opened.model):
                 await self._open(opened)
-                silent = bool(opened.prompts) and all(prompt.silent for prompt in opened.prompts)
-                if silent:
-                    self._calls = 0
-                if program is not None and silent:
-                    program.unread(opened.prompts)
-                elif program is not None:
-                    return await self._stop.unless_set(program.run(self._log, agent, opened.said))
-                return TurnEnding(EndReason.COMPLETED) if silent else await self._loop()
+                return await self._answer(opened)
         except turn_state.Interrupted:
             return await self._interrupted()
         except ModelError as failure:
@@ -143,6 +130,27 @@ class Turn:
             await self._executor.cancel()
             self._close_open(_BROKEN_OFF)
             return TurnEnding(EndReason.MODEL_ERROR, errors=(f"internal error: {type(error).__name__}: {error}",))
+
+    async def _init(self) -> Json:
+        agent, config, program = self._agent, self._context.config, self._context.deps.program
+        version = self._context.deps.version
+        if program is not None:
+            await program.settle()
+            return agent_messages.init_message(config, (), program.model or agent.model, version)
+        tools = [*(tool.name for tool in agent.listed), *config.deferred_tools()]
+        return agent_messages.init_message(config, tools, agent.model, version)
+
+    async def _answer(self, opened: Opened) -> TurnEnding:
+        """Let the model answer, or the program that works in its place."""
+        program = self._context.deps.program
+        if opened.prompts and all(prompt.silent for prompt in opened.prompts):
+            self._calls = 0
+            if program is not None:
+                program.unread(opened.prompts)
+            return TurnEnding(EndReason.COMPLETED)
+        if program is None:
+            return await self._loop()
+        return await self._stop.unless_set(program.run(self._log, self._agent, opened.said))
 
     async def _open(self, opened: Opened) -> None:
         config, deps = self._context.config, self._context.deps

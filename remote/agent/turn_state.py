@@ -129,13 +129,15 @@ def failed_result(terminal: EndReason, errors: Sequence[str]) -> Json:
 
 @dataclass(frozen=True)
 class TurnEnding:
-    """`text` is the answer or the error; `errors` is listed by results of subtype `error_…`."""
+    """`text` is the answer or the error; `errors` is listed by results of subtype `error_…`. `denials` are those of an
+    agent of others."""
 
     terminal: EndReason
     text: str = ""
     errors: tuple[str, ...] = ()
     api_error_status: int | None = None
     structured: dict[str, Any] | None = None
+    denials: tuple[Json, ...] = ()
 
     @property
     def is_error(self) -> bool:
@@ -167,6 +169,10 @@ class AgentProgram(Protocol):
     @property
     def context_size(self) -> tuple[int, int]:
         """What fills its window and how large that is, in tokens; 0 if it does not say."""
+
+    @property
+    def is_all_memory(self) -> bool:
+        """Whether its conversation may be lost with its process."""
 
     async def settle(self) -> None:
         """Wait until it has started, or cannot be."""

@@ -173,6 +173,7 @@ def _main_agent(
             deps.hooks,
             options=lambda: launches.options,
             trusted=lambda: agent.config.settings.trusted,
+            take_queued=lambda: parts.inputs.take_all(MAIN_AGENT, deps.commands.calls),
         )
         program = ForeignAgent(options.foreign_agent, own, relay, known)
         deps.commands.provide(program.commands)

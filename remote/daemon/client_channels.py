@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
 from collections.abc import Awaitable, Mapping
 from typing import Callable
 
@@ -19,6 +18,7 @@ ServeChannel = Callable[[Channel, Json, str], Awaitable[None]]
 """Serves a channel until it is over, with the role of its client. Raise ValueError or OSError with the
 reason for the client."""
 
+_MAX_OPENED = 2 * MAX_CHANNELS
 AWAY_S = 600.0  # seconds that the channels of a client wait for its next connection
 
 
@@ -28,7 +28,7 @@ class ClientChannels:
     def __init__(self, kinds: Mapping[str, ServeChannel]) -> None:
         self._kinds = kinds
         self._channels = Channels()
-        self._opened: deque[int] = deque(maxlen=2 * MAX_CHANNELS)  # of which the client may not have heard
+        self._opened: dict[int, str] = {}  # why each has ended: the client may not have heard of the last ones
         self._tasks: set[asyncio.Task[None]] = set()
         self._outbox: ClientOutbox | None = None
         self._away: asyncio.TimerHandle | None = None
@@ -81,12 +81,14 @@ class ClientChannels:
             return  # it goes on, see `attached`
         try:
             if frame.begun or frame.channel in self._opened:
-                raise ChannelError("it has ended meanwhile")
+                raise ChannelError(self._opened.get(frame.channel) or "it has ended meanwhile")
             channel = self._channels.add(frame.channel)
         except ChannelError as error:
             outbox.control(ChannelEnd(frame.channel, str(error)))
             return
-        self._opened.append(frame.channel)
+        self._opened[frame.channel] = ""
+        while len(self._opened) > _MAX_OPENED:
+            del self._opened[next(iter(self._opened))]
         task = asyncio.get_running_loop().create_task(self._serve(channel, frame, outbox.role))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -110,7 +112,7 @@ class ClientChannels:
                 await serve(channel, opened.body, role)
                 channel.end()
                 await channel.over()
-            except ChannelError as error:
+            except (ChannelError, ValueError, OSError) as error:
                 log.info("channel %d (%s): %s", channel.number, opened.kind, error)
-            except (ValueError, OSError) as error:
+                self._opened[channel.number] = str(error)
                 await channel.close(str(error))

@@ -407,7 +407,10 @@ class AttachedClients:
             self._calls.forget(client.model_link)
         if self.driver is not client:
             return
-        self._lifetime.released = done and bool(self._journal.path)  # a session in memory ends with its daemon
+        # What is in memory ends with the daemon: a session without a journal, and what an agent of others remembers.
+        program = self.session.agent.program if self.session is not None else None
+        in_memory = not self._journal.path or (program is not None and program.is_all_memory)
+        self._lifetime.released = done and not in_memory
         self._lease.release()
         self._changed()
         self._fence("")

@@ -95,12 +95,12 @@ class Daemon:
     memory is lost with its daemon, which stays for `grace_s` also when it is idle."""
 
     def __init__(self, launch: DaemonLaunch) -> None:
-        where, facts = self._where, self._facts = launch.where, launch.facts
+        self._launch = launch
+        where, facts = launch.where, launch.facts
         self.journal = Journal(where.file("journal.jsonl"), fresh=True)
-        self._tree = launch.tree  # the worktree that was made for the session
         self._lease = DriverLease(where.file("epoch"), *read_lease(where.state))
         grace_s, idle_s = launch.seconds("grace_s", GRACE_S), launch.seconds("idle_s", IDLE_S)
-        self._lifetime = Lifetime(grace_s, partial(self._stays, idle_s if where.state else grace_s))
+        self._lifetime = Lifetime(grace_s, partial(self._stays, idle_s if where.state else grace_s, grace_s))
         self._copy = CopyWriter(launch.text("bundle_path"), str(facts["bundle"]), launch.text("no_copy"))
         self._calls = ModelStreams()
         self._begun = asyncio.Event()
@@ -155,10 +155,10 @@ class Daemon:
 
     def _worker(self) -> Json:
         """Return the facts about this worker for the journal: its identity, and the mark of the processes it starts."""
-        return {"pid": os.getpid(), "bundle": self._facts["bundle"], "mark": self.context.host.session}
+        return {"pid": os.getpid(), "bundle": self._launch.facts["bundle"], "mark": self.context.host.session}
 
     def _new_log(self) -> SessionLog:
-        return SessionLog(str(self._facts["session"]), self.journal, self.clients.outboxes, self.changed)
+        return SessionLog(str(self._launch.facts["session"]), self.journal, self.clients.outboxes, self.changed)
 
     def _resume(self) -> None:
         session, self._left_behind = resume_session(self._new_log(), self._calls, self.context, self.relay)
@@ -169,10 +169,10 @@ class Daemon:
         self.changed()
 
     def _begin(self, options: SessionOptions) -> Session:
-        facts = {"cwd": self._facts["cwd"], **self._worker()}
+        facts = {"cwd": self._launch.facts["cwd"], **self._worker()}
         session = begin_session(self._new_log(), self._calls, self.context, self.relay, options, facts)
-        if isinstance(self._tree, WorktreeRecord):
-            session.log.emit(self._tree)
+        if isinstance(self._launch.tree, WorktreeRecord):  # it was made for the session
+            session.log.emit(self._launch.tree)
         self._begun.set()
         return session
 
@@ -190,12 +190,15 @@ class Daemon:
     def _state(self) -> str:
         return self.session.state if self.session is not None else "idle"
 
-    def _stays(self, idle_s: float) -> float:
+    def _stays(self, idle_s: float, grace_s: float) -> float:
         """Return for how many seconds this worker stays without a client if nothing changes. See Lifetime."""
         if self.session is None:
             return 0.0
         if self.session.state != "idle" or self.context.tasks.running or self.shells.running:
             return math.inf
+        program = self.session.agent.program
+        if program is not None and program.is_all_memory:
+            idle_s = max(idle_s, grace_s)
         return idle_s if self.session.inputs.any_prompt else min(UNPROMPTED_S, idle_s)
 
     def changed(self) -> None:
@@ -210,7 +213,7 @@ class Daemon:
             driver=self._lease.driver,
             away=self.clients.driver is None,
             viewers=sum(outbox.role == "viewer" for outbox in self.clients.outboxes),
-            **({} if self._where.state else {"bytes": self.journal.size}),
+            **({} if self._launch.where.state else {"bytes": self.journal.size}),
         )
         if not self._stopping.is_set():
             self._copy.session_is(working=self._state != "idle")
@@ -253,7 +256,7 @@ class Daemon:
             loop.create_task(self.journal.broken.wait()),
         ]
         upkeep = [
-            loop.create_task(keep_reachable(self._where, self._accept)),
+            loop.create_task(keep_reachable(self._launch.where, self._accept)),
             loop.create_task(self.clients.ports.run(self.clients.tell_ports)),
         ]
         try:
@@ -306,19 +309,19 @@ class Daemon:
             self._summary.remove_owner()
             if self._session_over:  # a later client must not be told that this session has a driver
                 self._lease.release()
-                if self.session.options.forget and self._where.state:
+                if self.session.options.forget and self._launch.where.state:
                     import shutil
 
-                    shutil.rmtree(self._where.state, ignore_errors=True)
+                    shutil.rmtree(self._launch.where.state, ignore_errors=True)
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        who = stranger(writer.get_extra_info("socket"), self._where.socket)
+        who = stranger(writer.get_extra_info("socket"), self._launch.where.socket)
         if who:
             log.warning("%s connected to the session's socket, and was refused", who)
             writer.close()
             return
         cages = self.context.host.known_cages()  # known from the first turn on: asking the kernel takes 50 ms
-        facts = self._facts
+        facts = self._launch.facts
         if cages is not None and not cages.mechanism:
             notes = facts["notes"]
             assert isinstance(notes, list)

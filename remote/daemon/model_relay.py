@@ -1,4 +1,4 @@
-"""Lets an agent of another maker call models: it connects to this host, and the laptop's auth proxy answers.
+"""Lets an agent of others call models: it connects to this host, and the laptop's auth proxy answers.
 
 The relay knows nothing of HTTP. It listens for this user alone, and its connections wait until the laptop opens a
 channel for each. The token in their paths is all that the agent has: it is in the memory of this worker and in that of

@@ -23,7 +23,7 @@ from . import acp_translation as translation
 from .acp_turn import AcpTurn
 from .agent_process import AgentProcess
 from .answer_writer import AnswerWriter
-from .foreign_session import AgentFailed, LentToAgent
+from .foreign_session import AgentFacts, AgentFailed, LentToAgent
 
 log = logging.getLogger(__name__)
 
@@ -41,9 +41,8 @@ _CAPABILITIES: Json = {
     "_meta": {"terminal_output": True},
 }
 _ENDS = {
-    "max_tokens": (EndReason.API_ERROR, "the answer was cut off at the model's limit of output tokens."),
-    "max_turn_requests": (EndReason.MAX_TURNS, "the agent has reached its limit of model calls for one prompt."),
-    "refusal": (EndReason.API_ERROR, "the agent refused to go on. Ask in another way."),
+    "max_tokens": "the answer was cut off at the model's limit of output tokens.",
+    "refusal": "the agent refused to go on. Ask in another way.",
 }
 
 
@@ -51,12 +50,7 @@ class AcpClient:
     """See `AgentConnection`. `url` is the address of the models, "" if the agent is not told one in the protocol."""
 
     def __init__(self, name: str, process: AgentProcess, lent: LentToAgent, url: str) -> None:
-        self.session = ""
-        self.models = self.modes = translation.Choice("", {})
-        self.commands: Sequence[tuple[str, str, str]] = ()
-        self.usage: Json = {}
-        self.used = self.size = 0
-        self.cost_usd = 0.0
+        self.facts = AgentFacts()
         self.takes_gateway = False
         self._name, self._process, self._lent, self._url = name, process, lent, url
         self._can: Json = {}  # what the agent can do
@@ -83,15 +77,18 @@ class AcpClient:
             version = dump({"": answer.get("protocolVersion")})[4:-1][:20]
             raise AgentFailed(f"{self._name} speaks version {version} of the Agent Client Protocol, not {PROTOCOL}")
         self._can = as_dict(answer.get("agentCapabilities"))
-        methods = [as_text(each.get("id")) for each in as_blocks(answer.get("authMethods"))]
-        self.takes_gateway = _GATEWAY in methods
-        if self._url and self.takes_gateway:
-            where = {_GATEWAY: {"baseUrl": self._url, "headers": {}}}
+        self.facts.can_steer = as_dict(as_dict(answer.get("_meta")).get("steering")).get("supported") is True
+        gateway = [each for each in as_blocks(answer.get("authMethods")) if each.get("id") == _GATEWAY]
+        self.takes_gateway = bool(gateway)
+        if self._url and gateway:
+            about = as_dict(as_dict(gateway[0].get("_meta")).get(_GATEWAY))
+            url = f"{self._url}/v1" if about.get("protocol") == "openai" else self._url
+            where = {_GATEWAY: {"baseUrl": url, "headers": {}}}
             await self._request("authenticate", {"methodId": _GATEWAY, "_meta": where}, _START_S)
         if known and self._can.get("loadSession") is True:
             try:
                 begun = await self._request("session/load", {"sessionId": known, **self._place()}, _LOAD_S)
-                self.session = known
+                self.facts.session = known
                 self._offered(as_dict(begun))
                 return True
             except AgentFailed as error:
@@ -101,21 +98,18 @@ class AcpClient:
 
     async def begin_anew(self) -> None:
         begun = as_dict(await self._request("session/new", self._place(), _LOAD_S))
-        self.session = as_text(begun.get("sessionId"))
-        if not self.session:
+        self.facts.session = as_text(begun.get("sessionId"))
+        if not self.facts.session:
             raise AgentFailed(f"{self._name} began a session without an id")
         self._offered(begun)
 
     async def prompt(self, blocks: Sequence[Json], writer: AnswerWriter) -> TurnEnding:
-        context = self._lent.context
-        takes = as_dict(self._can.get("promptCapabilities"))
-        sent, left = translation.prompt_blocks(blocks, takes)
+        sent, left = self._sendable(blocks)
         if left:
             writer.tell(f"{self._name} takes no {' and no '.join(left)}: it was not given any.", "warning")
-        sent += translation.links(blocks, context.cwd)
         self._not_kept, self._turn = None, AcpTurn(self._name, self._lent, writer)
         turn = self._turn
-        params = {"sessionId": self.session, "prompt": sent}
+        params = {"sessionId": self.facts.session, "prompt": sent}
         self._asked = asyncio.get_running_loop().create_task(self._peer.request("session/prompt", params))
         try:
             await asyncio.wait({self._asked})
@@ -130,35 +124,53 @@ class AcpClient:
         finally:
             self._turn = None
             self._asked.cancel()
-        reason, self.usage = as_text(answer.get("stopReason")), translation.usage_in(answer)
+        reason, self.facts.usage = as_text(answer.get("stopReason")), translation.usage_in(answer)
         turn.close(stopped=reason == "cancelled")
-        return self._ending(reason, turn, writer)
+        return replace(self._ending(reason, turn, writer), denials=tuple(turn.denials))
+
+    def _sendable(self, blocks: Sequence[Json]) -> tuple[list[Json], list[str]]:
+        """Return the blocks of a prompt for the agent, and what it cannot be given, in words."""
+        sent, left = translation.prompt_blocks(blocks, as_dict(self._can.get("promptCapabilities")))
+        return [*sent, *translation.links(blocks, self._lent.context.cwd)], left
+
+    async def steer(self, blocks: Sequence[Json]) -> bool:
+        meta = {"steering": {"idleBehavior": "promptRequired"}}
+        params = {"sessionId": self.facts.session, "prompt": self._sendable(blocks)[0], "_meta": meta}
+        try:
+            answer = as_dict(await self._request("_session/steering", params, _CHANGE_S))
+        except AgentFailed as error:
+            log.warning("the agent cannot be steered: %s", error)
+            return False
+        return answer.get("outcome") == "injected"
 
     def _ending(self, reason: str, turn: AcpTurn, writer: AnswerWriter) -> TurnEnding:
         if reason == "cancelled":
             by_person = EndReason.ABORTED_TOOLS if turn.interrupted else EndReason.ABORTED_STREAMING
             return TurnEnding(by_person, errors=("Request interrupted by user",))
+        if reason == "max_turn_requests":
+            return TurnEnding(
+                EndReason.MAX_TURNS, errors=(f"{self._name} has made all the model calls that it allows",)
+            )
         if reason in _ENDS:
-            end, text = _ENDS[reason]
-            return TurnEnding(end, text=f"{self._name}: {text}", errors=(text,))
+            return writer.failed(_ENDS[reason])
         return TurnEnding(EndReason.COMPLETED, text=writer.last_text)
 
     async def cancel(self) -> None:
         try:
-            await self._peer.notify("session/cancel", {"sessionId": self.session})
+            await self._peer.notify("session/cancel", {"sessionId": self.facts.session})
         except RpcError as error:
             log.info("the agent is not told to stop: %s", error)
 
     async def use_model(self, value: str) -> None:
-        await self._choose(self.models, "session/set_model", "modelId", value)
-        self.models = replace(self.models, current=value)
+        await self._choose(self.facts.models, "session/set_model", "modelId", value)
+        self.facts.models = replace(self.facts.models, current=value)
 
     async def use_mode(self, value: str) -> None:
-        await self._choose(self.modes, "session/set_mode", "modeId", value)
-        self.modes = replace(self.modes, current=value)
+        await self._choose(self.facts.modes, "session/set_mode", "modeId", value)
+        self.facts.modes = replace(self.facts.modes, current=value)
 
     async def _choose(self, choice: translation.Choice, method: str, key: str, value: str) -> None:
-        params: Json = {"sessionId": self.session}
+        params: Json = {"sessionId": self.facts.session}
         if not choice.option:
             await self._request(method, {**params, key: value}, _CHANGE_S)
             return
@@ -205,14 +217,14 @@ class AcpClient:
     async def _update(self, params: Json) -> None:
         update = as_dict(params.get("update"))
         kind = update.get("sessionUpdate")
-        if self.session and params.get("sessionId") != self.session:
+        if self.facts.session and params.get("sessionId") != self.facts.session:
             return
         if kind == "available_commands_update":
-            self.commands = translation.commands(update.get("availableCommands"))
+            self.facts.commands = translation.commands(update.get("availableCommands"))
         elif kind == "current_mode_update":
-            self.modes = replace(self.modes, current=as_text(update.get("currentModeId")))
+            self.facts.modes = replace(self.facts.modes, current=as_text(update.get("currentModeId")))
         elif translation.told_mode(update):
-            self.modes = replace(self.modes, current=translation.told_mode(update))
+            self.facts.modes = replace(self.facts.modes, current=translation.told_mode(update))
         elif kind == "config_option_update":
             self._offered(update)
         elif kind == "usage_update":
@@ -229,10 +241,10 @@ class AcpClient:
             self._asked.cancel()
 
     def _usage(self, update: Json) -> None:
-        self.used, self.size = int(as_number(update.get("used"))), int(as_number(update.get("size")))
+        self.facts.used, self.facts.size = int(as_number(update.get("used"))), int(as_number(update.get("size")))
         cost = as_dict(update.get("cost"))
         if cost.get("currency", "USD") == "USD":
-            self.cost_usd = max(self.cost_usd, as_number(cost.get("amount")))
+            self.facts.cost_usd = max(self.facts.cost_usd, as_number(cost.get("amount")))
 
     async def _permission(self, params: Json) -> Json:
         if self._turn is None:
@@ -256,5 +268,5 @@ class AcpClient:
 
     def _offered(self, answer: Json) -> None:
         models, modes = translation.offered(answer, "model"), translation.offered(answer, "mode")
-        self.models = models if models.values else self.models
-        self.modes = modes if modes.values else self.modes
+        self.facts.models = models if models.values else self.facts.models
+        self.facts.modes = modes if modes.values else self.facts.modes

@@ -60,27 +60,46 @@ def has_ended(call: Json) -> bool:
 
 
 def tool_use(call: Json) -> ToolUse:
-    kind, title, raw = call.get("kind"), title_of(call), as_dict(call.get("rawInput"))
-    changes = diffs_in(call)
+    """Return the call as one of the tool that it is like; of any other, the title or a subject is shown."""
+    kind, title, raw = as_text(call.get("kind")), title_of(call), as_dict(call.get("rawInput"))
     if kind == "execute":
         return ToolUse(BASH.name, {"command": _command(raw, title), "description": title})
-    if changes:
-        return _edit(changes)
-    place = next((each for each in as_blocks(call.get("locations")) if each.get("path")), {})
-    path = as_text(place.get("path") or raw.get("file_path") or raw.get("path"))
-    if kind == "read" and path:
-        line = place.get("line")
-        return ToolUse(READ.name, {"file_path": path, **({"offset": line} if isinstance(line, int) and line else {})})
-    if kind == "edit" and path:
-        return ToolUse(EDIT.name, {"file_path": path, "old_string": "", "new_string": ""})
-    if kind == "fetch" and isinstance(raw.get("url"), str):
-        return ToolUse(WEB_FETCH.name, {"url": raw["url"], "prompt": as_text(raw.get("prompt"))})
-    if kind == "switch_mode" and isinstance(raw.get("plan"), str):
-        return ToolUse(EXIT_PLAN_MODE.name, {"plan": raw["plan"]})
-    name = as_text(call.get("name"))
-    shown = name if _NAME.fullmatch(name) else as_text(kind).replace("_", " ").title().replace(" ", "") or "Tool"
+    changes, like = diffs_in(call), _LIKE.get(kind)
+    found = _edit(changes) if changes else like(call, raw) if like is not None else None
+    if found is not None:
+        return found
+    words = (as_text(call.get("name")), kind.title().replace("_", ""), "Tool")
+    name = next(each for each in words if _NAME.fullmatch(each))
     has_subject = any(isinstance(raw.get(each), str) for each in _SUBJECTS)
-    return ToolUse(shown if _NAME.fullmatch(shown) else "Tool", raw if has_subject else {"query": title, **raw})
+    return ToolUse(name, raw if has_subject else {"query": title, **raw})
+
+
+def _place(call: Json, raw: Json) -> tuple[str, object]:
+    place = next((each for each in as_blocks(call.get("locations")) if each.get("path")), {})
+    return as_text(place.get("path") or raw.get("file_path") or raw.get("path")), place.get("line")
+
+
+def _read(call: Json, raw: Json) -> ToolUse | None:
+    path, line = _place(call, raw)
+    more = {"offset": line} if isinstance(line, int) and line else {}
+    return ToolUse(READ.name, {"file_path": path, **more}) if path else None
+
+
+def _edit_of_file(call: Json, raw: Json) -> ToolUse | None:
+    path, _ = _place(call, raw)
+    return ToolUse(EDIT.name, {"file_path": path, "old_string": "", "new_string": ""}) if path else None
+
+
+def _fetch(_: Json, raw: Json) -> ToolUse | None:
+    url = raw.get("url")
+    return ToolUse(WEB_FETCH.name, {"url": url, "prompt": as_text(raw.get("prompt"))}) if isinstance(url, str) else None
+
+
+def _plan_ready(_: Json, raw: Json) -> ToolUse | None:
+    return ToolUse(EXIT_PLAN_MODE.name, {"plan": raw["plan"]}) if isinstance(raw.get("plan"), str) else None
+
+
+_LIKE = {"read": _read, "edit": _edit_of_file, "fetch": _fetch, "switch_mode": _plan_ready}
 
 
 def title_of(call: Json) -> str:
@@ -116,14 +135,9 @@ def result_content(call: Json, printed: str, exit_code: object) -> str | list[Js
     """Return what a call brought: what it `printed` on a terminal, and its texts and pictures."""
     texts = [f"Exit code {exit_code}"] if isinstance(exit_code, int) and exit_code else []
     texts += [printed.rstrip("\n")] if printed.strip() else []
-    pictures: list[Json] = []
-    for each in as_blocks(call.get("content")):
-        block = as_dict(each.get("content")) if each.get("type") == "content" else {}
-        if block.get("type") == "image" and isinstance(block.get("data"), str):
-            source = {"type": "base64", "media_type": as_text(block.get("mimeType")), "data": block["data"]}
-            pictures.append({"type": "image", "source": source})
-        elif text_in(block):
-            texts.append(text_in(block))
+    blocks = [as_dict(each.get("content")) for each in as_blocks(call.get("content")) if each.get("type") == "content"]
+    pictures = [_picture(each) for each in blocks if each.get("type") == "image" and isinstance(each.get("data"), str)]
+    texts += filter(None, map(text_in, blocks))
     paths = dict.fromkeys(each["path"] for each in diffs_in(call))
     texts += [f"Also changed: {path}" for path in list(paths)[1:]]
     raw = call.get("rawOutput")
@@ -131,6 +145,11 @@ def result_content(call: Json, printed: str, exit_code: object) -> str | list[Js
         texts.append(raw if isinstance(raw, str) else dump({"": raw})[4:-1])
     text = "\n".join(texts)[:_MAX_TEXT]
     return [*([{"type": "text", "text": text}] if text else []), *pictures] if pictures else text
+
+
+def _picture(block: Json) -> Json:
+    source = {"type": "base64", "media_type": as_text(block.get("mimeType")), "data": block["data"]}
+    return {"type": "image", "source": source}
 
 
 def text_in(block: Mapping[str, Any]) -> str:
@@ -271,7 +290,7 @@ class Choice:
         return wanted if self.takes_any else ""
 
 
-_NO_CHOICE = Choice("", {})
+NO_CHOICE = Choice("", {})
 _MODE_TEXT = "[MODE_UPDATE] "
 _USAGE = {
     "input_tokens": "inputTokens",
@@ -311,7 +330,7 @@ def offered(answer: Json, category: str) -> Choice:
     listed = as_blocks(told.get("availableModels" if category == "model" else "availableModes"))
     values = {as_text(each.get(key)): as_text(each.get("name")) for each in listed if each.get(key)}
     current = as_text(told.get("currentModelId" if category == "model" else "currentModeId"))
-    return Choice(current, values) if told else _NO_CHOICE
+    return Choice(current, values) if told else NO_CHOICE
 
 
 def told_mode(update: Mapping[str, Any]) -> str:

@@ -50,6 +50,7 @@ class AcpTurn:
 
     def __init__(self, agent: str, lent: LentToAgent, writer: AnswerWriter) -> None:
         self.interrupted = False
+        self.denials: list[Json] = []  # as results list them
         self._agent, self._lent, self._writer = agent, lent, writer
         self._calls: dict[str, _Call] = {}
         self._ended: set[str] = set()  # agents may go on about a call after its end
@@ -81,6 +82,9 @@ class AcpTurn:
             self._start(call)
         elif call is not None:  # some agents say nothing more of it
             self.interrupted = self.interrupted or answer.interrupt
+            use = translation.tool_use(call.known)
+            denial = {"tool_name": use.name, "tool_use_id": call.tool_use_id, "tool_input": use.input}
+            self.denials.append(denial)
             self._writer.result(call.tool_use_id, _DENIED, is_error=True)
             self._forget(as_text(call.known.get("toolCallId")))
         return {"outcome": translation.chosen_option(options, answer)}

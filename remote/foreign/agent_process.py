@@ -24,15 +24,17 @@ log = logging.getLogger(__name__)
 
 
 class AgentProcess(asyncio.Protocol):
-    """Owns the process. The protocol is that of its stderr."""
+    """Owns the process. The protocol is that of its stderr. `secret` is left out of all that the agent says: agents put
+    the address of their models into error messages."""
 
     _stdin: asyncio.WriteTransport
     _stderr: asyncio.ReadTransport
     _process: Process
     _watch: asyncio.Task[None]
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, secret: str) -> None:
         self.code: int | None = None
+        self._secret = secret.encode()
         self._name = name
         self._unread = bytearray()
         self._news = asyncio.Event()
@@ -43,10 +45,16 @@ class AgentProcess(asyncio.Protocol):
 
     @staticmethod
     async def start(
-        name: str, argv: Sequence[str], cwd: str, env: Mapping[str, str], host: Host, cage: CageRules | None
+        name: str,
+        argv: Sequence[str],
+        cwd: str,
+        env: Mapping[str, str],
+        host: Host,
+        cage: CageRules | None,
+        secret: str = "",
     ) -> AgentProcess:
         """Raise OSError, or ValueError for text that no process can be given."""
-        agent, loop = AgentProcess(name), asyncio.get_running_loop()
+        agent, loop = AgentProcess(name, secret), asyncio.get_running_loop()
         (given, stdin), (stderr, said) = os.pipe(), os.pipe()
         agent._stdin, _ = await loop.connect_write_pipe(asyncio.Protocol, os.fdopen(stdin, "wb", 0))
         agent._stderr, _ = await loop.connect_read_pipe(lambda: agent, os.fdopen(stderr, "rb", 0))
@@ -64,13 +72,17 @@ class AgentProcess(asyncio.Protocol):
         return agent
 
     async def read(self) -> bytes:
-        """Return the next bytes of stdout, b"" at the end."""
-        while not self._unread and self.code is None:
+        """Return the next lines of stdout, b"" at the end."""
+        while b"\n" not in self._unread and self.code is None:
             self._news.clear()
             await self._news.wait()
-        data = bytes(self._unread)
-        self._unread.clear()
-        return data
+        size = self._unread.rfind(b"\n") + 1 or len(self._unread)
+        data = bytes(self._unread[:size])
+        del self._unread[:size]
+        return self._without_secret(data)
+
+    def _without_secret(self, data: bytes) -> bytes:
+        return data.replace(self._secret, b"...") if self._secret else data
 
     async def write(self, data: bytes) -> None:
         """Raise OSError if the agent has ended, or does not read."""
@@ -87,7 +99,7 @@ class AgentProcess(asyncio.Protocol):
             return f"was stopped: more than {MAX_UNREAD >> 20} MiB of what it said waited to be read"
         code = self.code or 0
         how = f"ended with exit code {code}" if code >= 0 else f"was ended by signal {-code}"
-        line = clean(self._said).strip().rpartition("\n")[2]
+        line = clean(self._without_secret(self._said)).strip().rpartition("\n")[2]
         return f"{how}: {line[:_SHOWN]}" if line else how
 
     def kill(self) -> None:
@@ -119,7 +131,7 @@ class AgentProcess(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         self._said = (self._said + data)[-_KEPT_STDERR:]
-        text = clean(data[: max(0, _MAX_LOGGED - self._logged)]).rstrip()
+        text = clean(self._without_secret(data)[: max(0, _MAX_LOGGED - self._logged)]).rstrip()
         self._logged += len(data)
         if text:
             log.info("the agent %s says: %s", self._name, text)

@@ -11,6 +11,7 @@ from ccb.tunnel.wire.journal_records import AgentResultRecord, ModelEndRecord, T
 from ..agent import agent_messages
 from ..agent.agent_histories import AgentLog, zero_usage
 from ..agent.conversation import tool_result_message
+from ..agent.turn_state import EndReason, TurnEnding
 from ..model.answer_stream import MessageHead
 
 TEXT, THINKING = "text", "thinking"
@@ -68,6 +69,13 @@ class AnswerWriter:
     def tell(self, text: str, level: str = "info") -> None:
         """Tell the person."""
         self.show(agent_messages.informational(text, level))
+
+    def failed(self, text: str) -> TurnEnding:
+        """Show an error of the agent or its model. Return the end of the turn."""
+        self.end_message()
+        said = f"API Error: {text}"
+        self.show(agent_messages.api_error(said, None, "unknown", time.time()))
+        return TurnEnding(EndReason.API_ERROR, text=said)
 
     def show(self, body: Json) -> None:
         self._log.message(body)

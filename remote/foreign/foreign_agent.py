@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import Protocol
 
 from ccb.tunnel.wire.frames import Json
-from ccb.tunnel.wire.journal_records import AgentSessionRecord
+from ccb.tunnel.wire.journal_records import AgentSessionRecord, PromptItem, PromptRecord
 from ccb.tunnel.wire.known_agents import (
     AgentDialect,
     KnownAgent,
@@ -23,7 +23,7 @@ from ccb.tunnel.wire.known_agents import (
 
 from ..agent.agent_histories import AgentLog
 from ..agent.turn_state import AgentState, EndReason, Prompt, TurnEnding
-from ..permissions.modes import BYPASS, DEFAULT, WORKSPACE
+from ..permissions.modes import BYPASS, WORKSPACE
 from ..sandbox.cage_rules import CageRules
 from ..slash_commands.command_registry import CommandCall, Expanded, SlashCommand
 from .acp_client import AcpClient
@@ -37,6 +37,7 @@ log = logging.getLogger(__name__)
 
 _KEPT_MESSAGES = 20  # in memory
 _MAX_MODELS = 50  # that clients are told
+_LOOK_S = 0.5  # between two looks for prompts that an agent takes while it works
 _CANCEL_S = 3.0  # for an agent that was told to end its turn; the turn itself waits two seconds longer
 _STARTS_AGAIN = "Send the next prompt to start it again."
 
@@ -65,12 +66,12 @@ class ForeignAgent:
         self._relaying = AsyncExitStack()
         self._url = ""
         self._process: AgentProcess | None = None
-        self._is_caged = False
+        self._is_caged = self._works = False
         self._connection: AgentConnection | None = None
         self._starting: asyncio.Task[bool] | None = None
+        self._begun = asyncio.Event()
         self._unread: list[Json] = []  # blocks that the agent gets with the next prompt
         self._told: set[str] = set()
-        self._mode = DEFAULT
 
     @property
     def name(self) -> str:
@@ -78,28 +79,36 @@ class ForeignAgent:
 
     @property
     def model(self) -> str:
-        return self._connection.models.current if self._connection is not None else ""
+        return self._connection.facts.models.current if self._connection is not None else ""
+
+    @property
+    def is_all_memory(self) -> bool:
+        """ACP agents often cannot load the sessions that they say they can."""
+        return self._is_usable and self.agent.dialect is AgentDialect.ACP
 
     @property
     def offered_models(self) -> list[tuple[str, str]]:
-        return list(self._connection.models.values.items())[:_MAX_MODELS] if self._connection is not None else []
+        return list(self._connection.facts.models.values.items())[:_MAX_MODELS] if self._connection is not None else []
 
     @property
     def context_size(self) -> tuple[int, int]:
         """What fills the agent's window and how large it is, in tokens, as the agent says; 0 if it does not."""
-        return (self._connection.used, self._connection.size) if self._connection is not None else (0, 0)
+        return (self._connection.facts.used, self._connection.facts.size) if self._connection is not None else (0, 0)
 
     def commands(self) -> list[SlashCommand]:
         async def run(_: CommandCall) -> Expanded:
             return Expanded(())  # the agent reads the prompt as it is
 
-        offered = self._connection.commands if self._connection is not None else ()
+        offered = self._connection.facts.commands if self._connection is not None else ()
         return [SlashCommand(name, does, run, hint, source=self.name) for name, does, hint in offered]
 
     def begin(self) -> None:
-        """Start the agent beside other work, if it does not run."""
-        if (self._starting is None or self._starting.done()) and not self._is_usable:
+        """Start the agent beside other work, if it does not run. In a turn, its end is for `run` to tell."""
+        starts = self._starting is not None and not self._starting.done()
+        if not (starts or self._works or self._is_usable):
             self._starting = asyncio.get_running_loop().create_task(self._start())
+            self._starting.add_done_callback(lambda done: done.cancelled() or done.exception())  # `run` tells of it
+            self._begun.set()
 
     @property
     def _is_usable(self) -> bool:
@@ -111,8 +120,8 @@ class ForeignAgent:
         return self._lent.options().sandbox == WORKSPACE and self._lent.permissions.mode != BYPASS
 
     async def settle(self) -> None:
-        """Wait until the agent has started, or cannot be: `run` tells."""
-        self.begin()
+        """Wait until the agent was begun, and has started or cannot be: `run` tells."""
+        await self._begun.wait()
         if self._starting is not None:
             await asyncio.wait({self._starting})
 
@@ -126,22 +135,55 @@ class ForeignAgent:
         except AgentFailed as error:
             return TurnEnding(EndReason.SETUP_FAILED, errors=(str(error),))
         options = self._lent.options()
-        writer = AnswerWriter(agent_log, connection.models.current, shows_parts=options.partial_messages)
-        self._tell_at_start(writer, goes_on=goes_on)
-        self._know(connection.session, agent_log)
+        writer = AnswerWriter(agent_log, connection.facts.models.current, shows_parts=options.partial_messages)
+        self._tell_at_start(connection, writer, goes_on=goes_on)
+        self._know(connection.facts.session, agent_log)
         await self._choose(connection, writer, state, agent_log)
-        self._has_turns = True
-        working = asyncio.get_running_loop().create_task(connection.prompt(blocks, writer))
+        self._has_turns = self._works = True
         try:
-            await asyncio.wait({working})
-        except asyncio.CancelledError:
-            await self._stop_turn(connection, working, writer)
-            raise
+            return await self._work(connection, writer, state, agent_log, blocks)
         finally:
-            working.cancel()
-            self._know(connection.session, agent_log)
-            del state.conversation.messages[:-_KEPT_MESSAGES]  # the agent has a history of its own
-        return await self._ended(working, connection, state, writer)
+            self._works = False
+
+    async def _work(
+        self,
+        connection: AgentConnection,
+        writer: AnswerWriter,
+        state: AgentState,
+        agent_log: AgentLog,
+        blocks: Sequence[Json],
+    ) -> TurnEnding:
+        while True:
+            late: list[Json] = []
+            working = asyncio.get_running_loop().create_task(connection.prompt(blocks, writer))
+            try:
+                while not working.done():
+                    await asyncio.wait({working}, timeout=_LOOK_S if connection.facts.can_steer else None)
+                    if not working.done():
+                        late += await self._steer(connection, agent_log)
+            except asyncio.CancelledError:
+                await self._stop_turn(connection, working, writer)
+                raise
+            finally:
+                working.cancel()
+                self._know(connection.facts.session, agent_log)
+                del state.conversation.messages[:-_KEPT_MESSAGES]  # the agent has a history of its own
+            ending = await self._ended(working, connection, state, writer)
+            if not late or ending.is_error:
+                self._unread += late
+                return ending
+            blocks = late
+
+    async def _steer(self, connection: AgentConnection, agent_log: AgentLog) -> list[Json]:
+        """Give the prompts that wait to the agent, which works. Return the blocks of those that came too late."""
+        late: list[Json] = []
+        for prompt in self._lent.take_queued():
+            agent_log.conversation.know_input(prompt.input_id, list(prompt.blocks))
+            agent_log.record(PromptRecord([], [PromptItem(prompt.input_id)]))
+            await agent_log.commit()
+            if not await connection.steer(prompt.blocks):
+                late += prompt.blocks
+        return late
 
     def unread(self, prompts: Sequence[Prompt]) -> None:
         """Keep prompts that the agent gets together with the next one."""
@@ -195,7 +237,8 @@ class ForeignAgent:
         caged = self._wants_cage
         try:
             cage = self._cage() if caged else None
-            process = await AgentProcess.start(agent.name, argv, context.cwd, env, context.host, cage)
+            secret = self._url.rpartition("/")[2]
+            process = await AgentProcess.start(agent.name, argv, context.cwd, env, context.host, cage, secret)
         except (OSError, ValueError) as error:
             why = getattr(error, "strerror", None) or error
             raise AgentFailed(f"{shown_command(agent)} cannot be started on this host: {why}") from None
@@ -236,9 +279,9 @@ class ForeignAgent:
         assert self._connection is not None
         return self._connection, goes_on
 
-    def _tell_at_start(self, writer: AnswerWriter, *, goes_on: bool) -> None:
+    def _tell_at_start(self, connection: AgentConnection, writer: AnswerWriter, *, goes_on: bool) -> None:
         """Tell once what the person may not expect of this process of the agent."""
-        if self._has_turns and not goes_on and self._connection is not None and self._connection.session != self._known:
+        if self._has_turns and not goes_on and connection.facts.session != self._known:
             text = f"{self.name} was started again. It does not know this conversation: tell it what it must know."
             writer.tell(text, "warning")
         unused = ", ".join(options_without_effect(self.agent, self._lent.options()))
@@ -258,22 +301,22 @@ class ForeignAgent:
         self, connection: AgentConnection, writer: AnswerWriter, state: AgentState, agent_log: AgentLog
     ) -> None:
         """Let the agent use the model and the mode of the session, if it has such."""
-        wanted, current = "" if state.model == self.name else state.model, connection.models.current
-        value = connection.models.find(wanted) if wanted and wanted != current else current
+        wanted, current = "" if state.model == self.name else state.model, connection.facts.models.current
+        value = connection.facts.models.find(wanted) if wanted and wanted != current else current
         if wanted and not value:
-            offered = ", ".join(list(connection.models.values)[:20]) or "none to choose from"
+            offered = ", ".join(list(connection.facts.models.values)[:20]) or "none to choose from"
             writer.tell(f"{self.name} has no model {wanted!r}. It offers {offered}.", "warning")
         try:
             if value and value != current:
                 await connection.use_model(value)
             mode = self._lent.permissions.mode
-            own = agent_mode(mode, connection.modes)
-            if mode != self._mode and own and own != connection.modes.current:
+            own = agent_mode(mode, connection.facts.modes)
+            if mode != connection.facts.follows and own and own != connection.facts.modes.current:
                 await connection.use_mode(own)
-            self._mode = mode
+            connection.facts.follows = mode
         except AgentFailed as error:
             writer.tell(str(error) or f"{self.name} has ended.", "warning")
-        state.use_model(connection.models.current or self.name, agent_log)
+        state.use_model(connection.facts.models.current or self.name, agent_log)
 
     async def _stop_turn(
         self, connection: AgentConnection, working: asyncio.Task[TurnEnding], writer: AnswerWriter
@@ -294,14 +337,14 @@ class ForeignAgent:
             ending = working.result()
         except AgentFailed as error:
             if str(error):
-                return TurnEnding(EndReason.API_ERROR, text=f"API Error: {error}", errors=(str(error),))
+                return writer.failed(str(error))
             how = await self._process.ended() if self._process is not None else "ended"
             writer.end_message()
-            text = f"{shown_command(self.agent)} {how}, in the middle of this turn. {_STARTS_AGAIN}"
+            text = f"{self.name} {how}. The turn ends with it. {_STARTS_AGAIN}"
             return TurnEnding(EndReason.MODEL_ERROR, errors=(text,))
-        if connection.usage:
-            state.count(connection.models.current or self.name, connection.usage)
-        state.ledger.total_cost_usd = max(state.ledger.total_cost_usd, connection.cost_usd)
+        if connection.facts.usage:
+            state.count(connection.facts.models.current or self.name, connection.facts.usage)
+        state.ledger.total_cost_usd = max(state.ledger.total_cost_usd, connection.facts.cost_usd)
         return ending
 
     async def _end(self) -> None:

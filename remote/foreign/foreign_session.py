@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import field
 from typing import Callable, Protocol
 
 from ccb.tunnel.wire.control_protocol import Broker
@@ -10,11 +11,12 @@ from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.frames import Json
 from ccb.tunnel.wire.session_options import SessionOptions
 
-from ..agent.turn_state import TurnEnding
+from ..agent.turn_state import Prompt, TurnEnding
 from ..hooks.hook_runner import HookRunner
 from ..permissions.engine import PermissionEngine
+from ..permissions.modes import DEFAULT
 from ..tools.tool_contract import ToolContext
-from .acp_translation import Choice
+from .acp_translation import NO_CHOICE, Choice
 from .answer_writer import AnswerWriter
 
 
@@ -32,21 +34,31 @@ class LentToAgent:
     hooks: HookRunner
     options: Callable[[], SessionOptions]
     trusted: Callable[[], bool]  # the project is
+    take_queued: Callable[[], Sequence[Prompt]]  # prompts that may join the running turn
+
+
+@dataclass
+class AgentFacts:
+    """What an agent says of itself. `session` is its own id of the conversation; `used` and `size` are what fills its
+    window and how large that is, in tokens, and `usage` what the last turn took, if it says so. `follows` is the
+    permission mode of ccb that it was last told."""
+
+    session: str = ""
+    models: Choice = NO_CHOICE
+    modes: Choice = NO_CHOICE
+    commands: Sequence[tuple[str, str, str]] = ()
+    usage: Json = field(default_factory=dict)
+    used: int = 0
+    size: int = 0
+    cost_usd: float = 0.0
+    can_steer: bool = False
+    follows: str = DEFAULT
 
 
 class AgentConnection(Protocol):
-    """One process of an agent, as its dialect makes it. `session` is the agent's own id of the conversation; `used` and
-    `size` are what fills its window and how large that is, in tokens, and `usage` what the last turn took, if it says
-    so."""
+    """One process of an agent, as its dialect makes it."""
 
-    session: str
-    models: Choice
-    modes: Choice
-    commands: Sequence[tuple[str, str, str]]
-    usage: Json
-    used: int
-    size: int
-    cost_usd: float
+    facts: AgentFacts
 
     async def open(self, known: str) -> bool:
         """Agree on the protocol, and begin a conversation, or go on with the one that it has under the id `known`.
@@ -57,6 +69,9 @@ class AgentConnection(Protocol):
 
     async def prompt(self, blocks: Sequence[Json], writer: AnswerWriter) -> TurnEnding:
         """Run a turn. Raise AgentFailed when the agent ends or fails, and NotKept."""
+
+    async def steer(self, blocks: Sequence[Json]) -> bool:
+        """Give an agent that `can_steer` a prompt while it works on another one. Return whether it was in time."""
 
     async def cancel(self) -> None:
         """Ask the agent to end its turn, which `prompt` then returns."""

@@ -38,7 +38,7 @@ from ..system.deadline import within
 from .acp_translation import Choice
 from .agent_process import AgentProcess
 from .answer_writer import AnswerWriter
-from .foreign_session import AgentFailed, LentToAgent
+from .foreign_session import AgentFacts, AgentFailed, LentToAgent
 
 log = logging.getLogger(__name__)
 
@@ -52,13 +52,8 @@ class StreamJsonCli:
     """See `AgentConnection`."""
 
     def __init__(self, name: str, process: AgentProcess, lent: LentToAgent, known: str) -> None:
-        self.session = known
-        self.models = Choice("", {}, takes_any=True)
-        self.modes = Choice(DEFAULT, {mode: mode for mode in (DEFAULT, ACCEPT_EDITS, PLAN)})
-        self.commands: Sequence[tuple[str, str, str]] = ()
-        self.usage: Json = {}
-        self.used = self.size = 0
-        self.cost_usd = 0.0
+        modes = {mode: mode for mode in (DEFAULT, ACCEPT_EDITS, PLAN)}
+        self.facts = AgentFacts(known, Choice("", {}, takes_any=True), Choice(DEFAULT, modes))
         self._name, self._process, self._lent = name, process, lent
         loop = asyncio.get_running_loop()
         self._answers: dict[str, asyncio.Future[Json]] = {}  # to requests of this end
@@ -71,14 +66,14 @@ class StreamJsonCli:
 
     async def open(self, known: str) -> bool:
         told = await self._request({"subtype": "initialize"}, _START_S)
-        self.commands = [
+        self.facts.commands = [
             (as_text(each.get("name")).lstrip("/"), as_text(each.get("description")), as_text(each.get("argumentHint")))
             for each in as_blocks(told.get("commands"))
             if each.get("name")
         ]
         listed = as_blocks(told.get("models"))
         models = {as_text(each.get("value")): as_text(each.get("displayName")) for each in listed}
-        self.models = Choice("", models, takes_any=True)
+        self.facts.models = Choice("", models, takes_any=True)
         return bool(known)
 
     async def begin_anew(self) -> None:
@@ -97,7 +92,7 @@ class StreamJsonCli:
                 raise AgentFailed("")
             result = self._result.result()
             self._close_open("The agent has ended its turn without a result of this call.")
-            return self._ending(result)
+            return replace(self._ending(result), denials=tuple(as_blocks(result.get("permission_denials"))))
         finally:
             self._writer = None
             for task in self._asking.values():
@@ -105,8 +100,8 @@ class StreamJsonCli:
 
     def _ending(self, result: Json) -> TurnEnding:
         subtype, text = as_text(result.get("subtype")), as_text(result.get("result"))
-        self.cost_usd = max(self.cost_usd, messages.as_number(result.get("total_cost_usd")))
-        self.usage = as_dict(result.get("usage"))
+        self.facts.cost_usd = max(self.facts.cost_usd, messages.as_number(result.get("total_cost_usd")))
+        self.facts.usage = as_dict(result.get("usage"))
         if self._interrupted:
             return TurnEnding(EndReason.ABORTED_STREAMING, errors=("Request interrupted by user",))
         if result.get("is_error") is not True:
@@ -115,6 +110,9 @@ class StreamJsonCli:
         errors = tuple(map(as_text, listed)) if isinstance(listed, list) else ()
         end = _ENDS.get(subtype, EndReason.API_ERROR)
         return TurnEnding(end, text=text or "; ".join(errors), errors=errors or (text or f"{self._name} failed",))
+
+    async def steer(self, blocks: Sequence[Json]) -> bool:
+        return False
 
     async def cancel(self) -> None:
         self._interrupted = True
@@ -125,11 +123,11 @@ class StreamJsonCli:
 
     async def use_model(self, value: str) -> None:
         await self._request({"subtype": "set_model", "model": value}, _CHANGE_S)
-        self.models = replace(self.models, current=value)
+        self.facts.models = replace(self.facts.models, current=value)
 
     async def use_mode(self, value: str) -> None:
         await self._request({"subtype": "set_permission_mode", "mode": value}, _CHANGE_S)
-        self.modes = replace(self.modes, current=value)
+        self.facts.modes = replace(self.facts.modes, current=value)
 
     async def close(self) -> None:
         tasks = [self._serving, *self._asking.values()]
@@ -197,8 +195,8 @@ class StreamJsonCli:
             if asking is not None:
                 asking.cancel()
         elif isinstance(message, messages.SystemMessage) and message.subtype == "init":
-            self.session = as_text(message.body.get("session_id"))
-            self.models = replace(self.models, current=message.model)
+            self.facts.session = as_text(message.body.get("session_id"))
+            self.facts.models = replace(self.facts.models, current=message.model)
         elif self._writer is not None:
             self._pass_on(message, self._writer)
 
@@ -210,27 +208,30 @@ class StreamJsonCli:
         elif isinstance(message, messages.StreamEventMessage) or body.get("subtype") == "status":
             writer.stream(body)
         elif isinstance(message, messages.AssistantMessage):
-            self._count(as_dict(as_dict(body.get("message")).get("usage")))
-            writer.show(body)
-            for each in message.blocks:
-                if each.get("type") == "tool_use":
-                    self._open.add(as_text(each.get("id")))
-                    writer.started(as_text(each.get("id")), as_text(each.get("name")))
-        elif isinstance(message, messages.UserMessage) and message.text("") == INTERRUPTED:
-            return  # the turn says so itself
-        elif isinstance(message, messages.UserMessage) and not message.is_replay:
-            for tool_use_id in message.done_tool_uses():
-                self._open.discard(tool_use_id)
-                writer.sub_agent_ended(tool_use_id)
-            writer.show(body)
-            writer.know_sub_agent(agent_of_message(body))
+            self._said(message, body, writer)
+        elif isinstance(message, messages.UserMessage):
+            if not message.is_replay and message.text("") != INTERRUPTED:  # the turn says so itself
+                self._results(message, body, writer)
         elif isinstance(message, messages.SystemMessage) and message.subtype in _PASSED:
             writer.show(body)
         elif isinstance(message, messages.CompactMessage) and not message.is_micro:
             writer.tell(f"{self._name} has summed up its conversation.")
 
-    def _count(self, usage: Json) -> None:
-        self.used = sum(count(usage, name) for name in TOKENS) or self.used
+    def _said(self, message: messages.AssistantMessage, body: Json, writer: AnswerWriter) -> None:
+        usage = as_dict(as_dict(body.get("message")).get("usage"))
+        self.facts.used = sum(count(usage, name) for name in TOKENS) or self.facts.used
+        writer.show(body)
+        for each in message.blocks:
+            if each.get("type") == "tool_use":
+                self._open.add(as_text(each.get("id")))
+                writer.started(as_text(each.get("id")), as_text(each.get("name")))
+
+    def _results(self, message: messages.UserMessage, body: Json, writer: AnswerWriter) -> None:
+        for tool_use_id in message.done_tool_uses():
+            self._open.discard(tool_use_id)
+            writer.sub_agent_ended(tool_use_id)
+        writer.show(body)
+        writer.know_sub_agent(agent_of_message(body))
 
     def _close_open(self, why: str) -> None:
         for tool_use_id in sorted(self._open):

@@ -14,7 +14,7 @@ from ..session.session_settings import MANAGED_FILE
 from ..session_store.refusal import HostRefusal, bug_refusal, unusable
 from ..session_store.session_paths import home_directory, resolve_directory
 from ..session_store.session_registry import described, sessions, the_one
-from ..settings.project_switches import Switch, read_project, switches_of
+from ..settings.project_switches import ProjectSwitch, read_project, switches_of
 from ..settings.worker_settings import LOCAL, MANAGED, PROJECT, USER, read_settings, read_text
 from .reports import Reports
 
@@ -122,7 +122,7 @@ def _describe_project(path: str, reports: Reports) -> None:
         reports.report("policy", {**switch, "source": MANAGED})
 
 
-def _with_lines(switches: Iterable[Switch]) -> Iterable[Json]:
+def _with_lines(switches: Iterable[ProjectSwitch]) -> Iterable[Json]:
     """Yield the fields of each switch; those of a settings file with the line on which they stand there."""
     texts: dict[str, str] = {}
     for each in switches:
@@ -135,7 +135,7 @@ def _with_lines(switches: Iterable[Switch]) -> Iterable[Json]:
         yield found
 
 
-def _keys(switch: Switch) -> list[str]:
+def _keys(switch: ProjectSwitch) -> list[str]:
     if switch.kind == "setting":
         return switch.name.split(".")
     if switch.kind == "hook":

@@ -13,7 +13,7 @@ from ccb.tunnel.wire.policy_patterns import NOT_ALLOWED, is_allowed
 
 from ..settings.worker_settings import WorkerSettings
 from ..system.host import Host
-from .mcp_client import Channel, Json, RefusedChannel
+from .mcp_client import Json, McpChannel, RefusedChannel
 from .mcp_http import HttpChannel, ServerAddress
 from .mcp_servers import McpServers
 from .mcp_stdio import ServerCommand, StdioChannel
@@ -29,9 +29,9 @@ _HEADER = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]{0,1000}))?\}")
 
 
-def channels_to(wanted: Mapping[str, Wanted], servers: McpServers, host: Host, forms: Forms) -> dict[str, Channel]:
+def channels_to(wanted: Mapping[str, Wanted], servers: McpServers, host: Host, forms: Forms) -> dict[str, McpChannel]:
     """Return a channel to each of these servers. `forms` answers what one of them, by its name, wants to know."""
-    channels: dict[str, Channel] = {}
+    channels: dict[str, McpChannel] = {}
     for name, each in wanted.items():
         heard, ask = partial(servers.said, name), partial(forms, name)
         if isinstance(each, str):

@@ -45,7 +45,7 @@ class McpError(Exception):
         self.status = status
 
 
-class Channel:
+class McpChannel:
     """Carries messages to one server: the one that is described by `reaches`. `offers` are the capabilities that the
     server is told. One that `may_come_back` is tried again. `call_s` is the limit of its calls, in seconds."""
 
@@ -68,7 +68,7 @@ class Channel:
         """End a server that the worker has started. The next handshake starts it again."""
 
 
-class RequestChannel(Channel):
+class RequestChannel(McpChannel):
     """Reaches a server by requests of one kind: MCP_MESSAGE inside the client, LAPTOP_MCP_MESSAGE on the laptop. A
     message is sent once, and waits for its answer over lost connections."""
 
@@ -90,7 +90,7 @@ class RequestChannel(Channel):
             raise McpError(str(error)) from None
 
 
-class RefusedChannel(Channel):
+class RefusedChannel(McpChannel):
     """Stands for a server that cannot be started, and says why."""
 
     def __init__(self, why: str) -> None:
@@ -113,7 +113,7 @@ class ServerTool:
 class McpClient:
     """`connect` comes first. `info` and `instructions` describe the server, `offers` are names of its capabilities."""
 
-    def __init__(self, channel: Channel, *, handshake_s: float = HANDSHAKE_S) -> None:
+    def __init__(self, channel: McpChannel, *, handshake_s: float = HANDSHAKE_S) -> None:
         self.info: Json = {}
         self.instructions = ""
         self.call_s = channel.call_s

@@ -19,7 +19,7 @@ from ccb.tunnel.wire.web_fetch import WebPlace, WebRefused, proxy_for, read_url,
 from ..model.answer_stream import SseParser
 from ..model.retry import ModelError
 from ..system.deadline import within
-from .mcp_client import FORMS, UNKNOWN, Ask, Channel, Incoming, Json, McpError
+from .mcp_client import FORMS, UNKNOWN, Ask, Incoming, Json, McpChannel, McpError
 from .mcp_stdio import MAX_MESSAGE, START_S
 
 _MAX_HEAD = 65536
@@ -41,7 +41,7 @@ class ServerAddress:
     call_s: float = CALL_S
 
 
-class HttpChannel(Channel):
+class HttpChannel(McpChannel):
     """Sends each message once, on a connection of its own. A server that has forgotten the session is greeted again.
     `hear` gets what the server says of its own accord, `ask` puts a form of the server to the person and returns the
     answer. A message has at most MAX_MESSAGE bytes."""

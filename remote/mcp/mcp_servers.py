@@ -17,7 +17,7 @@ from ccb.tunnel.wire.tool_traits import LIST_MCP_RESOURCES, READ_MCP_RESOURCE, R
 from ..context.reminders import Occasion
 from ..tools.tool_contract import Tool, ToolContext, ToolDeclaration, ToolResult
 from ..tools.toolset import Toolset
-from .mcp_client import HANDSHAKE_S, STARTS_AGAIN, UNKNOWN, Channel, Json, McpClient, McpError
+from .mcp_client import HANDSHAKE_S, STARTS_AGAIN, UNKNOWN, Json, McpChannel, McpClient, McpError
 from .mcp_tools import McpTool, tool_result
 
 _SERVER: Json = {"type": "string", "description": "The name of the MCP server"}
@@ -123,7 +123,7 @@ _ROUNDS = 3
 class _Server:
     name: str
     place: ServerPlace
-    channel: Channel
+    channel: McpChannel
     status: str = "pending"  # pending, connected, failed, needs-auth or disabled
     error: str = ""
     info: Json = field(default_factory=dict)
@@ -158,7 +158,7 @@ class McpServers:
                 self._told[name] = text
                 yield f"How to use the tools of the MCP server {name}, in its own words:\n\n{text}"
 
-    def use(self, place: ServerPlace, channels: Mapping[str, Channel]) -> None:
+    def use(self, place: ServerPlace, channels: Mapping[str, McpChannel]) -> None:
         """Make `channels` the servers of a group: connect the new ones, keep those that are described as before, and
         drop the others. A name that another group has stays with that group."""
         for server in [each for each in self._servers.values() if each.place.group == place.group]:

@@ -18,7 +18,7 @@ from ccb.tunnel.wire.ndjson import dump_line, to_bytes
 from ..system.deadline import within
 from ..system.host import Host
 from ..system.process import Process
-from .mcp_client import FORMS, STARTS_AGAIN, UNKNOWN, Ask, Channel, Incoming, Json, McpError
+from .mcp_client import FORMS, STARTS_AGAIN, UNKNOWN, Ask, Incoming, Json, McpChannel, McpError
 
 START_S = 30.0
 """Seconds for a server to start and to agree on the protocol."""
@@ -41,7 +41,7 @@ class ServerCommand:
     call_s: float = CALL_S
 
 
-class StdioChannel(Channel):
+class StdioChannel(McpChannel):
     """Starts its server with a handshake, and again with the next message after it has ended. After `close` only
     another handshake starts it. After a start that failed, messages are refused for some seconds. `heard` gets what
     the server says of its own accord, `ask` puts a form to the person."""

@@ -186,15 +186,18 @@ class Attempt:
         if (counts or assembler.finished) and not self._truncated():
             self._release(cut=answers.CUT.get(assembler.stop_reason or "", ""))
         if done is not None:
-            self._next_index = done.index + 1
-            self._release()  # a block is held here only if blocks overlap
-            self._held = (done, event)
-            if done.block.get("type") == "tool_use" and not (done.broken or done.bare):
-                self._release()
-            return
-        if event.get("type") in answers.PUBLIC_EVENTS and not self._truncated():
-            self._message_stop_sent = self._assembler.finished
+            self._hold(done, event)
+        elif kind in answers.PUBLIC_EVENTS and not self._truncated():
+            self._message_stop_sent = assembler.finished
             self._listener.event(event)
+
+    def _hold(self, done: answers.BlockDone, stop_event: Json) -> None:
+        """Hold a finished block until it is known that the answer was not cut there. A whole call counts at once."""
+        self._next_index = done.index + 1
+        self._release()  # a block is held here only if blocks overlap
+        self._held = (done, stop_event)
+        if done.block.get("type") == "tool_use" and not (done.broken or done.bare):
+            self._release()
 
     def _truncated(self) -> bool:
         return self._assembler.stop_reason == "max_tokens" and self._settings.withdraw_truncated and not self._committed

@@ -27,7 +27,7 @@ from .rules import Behavior, CommandPattern, Decision, Rule, RuleSet
 from .shell import risky_options
 from .shell.harmless_options import HARMLESS
 from .shell.read_only import is_null, is_read_only_command, reads_only, reads_only_together, runs_git
-from .shell.service_reads import reads_service
+from .shell.service_reads import names_secrets, reads_service
 from .shell.shell_parser import is_plain, parse
 from .shell.shell_words import Command, NotUnderstood, Word, canonical, is_harmless_assignment, splits_into_files
 from .shell.wrappers import effective, runs_its_input, started_by
@@ -447,7 +447,10 @@ _TARGETS = {
     "gradle": "test build check",
 }
 """What can be allowed of programs that have a list of harmless options, and also run all that a project defines."""
-_WITH_SCRIPT = frozenset((("npm", "run"), ("yarn", "run"), ("pnpm", "run")))
+_WITH_NEXT_WORD = frozenset(
+    (("npm", "run"), ("yarn", "run"), ("pnpm", "run"), ("kubectl", "get"), ("kubectl", "describe"))
+)
+"""What is allowed only with the script or the kind of thing behind it."""
 _PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9:_.-]*")
 
 
@@ -459,10 +462,11 @@ def _command_rule(command: Command) -> Rule | None:
     if not command.assignments and len(command.words) > 1 and command.words[1].is_literal:
         second = command.words[1].text
         if f"{name} {second}" in HARMLESS or second in _TARGETS.get(name, "").split():
-            if (name, second) not in _WITH_SCRIPT:
+            if (name, second) not in _WITH_NEXT_WORD:
                 return Rule(BASH.name, f"{name} {second} *")
-            if len(command.words) > 2 and command.words[2].is_literal and _PLAIN.fullmatch(command.words[2].text):
-                return Rule(BASH.name, f"{name} {second} {command.words[2].text} *")
+            third = command.words[2].text if len(command.words) > 2 and command.words[2].is_literal else ""
+            if _PLAIN.fullmatch(third) and not names_secrets(third):
+                return Rule(BASH.name, f"{name} {second} {third} *")
     return _exact_command_rule(command)
 
 

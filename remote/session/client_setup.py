@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import shlex
 from collections import OrderedDict
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import field, replace
 from functools import partial
 from typing import Callable
@@ -20,7 +22,7 @@ from ccb.tunnel.wire.session_options import SessionOptions
 
 from ..agent.agent import Agent
 from ..agent.agent_config import AgentConfig
-from ..agent.turn_state import Budget, StructuredOutput
+from ..agent.turn_state import AgentProgram, Budget, StructuredOutput
 from ..context.system_prompt import style_names
 from ..mcp.host_servers import Wanted, channels_to, project_servers
 from ..mcp.mcp_client import ELSEWHERE_S, RefusedChannel, RequestChannel, answer_form
@@ -30,7 +32,7 @@ from ..session_store.refusal import HostRefusal
 from ..settings.worker_settings import WorkerSettings
 from ..slash_commands.mcp_prompts import prompt_commands
 from ..subagents.agent_catalogue import own_servers
-from ..system.deadline import in_thread
+from ..system.deadline import in_thread, within
 from ..system.process import without_ccb
 from ..tools.agent_definitions import AgentDefinition
 
@@ -206,6 +208,15 @@ def demanded(config: AgentConfig, options: SessionOptions, cost: float) -> Agent
     if structured is config.structured and budget == config.budget:
         return config
     return replace(config, structured=structured, budget=budget)
+
+
+_PROGRAM_S = 5.0
+
+
+async def settled(program: AgentProgram) -> None:
+    """Wait a while for an agent of others, which knows what it offers once it has started."""
+    with suppress(asyncio.TimeoutError):
+        await within(_PROGRAM_S, program.settle())
 
 
 async def output_styles(agent: Agent) -> list[str]:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import re
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import suppress
 from dataclasses import replace
 
 from ccb.tunnel.wire import client_requests as requests
@@ -28,13 +26,13 @@ from ..permissions.modes import SandboxError
 from ..session_store.file_history import Point
 from ..session_store.journal import NotKept
 from ..slash_commands.command_registry import CommandCall, CommandRefused, Expanded, SlashCommand
-from ..system.deadline import in_thread, within
+from ..system.deadline import in_thread
 from ..system.host import is_under
 from ..system.regular_files import ABSENT, FileChanged, NotAFile, digest_of
 from ..system.text_encoding import text_of
 from ..tools.agent_definitions import AgentDefinition
 from ..tools.tasks import Task
-from .client_setup import Initialize, added_directories, no_directory, output_styles
+from .client_setup import Initialize, added_directories, no_directory, output_styles, settled
 from .request_broker import RequestOutcome
 from .session import Session, check_model, find_task
 
@@ -99,8 +97,7 @@ def _initialize(session: Session, setup: Initialize) -> Awaitable[Json]:
 async def _description(session: Session, setup: Initialize) -> Json:
     program = session.agent.program
     if program is not None:
-        with suppress(asyncio.TimeoutError):
-            await within(_SERVERS_S, asyncio.shield(asyncio.ensure_future(program.settle())))
+        await settled(program)
     else:
         await session.extensions.define_agents()
         await session.clients.settle(session.options, _SERVERS_S)
@@ -271,6 +268,8 @@ _MAX_BYTES = 32 * 1024
 
 
 def _stop(session: Session, task_id: str) -> RequestOutcome:
+    if session.sub_agents.stop(task_id):
+        return RequestOutcome({})
     task = find_task(session, task_id)
     if task.end is not None:
         raise protocol.RequestRefused(f"Task {task_id} is not running: its status is {task.status.value}")
@@ -368,10 +367,10 @@ def register_context_commands(session: Session) -> None:
         agent.commands.register(SlashCommand(name, does, run, hint, local=True))
 
     add("clear", "Forget the conversation and begin anew", clear)
+    add("context", "Show what fills the model's window", context)
     if agent.program is not None:
         return
     add("compact", "Replace the conversation by a summary", compact, "[what to keep]")
-    add("context", "Show what fills the model's window", context)
     add("agents", "List the agents that can be started", agents)
     add("memory", "List the instruction files in force", lambda _: _memory(session))
     agent.commands.register(prompt("init", "Write a CLAUDE.md for this project", _INIT, "[what matters]"))

@@ -26,7 +26,7 @@ from ..system.regular_files import NotAFile
 from ..tools.agent_definitions import AgentDefinition
 from ..tools.file_access import absolute
 from ..tools.search_process import NameFinder
-from .client_setup import Initialize
+from .client_setup import Initialize, settled
 from .session import Session, check_model, find_task
 
 _MAX_QUESTION = 100_000  # characters
@@ -279,7 +279,7 @@ def _rules(session: Session, _: Json) -> Json:
     return {"state": {**rules, "originalCwd": first, "managedOnly": False}}
 
 
-def _settings(session: Session, _: Json) -> Json:
+async def _settings(session: Session, _: Json) -> Json:
     layers = session.settings.current.layers
     effective: Json = {}
     for layer in layers:
@@ -287,6 +287,7 @@ def _settings(session: Session, _: Json) -> Json:
     agent = session.agent
     applied: Json = {"model": agent.model, "effort": agent.config.options.effort}
     if agent.program is not None:
+        await settled(agent.program)
         applied["offered_models"] = [value for value, _ in agent.program.offered_models]
     sources = [{"source": f"{each.source}Settings", "settings": dict(each.values)} for each in layers]
     return {"effective": effective, "sources": sources, "applied": applied}

@@ -117,6 +117,8 @@ class Session:
         body = self.log.snapshot.body(seq, model=self.agent.model, mode=self.agent.config.permissions.mode, asks=asks)
         cage, known = self.agent.config.permissions.cage_in_force, self.log.summary
         shown = {"sandbox": cage, "title": known.title or known.summary, "effort": self.options.effort or ""}
+        if self.options.foreign_agent:
+            shown["foreign_agent"] = self.options.foreign_agent
         return {**body, **shown}
 
     def take_input(self, input_id: str, body: Json) -> int:

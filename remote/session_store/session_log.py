@@ -254,7 +254,8 @@ class SnapshotProjection(Projection):
             self._tasks.pop(line.task_id, None)
         elif line.in_background:
             body = {"task_id": line.task_id, "description": line.description, "task_type": line.task_type}
-            self._tasks[line.task_id] = record.seq, body
+            agent_id = line.body.get("agent_id")  # of an agent that goes on, the call before
+            self._tasks[line.task_id] = record.seq, {**body, "agent_id": agent_id} if agent_id else body
 
     @on(records.UnqueuedRecord, records.ForkedRecord)
     def _unqueued(self, content: records.UnqueuedRecord | records.ForkedRecord, record: Record) -> None:

@@ -38,7 +38,7 @@ _ALL = "until that is corrected, it covers all that it may have been about"
 
 
 @dataclass(frozen=True)
-class Switch:
+class ProjectSwitch:
     """One thing that a project switches on. `detail` shows what it can do, and `owner` whose the file is."""
 
     kind: str
@@ -56,7 +56,7 @@ class Project:
 
     directories: tuple[str, ...]
     layers: tuple[Layer, ...] = ()
-    switches: tuple[Switch, ...] = ()
+    switches: tuple[ProjectSwitch, ...] = ()
     problems: tuple[str, ...] = field(default=())
     agents: Mapping[str, str] = field(default_factory=dict)
 
@@ -74,7 +74,7 @@ def read_project(cwd: str, home: str, sources: frozenset[str]) -> Project:
         return Project(directories)
     problems: list[str] = []
     layers = list(_settings_layers(directories, sources, home, problems))
-    texts: list[Switch] = []
+    texts: list[ProjectSwitch] = []
     agents: dict[str, str] = {}
     if worker_settings.PROJECT in sources:
         own = os.path.realpath(home) if home and worker_settings.USER in sources else ""
@@ -89,7 +89,7 @@ def read_project(cwd: str, home: str, sources: frozenset[str]) -> Project:
     return Project(directories, tuple(layers), _owned(switches), tuple(problems), agents)
 
 
-def _owned(switches: Sequence[Switch]) -> tuple[Switch, ...]:
+def _owned(switches: Sequence[ProjectSwitch]) -> tuple[ProjectSwitch, ...]:
     owners = {path: owner_of(path) for path in {each.path for each in switches}}
     return tuple(replace(each, owner=owners[each.path]) for each in switches)
 
@@ -238,31 +238,31 @@ def _is_kept(path: str) -> bool:
     return is_ours(path) or not os.path.lexists(path)
 
 
-def switches_of(layer: Layer) -> Iterator[Switch]:
+def switches_of(layer: Layer) -> Iterator[ProjectSwitch]:
     if layer.broken:
-        yield Switch("deny", EVERY_CALL, layer.broken, layer.path)
+        yield ProjectSwitch("deny", EVERY_CALL, layer.broken, layer.path)
     for name, value in sorted(layer.values.items()):
         if name == "hooks" and isinstance(value, dict):
             yield from _hooks(value, layer.path)
         elif name == "mcpServers" and isinstance(value, dict):
             for server, given in sorted(value.items()):
-                yield Switch("mcp", server, _command_line(given), layer.path)
+                yield ProjectSwitch("mcp", server, _command_line(given), layer.path)
         elif name == "permissions" and isinstance(value, dict):
             yield from _permissions(value, layer.path)
         elif not name.startswith("$"):
-            yield Switch("setting", name, _short(value), layer.path)
+            yield ProjectSwitch("setting", name, _short(value), layer.path)
 
 
-def _permissions(permissions: Json, path: str) -> Iterator[Switch]:
+def _permissions(permissions: Json, path: str) -> Iterator[ProjectSwitch]:
     for key, rules in sorted(permissions.items()):
         for rule in map(str, rules if isinstance(rules, list) else [rules]):
             if key in _RULES:
-                yield Switch(key, rule, "", path)
+                yield ProjectSwitch(key, rule, "", path)
             else:
-                yield Switch("setting", f"permissions.{key}", rule, path)
+                yield ProjectSwitch("setting", f"permissions.{key}", rule, path)
 
 
-def _hooks(events: Json, path: str) -> Iterator[Switch]:
+def _hooks(events: Json, path: str) -> Iterator[ProjectSwitch]:
     for event, matchers in sorted(events.items()):
         for entry in matchers if isinstance(matchers, list) else [matchers]:
             matcher = entry.get("matcher") or "" if isinstance(entry, dict) else ""
@@ -270,7 +270,7 @@ def _hooks(events: Json, path: str) -> Iterator[Switch]:
             for hook in given if isinstance(given, list) else [given]:
                 whole = hook if isinstance(hook, dict) else {}
                 command = whole.get("command") if whole.keys() <= {"type", "command", "timeout"} else None
-                yield Switch("hook", f"{event} {matcher}".strip(), command or _short(hook), path)
+                yield ProjectSwitch("hook", f"{event} {matcher}".strip(), command or _short(hook), path)
 
 
 def _command_line(server: object) -> str:
@@ -296,7 +296,9 @@ def _cut(text: str) -> str:
     return f"{text[:_MAX_DETAIL]}… ({hashlib.sha256(text.encode()).hexdigest()[:16]})"
 
 
-def _texts(directory: str, top: str, agents: dict[str, str], kinds: Sequence[tuple[str, str]]) -> Iterator[Switch]:
+def _texts(
+    directory: str, top: str, agents: dict[str, str], kinds: Sequence[tuple[str, str]]
+) -> Iterator[ProjectSwitch]:
     """Yield the agents, commands and skills in the `.claude` directory of a directory, and the hooks and MCP servers of
     agents, whose files are added to `agents`. `top` is the directory of the project. What counts of a text is its front
     matter and the commands that it runs. Skills are left out where commands are: those in the home directory are the
@@ -306,24 +308,24 @@ def _texts(directory: str, top: str, agents: dict[str, str], kinds: Sequence[tup
         for path in worker_settings.markdown_below(place):
             name = os.path.relpath(path, place)[: -len(".md")]
             text = _text(path, top)
-            yield Switch(kind, name, _powers(text), path)
+            yield ProjectSwitch(kind, name, _powers(text), path)
             if kind == "agent":
                 own = list(_of_agent(name, text, path))
                 if own:
                     agents[path] = worker_settings.digest_of(text)
                 yield from own
     for name, path in worker_settings.skills_in(os.path.join(directory, _SKILLS)) if kinds is _TEXTS else ():
-        yield Switch("skill", name, _powers(_text(path, top)), path)
+        yield ProjectSwitch("skill", name, _powers(_text(path, top)), path)
 
 
-def _memories(directory: str) -> Iterator[Switch]:
+def _memories(directory: str) -> Iterator[ProjectSwitch]:
     """Yield the memories of agents. Their content is not part of what is trusted: the agent itself changes it."""
     for place in worker_settings.MEMORIES.values():
         top = os.path.join(directory, ".claude", place)
         names = sorted(os.listdir(top)) if os.path.isdir(top) else []
         for path in (os.path.join(top, name, worker_settings.MEMORY_FILE) for name in names):
             if os.path.lexists(path):
-                yield Switch("memory", os.path.basename(os.path.dirname(path)), "", path)
+                yield ProjectSwitch("memory", os.path.basename(os.path.dirname(path)), "", path)
 
 
 def _text(path: str, top: str) -> str:
@@ -333,7 +335,7 @@ def _text(path: str, top: str) -> str:
         return f"---\n({error})\n---"
 
 
-def _of_agent(name: str, text: str, path: str) -> Iterator[Switch]:
+def _of_agent(name: str, text: str, path: str) -> Iterator[ProjectSwitch]:
     """Yield the hooks and the MCP servers in the file of an agent. A file that cannot be read defines no agent."""
     try:
         lines = read_markdown(text).lines
@@ -345,7 +347,7 @@ def _of_agent(name: str, text: str, path: str) -> Iterator[Switch]:
     for server in servers if isinstance(servers, list) else [servers]:
         for called, given in server.items() if isinstance(server, dict) else ():
             if given is not None:
-                yield Switch("mcp", f"{called} (agent {name})", _command_line(given), path)
+                yield ProjectSwitch("mcp", f"{called} (agent {name})", _command_line(given), path)
 
 
 def _powers(text: str) -> str:

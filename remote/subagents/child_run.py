@@ -88,6 +88,12 @@ class Child:
         self.tree: WorktreeRecord | None = None  # None in the session's directory
         self.facts, self._log, self.context = facts, log, context
         self._started = time.monotonic()
+        self._agent: Agent | None = None  # while it works
+
+    def stop(self) -> bool:
+        """End its turn, and let the one that waits for it go on. Return False if it has not begun, or has ended."""
+        self.stopping = self._agent is not None and self._agent.interrupt()
+        return self.stopping
 
     @property
     def seconds(self) -> float:
@@ -104,6 +110,7 @@ class Child:
         if not self._background:
             more = {"task_type": "local_agent", "is_backgrounded": False, "prompt": facts.prompt}
             self._log.say(facts.message("task_started", description=facts.description, **more))
+        self._agent = agent
         turn = asyncio.ensure_future(agent.run_turn([Prompt([{"type": "text", "text": facts.prompt}])]))
         clock = asyncio.ensure_future(self._show_time())
         try:
@@ -128,7 +135,7 @@ class Child:
     def _result(self, agent: Agent, ledger: Ledger, result: Json) -> ToolResult:
         terminal = EndReason(result["terminal_reason"])
         completed = terminal is EndReason.COMPLETED
-        self.refused = terminal in (EndReason.ABORTED_TOOLS, EndReason.ABORTED_STREAMING)
+        self.refused = not self.stopping and terminal in (EndReason.ABORTED_TOOLS, EndReason.ABORTED_STREAMING)
         text = said = str(result.get("result") or "")
         if not completed:
             why = _WORDS.get(terminal) or f"It failed: {said or ' '.join(result.get('errors') or ())}"

@@ -180,6 +180,7 @@ class SubAgents:
         self._main, self._deps, self._servers = main, deps, servers
         self._log, self._broker = deps.log, deps.broker
         self._running: set[str] = set()
+        self._awaited: dict[str, Child] = {}  # by the turn that started them, by the id of its call
         self._going: dict[str, asyncio.Future[ToolResult]] = {}  # in the background, by agent id
         self._definitions = {each.name: each for each in BUILT_IN_AGENTS}
         self._slots = asyncio.Semaphore(MAX_AT_ONCE)
@@ -244,7 +245,11 @@ class SubAgents:
         work = self._run(child, definition, history, str(tool_input.get("model") or ""))
         if in_background:
             return self._go_on(child, work)
-        result = await work
+        self._awaited[call_id] = child
+        try:
+            result = await work
+        finally:
+            del self._awaited[call_id]
         if child.refused:  # what the agent's turn was a part of ends with it
             self._main.interrupt()
         return result
@@ -254,6 +259,11 @@ class SubAgents:
         if not resumed:
             return call_id, tool_input.get("subagent_type") or DEFAULT_AGENT, AgentHistory(call_id)
         return resumed, *await self._log.journal.examined(lambda records: earlier_run(records, resumed))
+
+    def stop(self, call_id: str) -> bool:
+        """Stop the agent that a call waits for, and let the turn go on. Return False if there is none at work."""
+        child = self._awaited.get(call_id)
+        return child is not None and child.stop()
 
     def _go_on(self, child: Child, work: Coroutine[Any, Any, ToolResult]) -> ToolResult:
         facts = child.facts

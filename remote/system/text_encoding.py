@@ -15,7 +15,7 @@ _MARKS = (
 )
 
 
-class Text:
+class DecodedText:
     """The text of a file without its byte order mark. In an unknown `codec`, "", a character is a byte."""
 
     def __init__(self, text: str, codec: str, mark: bytes) -> None:
@@ -27,18 +27,18 @@ class Text:
         return self.mark + text.encode(self.codec or "latin-1")
 
 
-def text_of(data: bytes) -> Text | None:
+def text_of(data: bytes) -> DecodedText | None:
     mark, codec = _mark(data)
     if codec != "utf-8":
         if wide_decoder(data, whole=True) is None:
             return None
-        return Text(data[len(mark) :].decode(codec), codec, mark)
+        return DecodedText(data[len(mark) :].decode(codec), codec, mark)
     if b"\0" in data[:SNIFF]:
         return None
     try:
-        return Text(data[len(mark) :].decode("utf-8"), "utf-8", mark)
+        return DecodedText(data[len(mark) :].decode("utf-8"), "utf-8", mark)
     except UnicodeDecodeError:
-        return Text(data.decode("latin-1"), "", b"")
+        return DecodedText(data.decode("latin-1"), "", b"")
 
 
 def wide_decoder(head: bytes, *, whole: bool) -> codecs.IncrementalDecoder | None:

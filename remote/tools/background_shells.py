@@ -32,7 +32,7 @@ class ShellStart:
 
 
 @dataclass(eq=False)
-class Shell:
+class BackgroundCommand:
     """A background command. `position` is how many bytes of its output BashOutput has returned."""
 
     task: Task
@@ -54,7 +54,7 @@ class BackgroundShells:
         """Seconds after which a foreground command goes on in the background; None for never."""
         self._tasks = tasks
         self._session = session
-        self.by_id: dict[str, Shell] = {}
+        self.by_id: dict[str, BackgroundCommand] = {}
         self._watchers: dict[asyncio.Task[None], Process] = {}
 
     @property
@@ -69,7 +69,7 @@ class BackgroundShells:
 
     def add(
         self, start: ShellStart, process: Process, output: Output, ended: Callable[[], object] = lambda: None
-    ) -> Shell:
+    ) -> BackgroundCommand:
         """Take over a process that goes on in the background. `ended` is called after its end."""
 
         async def end(task: Task) -> TaskEnd:
@@ -88,7 +88,7 @@ class BackgroundShells:
 
         task = self._watched(start, start.description or start.command, process, end)
         task.output_file, task.output = output.path, output
-        shell = Shell(task, start, process, output)
+        shell = BackgroundCommand(task, start, process, output)
         self.by_id = {key: each for key, each in self.by_id.items() if self._tasks.get(key)}
         self.by_id[task.id] = shell
         self._tasks.start(task)

@@ -9,7 +9,7 @@ from ccb.tunnel.wire import tool_traits
 from ..search_program.globs import BadRequest
 from ..search_program.scan import Pattern
 from ..system.deadline import in_thread
-from .background_shells import Shell
+from .background_shells import BackgroundCommand
 from .bash import aside_note, narrowing_note, stop_note
 from .input_schema import flag, number, object_of, text
 from .output import MAX_OUTPUT_CHARS, clean, limited
@@ -190,7 +190,7 @@ def _unknown_shell(shell_id: str, context: ToolContext) -> str | None:
     return f"No shell found with ID: {shell_id}. Known: {known}."
 
 
-async def _filtered(shell: Shell, start: int, end: int, pattern: str, context: ToolContext) -> str:
+async def _filtered(shell: BackgroundCommand, start: int, end: int, pattern: str, context: ToolContext) -> str:
     path = shell.output.path
     if not path:
         raise ToolRefused("The output could not be kept in a file, so it cannot be filtered: call without filter.")

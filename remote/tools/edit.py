@@ -5,7 +5,7 @@ from __future__ import annotations
 from ccb.tunnel.wire import tool_traits
 
 from ..system.deadline import in_thread
-from ..system.text_encoding import Text, shown, text_of
+from ..system.text_encoding import DecodedText, shown, text_of
 from .file_access import CHANGED, FileChangingTool, PlannedChange, current, missing, path_refusal, text_error
 from .input_schema import flag, object_of, text
 from .read import LINE_CUT
@@ -145,14 +145,14 @@ def _apply(data: bytes, edits: list[Json], seen: bytes | None = None) -> tuple[b
                 known = replace_in(before, *arguments)
                 if not _stood_there(before.text, known.spans, file.text, done.spans):
                     raise ToolRefused(CHANGED)
-                before = Text(known.text, before.codec, before.mark)
+                before = DecodedText(known.text, before.codec, before.mark)
         except ToolRefused as refused:
             if seen is not None:
                 raise ToolRefused(CHANGED) from None
             if len(edits) == 1:
                 raise
             raise ToolRefused(f"No edit was made. Edit {number} of {len(edits)}: {refused}") from None
-        file = Text(done.text, file.codec, file.mark)
+        file = DecodedText(done.text, file.codec, file.mark)
         total += len(done.spans)
     return file.encoded(file.text), total
 
@@ -223,7 +223,7 @@ class Write(FileChangingTool):
         return ToolResult(text, structured=structured)
 
 
-def _content(content: str, text: Text) -> tuple[bytes, str]:
+def _content(content: str, text: DecodedText) -> tuple[bytes, str]:
     """Return the bytes that the file gets, encoded and with line ends as its text is, and a sentence about what was
     kept."""
     kept = [text.codec.upper()] if text.codec != "utf-8" else []

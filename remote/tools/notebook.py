@@ -14,7 +14,7 @@ from ccb.tunnel.wire.prompt_content import MAX_IMAGE_BYTES, image_block, image_t
 from ccb.tunnel.wire.spelling import spelled
 
 from ..system.deadline import in_thread
-from ..system.text_encoding import Text, shown, text_of
+from ..system.text_encoding import DecodedText, shown, text_of
 from .document_programs import MAX_OUTPUT
 from .documents import printed_by_ours
 from .file_access import Current, FileChangingTool, PlannedChange, current, missing, path_refusal, text_error
@@ -167,7 +167,7 @@ def _edited(file: Current, tool_input: Json) -> tuple[bytes, Json]:
     return _printed(book, text), about
 
 
-def _printed(book: Json, old: Text) -> bytes:
+def _printed(book: Json, old: DecodedText) -> bytes:
     first_key = re.match(r"[^\n]*\n([ \t]*)", old.text)
     indent = (first_key[1] or " ") if first_key else None
     text = json.dumps(book, ensure_ascii=False, indent=indent)

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.frames import Json
 
-from ..system.text_encoding import Text, text_of
+from ..system.text_encoding import DecodedText, text_of
 from .tool_contract import ToolRefused
 
 _STYLES = {'"': ("“", "”"), "'": ("‘", "’")}
@@ -34,7 +34,7 @@ class Replacement:
     spans: list[tuple[int, int]]
 
 
-def editable(data: bytes) -> Text:
+def editable(data: bytes) -> DecodedText:
     """Return the text of a file. Raise ToolRefused for a binary one."""
     text = text_of(data)
     if text is None:
@@ -42,7 +42,7 @@ def editable(data: bytes) -> Text:
     return text
 
 
-def replace_in(within: Text, old: str, new: str, replace_all: bool) -> Replacement:
+def replace_in(within: DecodedText, old: str, new: str, replace_all: bool) -> Replacement:
     """Replace a text. A line feed in `old` also matches a CRLF in the file, and `new` gets the line ending of the first
     place it is written to, unless one of the strings contains a carriage return. Raise ToolRefused."""
     text = within.text
@@ -79,7 +79,7 @@ def _has_crlf_at(text: str, place: int) -> bool:
     return text[(end if end >= 0 else text.rfind("\n")) - 1] == "\r"
 
 
-def _check_strings(within: Text, old: str, new: str) -> None:
+def _check_strings(within: DecodedText, old: str, new: str) -> None:
     if old == new:
         raise ToolRefused("No changes to make: old_string and new_string are exactly the same.")
     if not old:

@@ -29,6 +29,7 @@ def ccb_acp(directory: Path, host: Host, port: int | None = None) -> RecordedAge
 
 
 @pytest.mark.parametrize("language", ["python", "npm"])
+@pytest.mark.quick_rows(1)
 async def test_a_lost_connection_in_a_question_and_in_an_answer_loses_nothing(
     language: str, here: Here, host: Host, tmp_path: Path
 ) -> None:

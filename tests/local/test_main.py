@@ -173,6 +173,7 @@ def test_a_topic_is_a_page_of_the_guide(tmp_path: Path) -> None:
     assert ccb_run(tmp_path, "help").stdout == ccb_run(tmp_path, "--help").stdout
     done = ccb_run(tmp_path, "help", "sandbox")
     assert (done.returncode, done.stdout) == (0, (ROOT / "docs" / "guide" / "sandbox.md").read_text())
+    assert ccb_run(tmp_path, "help", "--man").stdout == (ROOT / "docs" / "ccb.1").read_text()
     both = ccb_run(tmp_path, "help", "mcp").stdout
     assert both.startswith("Usage: ccb mcp add") and (ROOT / "docs" / "guide" / "mcp.md").read_text() in both
     assert "# " not in ccb_run(tmp_path, "mcp", "--help").stdout

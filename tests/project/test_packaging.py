@@ -53,9 +53,10 @@ def test_the_sdist_holds_every_tracked_file_of_the_rooms(built: tuple[Path, Path
 def test_the_wheel_holds_the_rooms_under_ccb_and_the_worker_bundle(built: tuple[Path, Path]) -> None:
     with zipfile.ZipFile(built[1]) as archive:
         names = {name for name in archive.namelist() if not name.split("/")[0].endswith(".dist-info")}
-    expected = {f"ccb/{name}" for name in _tracked(*ROOMS, "docs/guide", "docs/reference")}
+    expected = {f"ccb/{name}" for name in _tracked(*ROOMS, "docs/guide", "docs/reference", "docs/ccb.1")}
     expected |= {
         "ccb/__init__.py",
+        "ccb/__init__.pyi",
         "ccb/__main__.py",
         "ccb/py.typed",
         f"ccb-{ccb.__version__}.data/data/share/man/man1/ccb.1",

@@ -1,8 +1,9 @@
 """An agent that speaks ACP on stdio, with the standard library alone: `python acp_agent.py LOG [load] [deaf]…`.
 
 A prompt is a list of words, each an act: `say:TEXT`, `think:TEXT`, `ask` (for a command), `edit`, `terminal`, `plan`,
-`title:TEXT`, `wait` (until it is cancelled), `form`, `touch:PATH`, `die`. LOG gets a line for each message.
-With `load` it takes up sessions, with `deaf` it ignores cancels, with `gateway` it is told where its models are."""
+`title:TEXT`, `wait` (until it is cancelled), `steered` (until a prompt joins), `form`, `leak`, `touch:PATH`, `die`,
+`model:TEXT` (say what the model answers). LOG gets a line for each message. With `load` it takes up sessions, with
+`deaf` it ignores cancels, with `gateway` it is told where its models are, with `steer` it takes prompts meanwhile."""
 
 from __future__ import annotations
 
@@ -10,13 +11,22 @@ import json
 import os
 import sys
 from typing import Any
+from urllib.request import Request, urlopen
 
 Json = dict[str, Any]
 log, options = sys.argv[1], sys.argv[2:]
 numbers = iter(range(100, 10_000))
 session = f"own-{os.getpid()}"
 cancelled: list[bool] = []
-SHOWN = ("session/prompt", "session/load", "session/set_mode", "session/set_config_option", "authenticate")
+steers: list[str] = []
+SHOWN = (
+    "session/prompt",
+    "_session/steering",
+    "session/load",
+    "session/set_mode",
+    "session/set_config_option",
+    "authenticate",
+)
 MODELS = [{"value": name, "name": name.title()} for name in ("small-1", "large-2")]
 MODEL: Json = {"id": "model", "category": "model", "type": "select", "name": "Model", "options": MODELS}
 MODES = {"currentModeId": "default", "availableModes": [{"id": each, "name": each} for each in ("default", "plan")]}
@@ -58,6 +68,21 @@ def ask(method: str, **params: Any) -> Json:
             return result
 
 
+def model_answer(text: str) -> str:
+    """Ask a model where the environment says, and return what its events say."""
+    body = {
+        "model": "claude-sonnet-4-5",
+        "max_tokens": 99,
+        "stream": True,
+        "messages": [{"role": "user", "content": text}],
+    }
+    url = os.environ["ANTHROPIC_BASE_URL"] + "/v1/messages"
+    with urlopen(Request(url, json.dumps(body).encode(), {"content-type": "application/json"})) as response:
+        events = [json.loads(line[6:]) for line in response if line.startswith(b"data: ")]
+    assert events[-1] == {"type": "message_stop"}
+    return "".join(each["delta"]["text"] for each in events if each["type"] == "content_block_delta")
+
+
 def act(word: str) -> None:
     act, _, text = word.partition(":")
     number = str(next(numbers))
@@ -90,14 +115,22 @@ def act(word: str) -> None:
         update("plan", entries=[{"content": "look", "status": "completed"}, {"content": "mend", "status": "pending"}])
     elif act == "title":
         update("session_info_update", title=text)
+    elif act == "leak":
+        sys.stderr.write(os.environ["ANTHROPIC_BASE_URL"] + "\n")
+        update("agent_message_chunk", content={"type": "text", "text": os.environ["ANTHROPIC_BASE_URL"]})
     elif act == "form":
         schema = {"type": "object", "properties": {"name": {"type": "string"}}}
         answer = ask("elicitation/create", mode="form", message="Your name?", requestedSchema=schema)
         update("agent_message_chunk", content={"type": "text", "text": json.dumps(answer)})
-    elif act == "wait":
+    elif act in ("wait", "steered"):
         update("tool_call", status="in_progress", **call)
-        while not cancelled:
-            receive()
+        while not (cancelled or (act == "steered" and steers)):
+            request = receive()
+            if request.get("method") == "_session/steering":
+                steers.extend(block.get("text", "") for block in request["params"]["prompt"])
+                send(id=request["id"], result={"outcome": "injected"})
+    elif act == "model":
+        update("agent_message_chunk", content={"type": "text", "text": model_answer(text)})
     elif act == "touch":
         try:
             open(text, "w").close()
@@ -116,7 +149,8 @@ def answer(message: Json) -> Json:
     if method == "initialize":
         able = {"loadSession": "load" in options, "promptCapabilities": {"image": True}}
         gateway = [{"id": "gateway", "name": "Gateway"}] if "gateway" in options else []
-        return {"protocolVersion": 1, "agentCapabilities": able, "authMethods": gateway}
+        meta = {"steering": {"supported": "steer" in options}}
+        return {"protocolVersion": 1, "agentCapabilities": able, "authMethods": gateway, "_meta": meta}
     if method in ("session/new", "session/load"):
         session = params.get("sessionId", session)
         update("agent_message_chunk", content={"type": "text", "text": "what was said before"})

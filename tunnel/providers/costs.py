@@ -94,17 +94,21 @@ class BilledRequest:
 
 def billed(request: Mapping[str, Any], size: int) -> BilledRequest:
     """Return what a request with a body of `size` bytes says of its price."""
-    longest = request.get("max_tokens")
     return BilledRequest(
         model_of(request)[:_MAX_NAME],
         size,
-        longest if isinstance(longest, int) and 0 <= longest <= _MAX_OUTPUT else _MAX_OUTPUT,
+        longest_answer(request.get("max_tokens")),
         own_tools=_own_tools(request),
         longer=_longer(request),
         others_answer=not _OTHERS_ANSWER.isdisjoint(request),
         fast="speed" in request,
         in_one_country="inference_geo" in request,
     )
+
+
+def longest_answer(asked: object) -> int:
+    """Return the tokens that an answer may have, of which a request asks for at most so many."""
+    return asked if isinstance(asked, int) and 0 <= asked <= _MAX_OUTPUT else _MAX_OUTPUT
 
 
 def most_cost(models: ModelTable, request: BilledRequest) -> MostCost:

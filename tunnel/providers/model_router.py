@@ -3,11 +3,14 @@ without a known provider in front to the default one. So all models of a session
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 
+from ..wire.model_facts import provider_of
+from .api_errors import NO_RETRY, Refusal
 from .credential import CredentialSource
+from .foreign_api import ForeignApi
 from .http_client import Provider
 from .json_fields import dump
 from .provider import ProviderRequest, ProviderResponse, WholeBody
@@ -20,8 +23,9 @@ _OURS = b'"ccb1.'
 class ModelRouter:
     """`default` answers for every model that names no other provider. `make` returns the provider with a name, None for
     an unknown one; each is made once. `main` is that of `model`, the model of the session: it gets ready before the
-    first call. `learn` is told of each model before it is asked. `check` raises an error for a
-    provider that must not be."""
+    first call. `learn` is told of each model before it is asked. `home` names the provider of a model that is asked for
+    in another API than Messages, and `make_foreign` makes one that passes such calls on. `check`
+    raises an error for a provider that must not be asked."""
 
     def __init__(
         self,
@@ -29,17 +33,21 @@ class ModelRouter:
         make: Callable[[str], Provider | None],
         model: str = "",
         learn: Callable[[str], None] = lambda model: None,
+        home: Callable[[ForeignApi, str], str] = lambda api, model: api.home,
+        make_foreign: Callable[[ForeignApi, str], Provider] | None = None,
         check: Callable[[Provider], None] = lambda provider: None,
     ) -> None:
         self.default = default
         self._check = check
         self._make = make
         self.learn = learn
+        self._home, self._make_foreign = home, make_foreign
         self._made: dict[str, Provider] = {}
+        self._foreign: dict[tuple[str, str], Provider] = {}  # by API and name
         self.main = self.provider_of(model)
 
     async def close(self) -> None:
-        for provider in (self.default, *self._made.values()):
+        for provider in self._all():
             await provider.client.close()
 
     def prepare(self) -> None:
@@ -49,14 +57,27 @@ class ModelRouter:
     @asynccontextmanager
     async def exchange(self, request: ProviderRequest) -> AsyncIterator[ProviderResponse]:
         """See `Provider`."""
-        provider = self.provider_of(request.model)
+        provider = self._foreign.get((request.api, provider_of(request.model))) or self.provider_of(request.model)
         self._check(provider)
-        if provider is self.default and _OURS in request.body.whole():
+        if not request.api and provider is self.default and _OURS in request.body.whole():
             kept = dump(without_ours(await read_json(request.body.take()))).encode("utf-8", "replace")
             request = replace(request, body=WholeBody(kept))
             del kept
         async with provider.exchange(request) as response:
             yield response
+
+    def placed(self, api: ForeignApi, model: str) -> str:
+        """Return a model that is asked for in another API with its provider in front, and have that ready. Raise
+        Refusal, ConfigError, CredentialError."""
+        name = self._home(api, model)
+        if self._make_foreign is None:
+            raise Refusal(403, f"this laptop passes on no calls of {api.title}", headers=NO_RETRY)
+        if (api.name, name) not in self._foreign:
+            self._foreign[api.name, name] = self._make_foreign(api, name)
+        return f"{name}/{model.removeprefix(f'{name}/')}"
+
+    def _all(self) -> Iterator[Provider]:
+        yield from (self.default, *self._made.values(), *self._foreign.values())
 
     def provider_of(self, model: str) -> Provider:
         name, slash, _ = model.partition("/")
@@ -73,6 +94,6 @@ class ModelRouter:
 
     def use_credential(self, host: str, credential: CredentialSource) -> None:
         """Let the providers at a host that were made send another credential, from their next request on."""
-        for provider in (self.default, *self._made.values()):
+        for provider in self._all():
             if provider.client.endpoint.host == host:
                 provider.credential = credential

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 from collections.abc import Iterator
 from dataclasses import field
@@ -382,30 +381,38 @@ def gemini_schema(schema: object) -> Json:
     """Return a schema with the keywords only that Gemini's parser knows: one unknown keyword fails a whole request.
     References are replaced by what they name, which has a limit: definitions may name each other."""
     given = object_schema(schema)
-    definitions = {**(given.get("definitions") or {}), **(given.get("$defs") or {})}
-    left = itertools.count(_MAX_PARTS - 1, -1)
+    return _GeminiSchemas({**(given.get("definitions") or {}), **(given.get("$defs") or {})}).converted(given, 0)
 
-    def of(schema: Json, depth: int) -> Json:
-        if next(left) < 0 or depth > _MAX_DEPTH:
+
+class _GeminiSchemas:
+    """Converts the parts of one schema, whose definitions are given."""
+
+    def __init__(self, definitions: Json) -> None:
+        self._definitions = definitions
+        self._left = _MAX_PARTS
+
+    def converted(self, schema: Json, depth: int) -> Json:
+        self._left -= 1
+        if self._left < 0 or depth > _MAX_DEPTH:
             return {}
         if reference := text_in(schema, "$ref"):
-            target = object_in(definitions, reference.rsplit("/", 1)[-1])
-            return of(target, depth + 1) if target else {}
+            target = object_in(self._definitions, reference.rsplit("/", 1)[-1])
+            return self.converted(target, depth + 1) if target else {}
         kept = {name: value for name, value in schema.items() if name in _GEMINI}
         _set_type(kept, schema)
-        given = schema.get("oneOf") or schema.get("anyOf")
-        choices = [of(each, depth + 1) for each in given or ()]
+        choices = [self.converted(each, depth + 1) for each in schema.get("oneOf") or schema.get("anyOf") or ()]
         if choices and all(choices):  # one that allows anything allows what the others do
             kept["anyOf"] = choices
         if "properties" in kept:
-            kept["properties"] = {name: of(each, depth + 1) for name, each in kept["properties"].items()}
-            required = [name for name in schema.get("required", ()) if name in kept["properties"]]
-            kept |= {"required": required} if required else {}
+            kept |= self._properties(schema, depth + 1)
         if "items" in kept:
-            kept["items"] = of(kept["items"], depth + 1)
+            kept["items"] = self.converted(kept["items"], depth + 1)
         return kept
 
-    return of(given, 0)
+    def _properties(self, schema: Json, depth: int) -> Json:
+        properties = {name: self.converted(each, depth) for name, each in schema["properties"].items()}
+        required = [name for name in schema.get("required", ()) if name in properties]
+        return {"properties": properties, **({"required": required} if required else {})}
 
 
 def _set_type(kept: Json, schema: Json) -> None:

@@ -50,13 +50,14 @@ class WholeBody:
 class ProviderRequest:
     """A request that the policy has allowed. `path` is the raw request target with its query. `headers` are of the
     closed list, with names in lower case and without a credential. `body` can be read once. `model` is the one that it
-    names."""
+    names, with its provider in front. `api` is the name of the API in which it asks, "" for Messages."""
 
     method: str
     path: str
     headers: Mapping[str, str] = field(repr=False)
     body: WholeBody = field(repr=False)
     model: str = ""
+    api: str = ""
 
 
 @dataclass(frozen=True)

@@ -34,6 +34,8 @@ def turns(asked: Json) -> list[RequestTurn]:
         raise Untranslatable("messages: Field required")
     for message in messages:
         role = message.get("role") if isinstance(message, dict) else None
+        if role == "system":  # in the middle of a conversation, as Claude Code has it: most APIs have no such place
+            role = "user"
         if role not in ("user", "assistant"):
             raise Untranslatable("messages: a message has no role")
         blocks = blocks_of(message.get("content"))

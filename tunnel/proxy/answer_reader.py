@@ -11,14 +11,15 @@ from dataclasses import replace
 from io import StringIO
 from typing import Any
 
+from ..providers.foreign_api import ForeignApi
 from ..providers.json_fields import object_in, objects_in, text_in
 from ..wire.dataclass import dataclass
 from ..wire.messages import MAX_EVENT
 from ..wire.ndjson import LineEnds
 from .metering import CallMeter
 
-_MAX_INPUT = 256 * 1024
-_MAX_OPEN = 256
+MAX_INPUT = 256 * 1024
+MAX_OPEN = 256
 _CALLS = frozenset(("tool_use", "server_tool_use", "mcp_tool_use"))
 
 
@@ -36,8 +37,8 @@ class WantedCall:
 class Auditor:
     """Is told of the calls of one auth proxy, in the order in which they happen. This one notes nothing."""
 
-    def sent(self, call_id: str, body: bytes, digest: str) -> None:
-        """The provider has the whole request of a call."""
+    def sent(self, call_id: str, body: bytes, digest: str, api: ForeignApi | None = None) -> None:
+        """The provider has the whole request of a call, which asks in `api`, or in Messages."""
 
     def wanted(self, call_id: str, wanted: WantedCall) -> None:
         """A model has begun to ask for a tool call: its input may still be empty."""
@@ -61,7 +62,7 @@ _MAX_WHOLE = 32 * 1024 * 1024  # bytes of an answer in one piece that are looked
 
 _BLANK = b" \t\r\n\xef\xbb\xbf"
 
-_UNREADABLE = {"usage": "unreadable"}
+UNREADABLE = {"usage": "unreadable"}
 _TELLING = (b"usage", b"error", b"start", b"stop")  # words of the events that are read
 
 _INPUT = b"input_json_delta"
@@ -140,11 +141,11 @@ class AnswerReader:
     def close(self) -> None:
         """Read an answer in one piece or the end of a stream, and give up the tool calls whose stream was cut."""
         self._read(b"\n\n")
-        message = _object(self._whole or b"{}")
+        message = json_object(self._whole or b"{}")
         self._meter.event(message)
         for block in objects_in(message, "content"):
             if block.get("type") in _CALLS:
-                call = replace(_call(block), input_json=json.dumps(block.get("input"))[:_MAX_INPUT])
+                call = replace(_call(block), input_json=json.dumps(block.get("input"))[:MAX_INPUT])
                 self._auditor.wanted(self._call_id, call)
                 self._auditor.wanted_whole(self._call_id, call)
         for index in list(self._open):
@@ -152,7 +153,7 @@ class AnswerReader:
 
     def _read(self, chunk: bytes) -> None:
         for text in self._events.take(chunk):
-            event = _object(text)
+            event = json_object(text)
             self._meter.event(event)
             index = event.get("index")
             if isinstance(index, int):
@@ -162,14 +163,14 @@ class AnswerReader:
     def _note_call(self, index: int, event: dict[str, Any]) -> None:
         kind, block = event.get("type"), object_in(event, "content_block")
         if kind == "content_block_start" and block.get("type") in _CALLS:
-            if len(self._open) < _MAX_OPEN:
+            if len(self._open) < MAX_OPEN:
                 whole = block.get("input")  # of some servers, without a delta
-                call = replace(_call(block), input_json=json.dumps(whole)[:_MAX_INPUT] if whole else "")
+                call = replace(_call(block), input_json=json.dumps(whole)[:MAX_INPUT] if whole else "")
                 self._open[index] = (call, StringIO())
                 self._auditor.wanted(self._call_id, call)
         elif kind == "content_block_delta" and index in self._open:
             text = self._open[index][1]
-            text.write(text_in(object_in(event, "delta"), "partial_json")[: _MAX_INPUT - text.tell()])
+            text.write(text_in(object_in(event, "delta"), "partial_json")[: MAX_INPUT - text.tell()])
         elif kind == "content_block_stop" and index in self._open:
             self._close_call(index)
 
@@ -178,10 +179,10 @@ class AnswerReader:
         self._auditor.wanted_whole(self._call_id, replace(call, input_json=text.getvalue() or call.input_json))
 
 
-def _object(text: bytes | bytearray) -> dict[str, Any]:
+def json_object(text: bytes | bytearray) -> dict[str, Any]:
     """Return the object in a text; of one that cannot be read, what it told of its usage cannot be read either."""
     try:
         found = json.loads(text)
     except (ValueError, RecursionError):
-        return _UNREADABLE
+        return UNREADABLE
     return found if isinstance(found, dict) else {}

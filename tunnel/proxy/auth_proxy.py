@@ -7,16 +7,19 @@ import hashlib
 import logging
 import math
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager
+from dataclasses import replace
 from typing import Self
 
 from ..errors import CcbError
 from ..providers.api_errors import NO_RETRY, Refusal
 from ..providers.costs import ANSWERED, BilledRequest, billed
+from ..providers.foreign_api import ForeignCall
+from ..providers.json_fields import dump
 from ..providers.model_router import ModelRouter
 from ..providers.provider import MAX_BODY, ProviderError, ProviderRequest, WholeBody
-from ..providers.request_body import read_json
+from ..providers.request_body import model_of, read_json
 from ..wire.model_facts import ModelTable
 from .answer_reader import AnswerReader, Auditor
 from .body_store import BodyStore
@@ -173,7 +176,7 @@ class AuthProxy:
         log.info("model call %s", head.id)
         call = ProxiedCall(head.id)
         reader = call.attach(0)
-        meter = CallMeter(head.id, head.path.partition("?")[0], self._models)
+        meter = CallMeter(head.id, ANSWERED if head.answers else head.path.partition("?")[0], self._models)
         work = self._run(call, head, body, meter)
         task = asyncio.get_running_loop().create_task(work, name=f"model call {head.id}")
         self._tasks[call] = task
@@ -260,7 +263,7 @@ class AuthProxy:
                 response = await stack.enter_async_context(self._router.exchange(request))
             meter.status = response.status
             call.start(response.status, response_headers(response.headers))
-            reader = AnswerReader(head.id, meter, self._auditor, call.headers)
+            reader = _answer_reader(head, meter, self._auditor, call.headers)
             stack.callback(reader.close)
             async for chunk in response.chunks:
                 received += len(chunk)
@@ -292,29 +295,61 @@ class AuthProxy:
         pieces, digest = await _received(arriving, head.size)
         call.uploaded = True
         meter.uploaded(head.size, digest)
-        model = ""
+        headers, foreign = request_headers(head.headers), head.foreign
+        if foreign is not None and head.method == "GET":
+            model = self._router.placed(foreign.api, "")
+            return ProviderRequest(head.method, foreign.path, headers, WholeBody(), model, foreign.api.name)
+        sent = ProviderRequest(head.method, head.path, headers, WholeBody())
         if head.method == "POST":
-            answers = head.path.partition("?")[0] == ANSWERED
             whole = b"".join(pieces)
             if head.keep:
                 self.bodies.keep(digest, whole)
-            asked = await self._billed(whole, answers=answers)
+            if foreign is None:
+                asked = await self._billed(whole, answers=head.answers)
+            else:
+                asked, sent = await self._foreign(foreign, headers, whole)
             del whole
-            model = asked.model
-            self._router.learn(model)
+            sent = replace(sent, model=asked.model)
+            self._router.learn(asked.model)
             meter.asked(asked)
-            if answers:
+            if head.answers:
                 self._reserved[call] = None
                 self._reserved[call] = await self._accounts.reserve(asked)
-                kept = list(pieces)  # whoever sends the body lets its pieces go
-                audited.callback(lambda: self._auditor.sent(head.id, b"".join(kept), digest))
-        return ProviderRequest(head.method, head.path, request_headers(head.headers), WholeBody(*pieces), model)
+                kept, api = list(pieces), None if foreign is None else foreign.api  # whoever sends it lets pieces go
+                audited.callback(lambda: self._auditor.sent(head.id, b"".join(kept), digest, api))
+        return sent if sent.body.left else replace(sent, body=WholeBody(*pieces))
 
     async def _billed(self, body: bytes, *, answers: bool) -> BilledRequest:
         """Read a body: nothing of its conversation is held while the call waits for its budget. Raise Refusal."""
         request = await read_json(body)
         self._policy.requests.check(request, answers=answers)
         return billed(request, len(body))
+
+    async def _foreign(
+        self, call: ForeignCall, headers: Mapping[str, str], body: bytes
+    ) -> tuple[BilledRequest, ProviderRequest]:
+        """Read a body in another API than Messages. Its own bytes go on if nothing of it has to change. Raise
+        Refusal, and CcbError if its provider cannot be used."""
+        from .foreign_requests import checked  # most sessions need none of it
+
+        asked = await read_json(body)
+        request = checked(call, asked)
+        model = self._router.placed(call.api, call.model or model_of(asked))
+        own_name = model.partition("/")[2]
+        self._policy.requests.check(request.limited(model), answers=call.answers)
+        sent = request.sent if call.model else {**request.sent, "model": own_name}
+        data = body if sent == asked else dump(sent).encode("utf-8", "replace")
+        path = call.path.format(model=own_name)
+        bill = request.billed(model, len(body))
+        return bill, ProviderRequest("POST", path, headers, WholeBody(data), model, call.api.name)
+
+
+def _answer_reader(head: RequestHead, meter: CallMeter, auditor: Auditor, headers: Mapping[str, str]) -> AnswerReader:
+    if head.foreign is None:
+        return AnswerReader(head.id, meter, auditor, headers)
+    from .foreign_answers import ForeignAnswerReader
+
+    return ForeignAnswerReader(head.foreign.api, head.id, meter, auditor, headers)
 
 
 async def _received(arriving: AsyncIterator[bytes], size: int) -> tuple[list[bytes], str]:

@@ -11,11 +11,14 @@ from dataclasses import field
 from fnmatch import fnmatchcase
 
 from ..providers.api_errors import NO_RETRY, Refusal
+from ..providers.costs import ANSWERED
+from ..providers.foreign_api import ForeignCall
 from ..providers.json_fields import Json
 from ..providers.provider import MAX_BODY, ROUTES
 from ..secret import Secret
 from ..wire.dataclass import dataclass
 
+NOT_ALLOWED = "laptop_not_allowed"  # the error type of calls that the settings of the laptop exclude
 REVOKED, EXPIRED = "laptop_revoked", "laptop_expired"  # the error types of calls after the grant has ended
 
 
@@ -101,12 +104,13 @@ class RequestLimits:
         for model in (request.get("model"), *(each.get("model") for each in others)):
             if not self.allows(model):
                 allowed, named = self.shown, str(model)[:200]
-                raise _refusal(f"the laptop's settings do not allow the model {named!r} here, only {allowed}")
+                raise not_allowed(f"the laptop's settings do not allow the model {named!r} here, only {allowed}")
         most = self.max_output_tokens
         lengths = [request.get("max_tokens"), *(each["max_tokens"] for each in others if each.get("max_tokens"))]
         for tokens in lengths if answers else ():
             if most is not None and not (isinstance(tokens, int) and tokens <= most):
-                raise _refusal(f"the laptop's settings allow answers of {most} tokens here, not of {str(tokens)[:20]}")
+                said = f"the laptop's settings allow answers of {most} tokens here, not of {str(tokens)[:20]}"
+                raise not_allowed(said)
 
 
 def _others(request: Json) -> Iterator[Json]:
@@ -122,8 +126,8 @@ def _others(request: Json) -> Iterator[Json]:
             yield tool
 
 
-def _refusal(text: str) -> Refusal:
-    return Refusal(403, text, kind="laptop_not_allowed", headers=NO_RETRY)
+def not_allowed(text: str) -> Refusal:
+    return Refusal(403, text, kind=NOT_ALLOWED, headers=NO_RETRY)
 
 
 _CREDENTIAL_LIKE = re.compile(r"auth|cookie|credential|nonce|secret|token$|(^|-)(api-?)?key|organization|workspace")
@@ -174,7 +178,7 @@ _MAX_HEADERS = 64
 class RequestHead:
     """A model call as a front received it. `id` identifies the call permanently; one with an empty id cannot be
     resumed. `path` is the raw request target with its query, `size` the announced length of the body in bytes. `keep`:
-    a later body may be sent as a change of this one."""
+    a later body may be sent as a change of this one. `foreign`: it asks in another API than Messages."""
 
     id: str
     nonce: str = field(repr=False)
@@ -183,6 +187,12 @@ class RequestHead:
     headers: Mapping[str, str] = field(repr=False)
     size: int
     keep: bool = False
+    foreign: ForeignCall | None = None
+
+    @property
+    def answers(self) -> bool:
+        """Whether a model answers, so that it costs money."""
+        return self.foreign.answers if self.foreign is not None else self.path.partition("?")[0] == ANSWERED
 
 
 @dataclass(frozen=True)
@@ -201,7 +211,7 @@ class Policy:
     def check(self, head: RequestHead) -> None:
         """Raise Refusal unless `head` is allowed. Its nonce has been compared before."""
         path, _, query = head.path.partition("?")
-        if (head.method, path) not in ROUTES:
+        if head.foreign is None and (head.method, path) not in ROUTES:
             raise Refusal(404, "the auth proxy does not serve this method and path")
         if not _QUERY.fullmatch(query):
             raise Refusal(404, "the auth proxy does not serve this query")

@@ -299,16 +299,19 @@ class _Attempt:
             # A pipeline has the exit status of its last command. So if only the command printed something, blame it.
             command_failed = not sock.said and bool(words)
             if too_many_logins(sock.said) and not command_failed:
-                heard = f"It said: {sock.said}" if sock.said else "It said nothing."
-                if carrier.runs_command:
-                    heard += f"\nThe ProxyCommand said{f': {words}' if words else ' nothing, either.'}"
-                return closed_before_login(f"{self._name} ({self._place})", heard)
+                return closed_before_login(f"{self._name} ({self._place})", self._heard(sock.said, words))
             if sock.said:
                 said += f"\nIt said: {sock.said}"
         what = f"no SSH connection to {self._name} ({self._place})"
         if command_failed:
             return Unreachable(what, evidence=said, do="Correct the ProxyCommand until it connects.")
         return (Dropped if dropped else Unreachable)(what, evidence=said, do="Check that an SSH server listens there.")
+
+    def _heard(self, server: str, command: str) -> str:
+        heard = f"It said: {server}" if server else "It said nothing."
+        if self._carrier.runs_command:
+            heard += f"\nThe ProxyCommand said{f': {command}' if command else ' nothing, either.'}"
+        return heard
 
     def _ended_by_server(self, said: str) -> AuthFailed | None:
         evidence = f"{self.client.tried()}\n{said}"

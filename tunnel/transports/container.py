@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from ..errors import CcbError, DeployError, UsageError
 from .login_failures import command_failure
@@ -23,21 +24,22 @@ def container_name(text: str) -> str:
     return text
 
 
-def container_command(container: str, command: str) -> str:
+def container_command(container: str, command: str, env: Sequence[str] = ()) -> str:
     """Return the line for the host's login shell that runs `command` in `[USER@]NAME`. Both have the form `exec /bin/sh
-    -c '…'`, which every login shell reads alike; the script stands in double quotes inside. Raise ValueError if that is
-    impossible."""
+    -c '…'`, which every login shell reads alike; the script stands in double quotes inside, and so does each NAME=VALUE
+    of `env`, which has no `'` and what sh is to expand. Raise ValueError if that is impossible."""
     sealed = _SEALED.fullmatch(command)
     if sealed is None or _UNSAFE.search(sealed[1]):
         raise ValueError("this line cannot be passed on unchanged")
     script = re.sub(r'(["$`])', r"\\\1", sealed[1])
     _, _, name = container.rpartition("@")
+    variables = "".join(f'-e "{each}" ' for each in env)
     return (
         "exec /bin/sh -c 'if test -t 0; then stty raw -echo || exit 94; fi; "
         "PATH=$PATH:/usr/local/bin:/usr/bin:/bin; E=; "
         "for D in docker podman; do command -v $D >/dev/null 2>&1 || continue; E=${E:-$D}; "
         f"$D container inspect {name} </dev/null >/dev/null 2>&1 && E=$D && break; done; "
-        f'test "$E" || exit {_NO_ENGINE}; exec $E exec {_exec_words(container)} sh -c "{script}"\''
+        f'test "$E" || exit {_NO_ENGINE}; exec $E exec {variables}{_exec_words(container)} sh -c "{script}"\''
     )
 
 
@@ -49,13 +51,14 @@ def _exec_words(container: str) -> str:
 class ContainerTransport(Transport):
     """Runs commands in the container `[USER@]NAME` on the machine behind `host`. Closing it closes `host`."""
 
-    def __init__(self, host: Transport, container: str) -> None:
+    def __init__(self, host: Transport, container: str, env: Sequence[str] = ()) -> None:
         self.name = f"{container} on {host.name}"
         self._host = host
         self._container = container
+        self._env = env
 
     async def execute(self, command: str) -> Pipe:
-        return await self._host.execute(container_command(self._container, command))
+        return await self._host.execute(container_command(self._container, command, self._env))
 
     def failure(self, status: int | None, said: str) -> CcbError | None:
         if status == _NO_ENGINE:

@@ -1,8 +1,9 @@
 """Channels of the link: bytes both ways between the laptop and something on the host, such as a port or a shell.
 
 Both ends use these classes, and only the laptop opens channels. A channel survives a lost connection: each end keeps
-what it has sent until the other one has it, and after the reconnect both say how far they are. Each end says up to
-which byte it takes more, so a slow reader holds up its own channel only."""
+what it has sent until the other one has it, and after the reconnect both say how far they are. The end of a direction
+counts as one more byte. Each end says up to which byte it takes more, so a slow reader holds up its own channel
+only."""
 
 from __future__ import annotations
 
@@ -43,6 +44,10 @@ class _Incoming:
         self.allowed = INITIAL_CREDIT  # the byte up to which this end takes more
         self.ended = False  # no more come
 
+    @property
+    def have(self) -> int:
+        return self.received + self.ended
+
     def take(self, frame: ChannelData) -> None:
         """Raise ChannelError for bytes that are not due."""
         try:
@@ -81,6 +86,7 @@ class _Outgoing:
         self.up_to = INITIAL_CREDIT  # the byte up to which the other end takes more
         self.end: Json | None = None  # no more are written
         self.end_said = False
+        self.end_arrived = False
 
     @property
     def room(self) -> int:
@@ -90,14 +96,21 @@ class _Outgoing:
 
     def there(self, frame: ChannelCredit) -> None:
         """Forget what the other end has. Raise ChannelError if that was never sent, or has come already."""
-        gone = frame.have - self.kept_from
-        if frame.have < self.arrived or gone > len(self.kept):
+        last = self.kept_from + len(self.kept)
+        self.end_arrived = self.end_arrived or (self.end is not None and frame.have == last + 1)
+        have = frame.have - self.end_arrived
+        gone = have - self.kept_from
+        if have < self.arrived or gone > len(self.kept):
             raise ChannelError("the other end has lost or invented bytes")
-        self.arrived = frame.have
+        self.arrived = have
         if 2 * gone >= len(self.kept):  # not each time: what stays is copied
             del self.kept[:gone]
-            self.kept_from = frame.have
+            self.kept_from = have
         self.up_to = max(self.up_to, frame.up_to)
+
+    def again(self) -> None:
+        """Send what the other end does not have, after a lost connection."""
+        self.sent, self.end_said = self.arrived, self.end_arrived
 
     def next(self, number: int) -> ChannelData | ChannelEnd | None:
         start = self.sent - self.kept_from
@@ -127,6 +140,7 @@ class Channel:
         self._synchronous = True  # the other end has said how far it is
         self._sending = False
         self._error = ""
+        self._refused = False  # the other end has closed it
         self._changed = asyncio.Event()
         self._writing = asyncio.Lock()
         self._pump: asyncio.Task[None] | None = None
@@ -149,10 +163,10 @@ class Channel:
     async def read(self) -> bytes:
         """Return at most BLOCK bytes, b"" when no more come. Raise ChannelError."""
         while not self._in.unread:
-            if self._error:
-                raise ChannelError(self._error)
             if self._in.ended:
                 return b""
+            if self._error:
+                raise ChannelError(self._error)
             await self._change()
         data = self._in.read()
         if self._in.grant(self._table.window):
@@ -182,23 +196,22 @@ class Channel:
 
     @property
     def _ended(self) -> bool:
-        return self._in.ended and self._out.end_said
+        return self._in.ended and self._out.end_arrived
 
     async def over(self) -> None:
-        """Wait until both ends have ended and know that the other one has all bytes. Raise ChannelError."""
-        while not self._ended or self._out.kept or self._credit_due or self._sending:
+        """Wait until both ends have ended, and the other one has all, this end's end too. Raise ChannelError."""
+        while not self._ended or self._credit_due or self._sending:
             if self._error:
                 raise ChannelError(self._error)
             await self._change()
 
     async def close(self, error: str) -> None:
         """Close the channel in both directions, and say why to the other end, if it has not said so itself."""
+        self.broken(error)  # first: a connection that comes meanwhile is not to have it
         if self._pump is not None:
             self._pump.cancel()
             await asyncio.gather(self._pump, return_exceptions=True)
-        ended = self._ended
-        self.broken(error)
-        if not ended:
+        if not (self._ended or self._refused):
             await self._table.say(ChannelEnd(self.number, self._error))
 
     def take(self, frame: ChannelFrame) -> None:
@@ -208,12 +221,13 @@ class Channel:
             if isinstance(frame, ChannelCredit):
                 self._out.there(frame)
                 if not self._synchronous:
-                    self._out.sent, self._synchronous = frame.have, True
+                    self._out.again()
+                    self._synchronous = True
+            elif isinstance(frame, ChannelEnd) and frame.error:
+                self._refused = True
+                self.broken(frame.error)
             elif isinstance(frame, ChannelEnd):
                 self.result, self._in.ended, self._credit_due = frame.body, True, True
-                if frame.error:
-                    self._out.end_said = True
-                    self.broken(frame.error)
             elif not self._in.ended:
                 self._in.take(frame)
         except ChannelError as error:
@@ -229,7 +243,7 @@ class Channel:
     def connection_lost(self) -> None:
         """Say first on the next connection how far this end is, and send nothing else until the other end has."""
         self._open_due = self._opened is not None
-        self._synchronous, self._credit_due, self._out.end_said = False, True, False
+        self._synchronous, self._credit_due = False, True
         self._changed.set()
 
     async def _send_all(self) -> None:
@@ -256,7 +270,7 @@ class Channel:
             return ChannelOpen(self.number, self._opened.kind, self._opened.body, self._known)
         if self._credit_due:
             self._credit_due = False
-            return ChannelCredit(self.number, self._in.received, self._in.allowed)
+            return ChannelCredit(self.number, self._in.have, self._in.allowed)
         return self._out.next(self.number) if self._synchronous else None
 
 

@@ -271,7 +271,7 @@ SET_PERMISSION_MODE: RequestKind[str, Json] = client_kind(
 
 @dataclass(frozen=True)
 class ProjectTrust:
-    """May what the files of a project switch on count? `switches` are `project_switches.Switch` as objects;
+    """May what the files of a project switch on count? `switches` are `project_switches.ProjectSwitch` as objects;
     `fingerprint` changes with any of them. `problems` are about files that cannot be used; they may come alone."""
 
     directory: str

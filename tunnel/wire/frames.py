@@ -134,8 +134,8 @@ class ChannelData:
 
 @dataclass(frozen=True)
 class ChannelCredit:
-    """Both ways. The receiver has `have` bytes of `channel`, and takes them up to byte `up_to`. Both ends send it first
-    on a new connection."""
+    """Both ways. The receiver has `have` bytes of `channel`, one more if it has their end, and takes them up to byte
+    `up_to`. Both ends send it first on a new connection."""
 
     t: ClassVar[str] = "channel_credit"
     channel: int
@@ -332,7 +332,8 @@ class Snapshot:
     """W>L. Sent in place of the events up to `seq` to a client that is further behind than its `tail`. `body` is what
     it has to know of them: {"model", "permission_mode", "sandbox" (the cage in force, in words), "result" (the last
     result or null), "todos" (the last list or null), "asks" (the open `control_request` messages), "prompts" (those
-    that wait and those whose turn runs, each with "input", "uuid", "text" (its start) and "taken")}."""
+    that wait and those whose turn runs, each with "input", "uuid", "text" (its start) and "taken"), "foreign_agent" if
+    one works in the session}."""
 
     t: ClassVar[str] = "snapshot"
     epoch: int

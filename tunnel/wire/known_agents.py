@@ -18,6 +18,10 @@ _NO_KEY = "none-on-this-host"  # agents want a key; that of the laptop is added 
 _ANTHROPIC = {"ANTHROPIC_BASE_URL": URL, "ANTHROPIC_AUTH_TOKEN": _NO_KEY}
 _OPENAI = {"OPENAI_BASE_URL": f"{URL}/v1", "OPENAI_API_KEY": _NO_KEY}
 _GEMINI = {"GOOGLE_GEMINI_BASE_URL": URL, "GEMINI_API_KEY": _NO_KEY}
+_CODEX = (  # it takes no address of its own provider from the environment
+    '{"model_provider":"ccb","model_providers":{"ccb":{"name":"ccb","env_key":"OPENAI_API_KEY",'
+    f'"wire_api":"responses","base_url":"{URL}/v1"}}}}}}'
+)
 _OPENCODE = f'{{"provider":{{"anthropic":{{"options":{{"baseURL":"{URL}/v1","apiKey":"{_NO_KEY}"}}}}}}}}'
 
 
@@ -86,7 +90,7 @@ _AGENTS = (
         variables={"GEMINI_CLI_NO_RELAUNCH": "true"},
         if_trusted={"GEMINI_CLI_TRUST_WORKSPACE": "true"},
     ),
-    KnownAgent("codex", ("codex-acp",), environment=_OPENAI),
+    KnownAgent("codex", ("codex-acp",), environment={**_OPENAI, "CODEX_CONFIG": _CODEX}, in_band=True),
     KnownAgent("opencode", ("opencode", "acp"), environment={"OPENCODE_CONFIG_CONTENT": _OPENCODE}),
     KnownAgent(
         "goose",

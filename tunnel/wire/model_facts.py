@@ -237,10 +237,10 @@ def is_same_model(one: str, other: str) -> bool:
 
 def count(usage: Mapping[str, Any], name: str) -> int:
     value = usage.get(name)
-    return int(value) if value is not None and _is_count(value) else 0
+    return int(value) if value is not None and is_count(value) else 0
 
 
-def _is_count(value: object) -> bool:
+def is_count(value: object) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value < 2**53
 
 
@@ -255,4 +255,4 @@ def _is_readable(usage: object) -> bool:
     objects += [each.get(name) or {} for each in objects if isinstance(each, dict) for name in _OBJECTS]
     texts = all(isinstance(usage.get(name), (str, type(None))) for name in _TEXTS)
     counts = [part.get(name) if isinstance(part, dict) else "" for part in objects for name in _COUNTS]
-    return texts and all(each is None or _is_count(each) for each in counts)
+    return texts and all(each is None or is_count(each) for each in counts)

@@ -31,7 +31,7 @@ _MOVED = (301, 302, 303, 307, 308)
 
 
 @dataclass(frozen=True)
-class Page:
+class WebPage:
     """A fetched page, `cut` at the limit. `redirect`, without a body, leads to another host."""
 
     url: str
@@ -70,7 +70,7 @@ class WebFetcher:
             with contextlib.suppress(OSError):
                 self._socket.shutdown(socket.SHUT_RDWR)
 
-    def fetch(self, url: str) -> Page:
+    def fetch(self, url: str) -> WebPage:
         """Return the page. Follow redirects on the same host only. Raise WebRefused."""
         place = read_url(url)
         for _ in range(_MAX_REDIRECTS + 1):
@@ -80,17 +80,17 @@ class WebFetcher:
             following = read_url(target)
             is_same_site = place.host.removeprefix("www.") == following.host.removeprefix("www.")
             if not is_same_site or (place.scheme, following.scheme) == ("https", "http"):
-                return Page(place.url, page.status, page.reason, "", "", b"", redirect=following.url)
+                return WebPage(place.url, page.status, page.reason, "", "", b"", redirect=following.url)
             place = following
         raise WebRefused(f"more than {_MAX_REDIRECTS} redirects")
 
-    def post(self, url: str, body: bytes, headers: Mapping[str, str]) -> Page:
+    def post(self, url: str, body: bytes, headers: Mapping[str, str]) -> WebPage:
         """Send a JSON object and return the answer. Follow no redirect. Raise WebRefused."""
         return self._hop(read_url(url), body, headers)[0]
 
     def _hop(
         self, place: WebPlace, sent: bytes | None = None, headers: Mapping[str, str] | None = None
-    ) -> tuple[Page, str]:
+    ) -> tuple[WebPage, str]:
         """Make one request. Return the page, and where it sends to."""
         import http.client  # brings TLS; most sessions fetch nothing
 
@@ -111,7 +111,9 @@ class WebFetcher:
             target = urljoin(place.url, location) if response.status in _MOVED and location else ""
             body, cut = (b"", False) if target else self._body(response)
             kind, charset = response.headers.get_content_type(), response.headers.get_content_charset("")
-            return Page(place.url, response.status, response.reason or "", kind, charset or "", body, cut=cut), target
+            return WebPage(
+                place.url, response.status, response.reason or "", kind, charset or "", body, cut=cut
+            ), target
         except WebRefused:
             raise
         except (OSError, http.client.HTTPException, ValueError) as error:

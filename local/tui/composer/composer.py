@@ -133,28 +133,37 @@ class Composer(TextArea):
         return event.key.startswith("alt+") and event.is_printable and not self.vim.on
 
     def _acted(self, key: str) -> bool:
-        keymap = self.keymap
         before, self._kept.key = self._kept.key, key
-        act = next((each for each in _ACTS if keymap.has(each, key)), "")
-        if act == "editor" or (key == "ctrl+e" and before == "ctrl+x"):
-            if not self.read_only:
-                self.post_message(self.EditorWanted())
-        elif act == "paste" and not self.read_only:
-            self.paste_image()
-        elif act == "newline":
-            self.type("\n")
-        elif act == "send":
-            self._submit()
-        elif act == "steer":
-            self._steer()
-        elif key == "ctrl+y" and not keymap.uses(key):
-            self.type(self._kept.cut)
-        elif key == "backspace":
-            return self._remove_placeholder()
-        else:  # Ctrl+X may begin Ctrl+X Ctrl+E; without a selection there is nothing to cut
-            cuts_nothing = key == "ctrl+x" and self.selection.is_empty and not keymap.uses(key)
-            return cuts_nothing or self._handle_arrow(key)
+        act = next((each for each in _ACTS if self.keymap.has(each, key)), "")
+        if key == "ctrl+e" and before == "ctrl+x":
+            act = "editor"
+        match act:
+            case "editor":
+                if not self.read_only:
+                    self.post_message(self.EditorWanted())
+            case "paste" if not self.read_only:
+                self.paste_image()
+            case "newline":
+                self.type("\n")
+            case "send":
+                self._submit()
+            case "steer":
+                self._steer()
+            case _:
+                return self._edited(key)
         return True
+
+    def _edited(self, key: str) -> bool:
+        """Do what a key means that no action of the keymap has taken."""
+        if key == "backspace":
+            return self._remove_placeholder()
+        if self.keymap.uses(key):
+            return self._handle_arrow(key)
+        if key == "ctrl+y":
+            self.type(self._kept.cut)
+            return True
+        # Ctrl+X may begin Ctrl+X Ctrl+E; without a selection there is nothing to cut
+        return (key == "ctrl+x" and self.selection.is_empty) or self._handle_arrow(key)
 
     def _is_shortcut_key(self, event: events.Key) -> bool:
         if event.character is None or not self.is_shortcut(event.character):

@@ -22,8 +22,10 @@ from .list_panel import HelpPanel, HelpSection, ListPanel
 from .pages import AgentPage, ReadingPage, TranscriptPage
 from .port_panel import port_verb
 
-_MARKING = ("up", "down", "enter", "escape")  # the keys that choose a sub-agent or the offer of a port
+_MARKING = ("up", "down", "tab", "enter", "escape")  # the keys that choose a sub-agent or the offer of a port
 _TWICE_S = 0.7  # seconds within which a key counts as pressed twice
+
+_Choice = ToolBlock | OfferBlock
 
 
 class PageHolder(Vertical):
@@ -53,7 +55,7 @@ class PageHolder(Vertical):
         self.transcript = transcript
         self.shown: Widget | None = None
         self._below: list[Widget] = []  # hidden until what is shown is closed
-        self._marked: ToolBlock | OfferBlock | None = None
+        self._marked: _Choice | None = None
         self._client = client
         self._info = info
         self._composer = composer
@@ -88,26 +90,22 @@ class PageHolder(Vertical):
     def take_key(self, key: str) -> bool:
         """Mark a sub-agent or an offer in sight, or act on it. Return False for a key that does nothing here."""
         marked, choices = self._marked, self.transcript.choices_in_sight
-        if self._composer.text or (marked is None and not (choices and key == "down")):
+        if self._composer.text or (marked is None and not (choices and key in ("down", "tab"))):
             return False
-        verb = port_verb(self._composer.keymap, key) if isinstance(marked, OfferBlock) else ""
         if marked is None:
             self.mark(choices[-1])
-        elif isinstance(marked, OfferBlock) and verb:
+        elif isinstance(marked, OfferBlock) and (verb := port_verb(self._composer.keymap, key)):
             self.mark(None)
             self.post_message(self.PortWanted(verb, marked.port))
         elif key not in _MARKING:
             return False
         elif isinstance(marked, ToolBlock) and key == "enter":
             self.open_agent(marked)
-        elif key in ("up", "down") and marked in choices:
-            at = choices.index(marked) + (1 if key == "down" else -1)
-            self.mark(choices[at] if 0 <= at < len(choices) else None)
         else:
-            self.mark(None)
+            self.mark(_beside(marked, choices, key))
         return True
 
-    def mark(self, choice: ToolBlock | OfferBlock | None) -> None:
+    def mark(self, choice: _Choice | None) -> None:
         for each in (self._marked, choice):
             if isinstance(each, OfferBlock):
                 each.marked = each is choice
@@ -203,3 +201,11 @@ class PageHolder(Vertical):
     def _make_room(self, *, page: bool) -> None:
         self.set_class(page, "-page")
         self.transcript.display = self._composer.display = not page
+
+
+def _beside(marked: _Choice, choices: Sequence[_Choice], key: str) -> _Choice | None:
+    """Return the choice that an arrow key or Tab leads to, or None at an end and for another key."""
+    if key not in ("up", "down", "tab") or marked not in choices:
+        return None
+    at = choices.index(marked) + (-1 if key == "up" else 1)
+    return choices[at] if 0 <= at < len(choices) else None

@@ -498,8 +498,7 @@ class TranscriptPage(ReadingPage):
         cwd = client.hello.cwd.raw.rstrip("/")
         super().__init__(f"Conversation on {place}", cwd, shelf)
         self._client = client
-        self._reducer = TranscriptReducer(self.body, own_name=own_name, agent_id=agent_id)
-        self._reducer.notices.cwd = cwd
+        self._reducer = TranscriptReducer(self.body, own_name=own_name, cwd=cwd, agent_id=agent_id)
         self._loader = HistoryLoader(client, self.body, self._reducer)
         self._seq = 0
         self._before = _AFTER_ALL

@@ -58,7 +58,8 @@ class PortOffers:
 
 _EVERY_S = 1.0
 _FRAME = 10  # lines of the screen beside the rows
-_NAME_CELLS, _STATE_CELLS = 30, 14
+_NAME_CELLS = 30
+_NARROW = 60  # columns
 _KEYS = (
     "Enter forwards it, then opens it · {port-stop!} stops · {port-pin!} pins · {port-ignore!} not for this project"
     " · Esc closes"
@@ -120,26 +121,30 @@ class PortPanel(ListPanel):
         head = Text("Ports of the host", "bold", no_wrap=True, overflow="ellipsis")
         head.append(f"   {self._api.info.place}", style=f"not bold {palette.dim}")
         shown = self._window(len(rows), self._room(_FRAME))
-        lines = [self._line(*rows[at], min(_NAME_CELLS, width // 3), marked=at == self._at) for at in shown]
+        lines = [self._line(*rows[at], width, marked=at == self._at) for at in shown]
         lines = lines or [Text(_NONE, style=palette.dim)]
         keys = Text(self._said or self.keymap.filled(_KEYS), style=palette.accent if self._said else palette.dim)
         self.update(Group(head, *lines, keys))
 
-    def _line(self, port: int, is_reverse: bool, room: int, *, marked: bool) -> Text:
+    def _line(self, port: int, is_reverse: bool, width: int, *, marked: bool) -> Text:
         palette, ports, line = self._palette, self._ports, self._row(marked=marked)
+        room = min(_NAME_CELLS, width // 3)
         name = cut(f"{port} of this machine" if is_reverse else ports.shown(port), room)
         line.append(name + " " * (room - cell_len(name)), style="bold" if marked else "not bold")
         if is_reverse:
             reverse = ports.reverses[port]
-            state, where, uses = "reverse", f"{LOOPBACK}:{port} of the host", len(reverse.connections)
             if reverse.state:
-                return line.append(f"  {state:<{_STATE_CELLS}}{reverse.state}", style=f"not bold {palette.warn}")
+                return line.append(f"  {reverse.state}", style=f"not bold {palette.warn}")
+            where, state, uses = f"{LOOPBACK}:{port}", "on the host", len(reverse.connections)
         elif port in ports.forwards:
             forward = ports.forwards[port]
             idle = ", idle" if port not in ports.listening else ""
-            state = f"pinned{idle}" if forward.pinned else "forwarded"
-            where, uses = forward.url, len(forward.connections)
+            where, state = forward.url, f"pinned{idle}" if forward.pinned else "forwarded"
+            uses = len(forward.connections)
         else:
             return line.append("  not forwarded", style=f"not bold {palette.dim}")
-        line.append(f"  {state:<{_STATE_CELLS}}", style=f"not bold {palette.good}").append(where, style="not bold")
-        return line.append(f"  {uses} connection{'' if uses == 1 else 's'}", style=f"not bold {palette.dim}")
+        if width < _NARROW:
+            where = where.removeprefix("http://")
+        line.append(f"  {where:<{len(url_of(65535)) if width >= _NARROW else 0}}", style=f"not bold {palette.good}")
+        said = f"  {state}, {uses} connection{'' if uses == 1 else 's'}"
+        return line.append(said, style=f"not bold {palette.dim}")

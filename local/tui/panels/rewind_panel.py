@@ -63,6 +63,7 @@ class RewindPanel(ListPanel):
         self._picked: PastPrompt | None = None
         self._preview: RewindPreview | None = None
         self._scope = 0
+        self._summed_up = ""  # the prompt that comes back then
         self._esc_at = -TWICE_S
 
     def pressed_twice(self, now: float) -> bool:
@@ -130,11 +131,15 @@ class RewindPanel(ListPanel):
                 self._go_back(picked, scopes[self._scope])
 
     def _sum_up(self, point: PastPrompt, scope: Scope) -> None:
-        """Send the command that does so. What was summed up may be asked in other words: the prompt comes back."""
         part = "from" if scope is Scope.FROM else "up-to"
+        self._summed_up = point.prompt if scope is Scope.FROM else ""
         self._composer.post_message(Composer.Submitted(summary_line(part, point)))
-        if scope is Scope.FROM and not self._composer.text:
-            self._composer.give_back(point.prompt)
+
+    def summed_up(self, *, done: bool) -> None:
+        """Give back the first prompt that was summed up, if it was `done`: it may be asked in other words."""
+        prompt, self._summed_up = self._summed_up, ""
+        if done and prompt and not self._composer.text:
+            self._composer.give_back(prompt)
 
     @work(exclusive=True, group="preview")
     async def _look(self, point: PastPrompt) -> None:

@@ -19,7 +19,7 @@ from ccb.tunnel.wire.control_protocol import Request
 from ccb.tunnel.wire.tool_traits import TASK
 
 from ...commands.session_table import age_text, cut
-from ...session.session_client import SessionClient, TaskOutput
+from ...session.session_client import OutputPiece, SessionClient
 from ...slash_commands.session_api import ErrorDisplay
 from ...transcript.blocks import AgentRun, Level, NoticeBlock, ToolBlock, ToolState
 from ...transcript.session_facts import BackgroundTask
@@ -46,7 +46,7 @@ class OutputTail:
         self.begun = self.problem = ""
         self.left_out = 0  # bytes before the first line
         self._task_id, self._most = task_id, most_bytes
-        self._newest: TaskOutput | None = None
+        self._newest: OutputPiece | None = None
         self._next = 0
         self._read_at = 0.0  # monotonic
 
@@ -95,7 +95,7 @@ class OutputTail:
         self.left_out = earlier.start
         return _lines(f"{earlier.text}{earlier.begun}"[-self._most :] + "\n")
 
-    async def _ask(self, client: SessionClient, after: int, before: int | None = None) -> TaskOutput | None:
+    async def _ask(self, client: SessionClient, after: int, before: int | None = None) -> OutputPiece | None:
         try:
             async with asyncio.timeout(_PATIENCE_S + self._most / _SLOW):
                 found = await client.output(self._task_id, after, self._most, before)
@@ -244,7 +244,7 @@ def task_rows(reducer: TranscriptReducer) -> list[TaskRow]:
 
 def _task_row(task: BackgroundTask, call: ToolBlock | None) -> TaskRow:
     if call is None and task.is_agent:  # the event that has started it is not loaded
-        run = AgentRun(agent_id=task.id, in_background=True, ended=bool(task.end), since=task.since)
+        run = AgentRun(agent_id=task.agent_id or task.id, in_background=True, ended=bool(task.end), since=task.since)
         call = ToolBlock(tool_id=task.id, name=TASK.name, tool_input={"description": task.description}, agent=run)
     label = agent_label(call.tool_input) if call is not None else one_line(task.description)
     since = call.agent.since if call is not None and call.agent is not None else task.since
@@ -268,7 +268,6 @@ _KEYS = "{task-open!} shows all · {task-stop!} stops it · Up, Down · Esc clos
 _FRAME = 14  # lines of the screen beside the rows and the output of one
 _MAX_TAIL, _TAIL_BYTES = 10, 8 * 1024  # lines and bytes
 _AGE_CELLS, _KIND_CELLS = 5, 8
-_OF_THE_TURN = "This agent belongs to the running turn: {} in the conversation interrupts both."
 
 
 class TaskPanel(ListPanel):
@@ -346,8 +345,6 @@ class TaskPanel(ListPanel):
         """Stop a task. Return why not, "" if it is being stopped."""
         if row.end:
             return "It has ended already."
-        if row.task is None:
-            return _OF_THE_TURN.format(self.keymap.name("interrupt"))
         if row.id not in self._stopping:
             self._ask_to_stop(row.id)
         return ""

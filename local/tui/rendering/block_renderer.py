@@ -142,34 +142,41 @@ class BlockRenderer:
 
     def render(self, block: Block) -> Iterator[RenderableType]:
         """Yield the renderables of one block, top to bottom. None of them takes long to draw."""
-        if isinstance(block, PromptBlock):
-            for part in _in_parts(self._prompt(block)):
-                yield Padding(part, (0, 1, 0, 0), style=f"on {self.palette.surface}")
-            yield from self.pictures(block)
-        elif isinstance(block, MarkdownBlock):
-            if len(block.text) > (_MAX_LIVE_MARKDOWN if block.live else MAX_MARKDOWN):
-                yield from _in_parts(Text(block.text))
-            else:
-                yield render_markdown(block.text, self.palette, self.copied_from, block.opening)
-        elif isinstance(block, ThoughtBlock):
-            yield from _in_parts(self._thought(block))
-        elif isinstance(block, ToolBlock):
-            yield from self._tool(block)
-            yield from self.pictures(block)
-        elif isinstance(block, FileDiffBlock):
-            yield from self._file_diff(block)
-        elif isinstance(block, TipsBlock):
-            accent, dim = f"bold {self.palette.accent}", self.palette.dim
-            tips = [Text.assemble((key, accent), "  ", (use, dim)) for key, use in block.tips]
-            yield Padding(Columns(tips, padding=(0, 3)), _INDENT)
-        elif isinstance(block, FoldBlock):
-            yield from self._fold(block)
-        elif isinstance(block, NoticeBlock) and block.level is Level.ERROR:
-            yield ErrorCard(block.text, self.palette, bare=bool(self.copied_from))
-        elif isinstance(block, OfferBlock):
-            yield self._offer(block)
-        elif isinstance(block, NoticeBlock):
-            yield from _in_parts(self._notice(block))
+        match block:
+            case PromptBlock():
+                for part in _in_parts(self._prompt(block)):
+                    yield Padding(part, (0, 1, 0, 0), style=f"on {self.palette.surface}")
+                yield from self.pictures(block)
+            case MarkdownBlock():
+                yield from self._markdown(block)
+            case ThoughtBlock():
+                yield from _in_parts(self._thought(block))
+            case ToolBlock():
+                yield from self._tool(block)
+                yield from self.pictures(block)
+            case FileDiffBlock():
+                yield from self._file_diff(block)
+            case TipsBlock():
+                yield self._tips(block)
+            case FoldBlock():
+                yield from self._fold(block)
+            case NoticeBlock(level=Level.ERROR):
+                yield ErrorCard(block.text, self.palette, bare=bool(self.copied_from))
+            case OfferBlock():
+                yield self._offer(block)
+            case NoticeBlock():
+                yield from _in_parts(self._notice(block))
+
+    def _markdown(self, block: MarkdownBlock) -> Iterator[RenderableType]:
+        if len(block.text) > (_MAX_LIVE_MARKDOWN if block.live else MAX_MARKDOWN):
+            yield from _in_parts(Text(block.text))
+        else:
+            yield render_markdown(block.text, self.palette, self.copied_from, block.opening)
+
+    def _tips(self, block: TipsBlock) -> RenderableType:
+        accent, dim = f"bold {self.palette.accent}", self.palette.dim
+        tips = [Text.assemble((key, accent), "  ", (use, dim)) for key, use in block.tips]
+        return Padding(Columns(tips, padding=(0, 3)), _INDENT)
 
     def _fold(self, block: FoldBlock) -> Iterator[RenderableType]:
         more = "" if self.details or self.copied_from else f"  {self.more_key}"

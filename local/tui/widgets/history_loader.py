@@ -79,8 +79,8 @@ class HistoryLoader:
         if hole not in self.transcript.block_layout:
             return  # the full transcript has dropped the hole meanwhile
         loaded = BlockList()
-        earlier = TranscriptReducer(loaded, orphans=self.reducer.orphans, agent_id=self.reducer.agent_id)
-        earlier.notices.cwd = self.reducer.notices.cwd
+        later = self.reducer
+        earlier = TranscriptReducer(loaded, cwd=later.notices.cwd, orphans=later.orphans, agent_id=later.agent_id)
         earlier.prompts.share(self.reducer.prompts)
         for event in events:
             earlier.apply_event(event.record, replayed=event.replayed)

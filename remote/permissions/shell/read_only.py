@@ -62,11 +62,7 @@ def _terms(texts: Sequence[str]) -> Iterator[tuple[str, str]]:
         if depth < 0 or (before in _OPENING and text in _CLOSING):
             raise NotUnderstood
         if text == "-exec":
-            last = ""
-            while value != ";" and (last, value) != ("{}", "+"):
-                if not rest:
-                    raise NotUnderstood
-                last, value = value, rest.pop(0)
+            value = _pop_command(rest)
         elif text in _VALUED and rest:
             value = rest.pop(0)
         elif text not in _BARE | _OPENING | _CLOSING:
@@ -75,6 +71,16 @@ def _terms(texts: Sequence[str]) -> Iterator[tuple[str, str]]:
         before = text
     if depth or (texts and before in _OPENING):
         raise NotUnderstood
+
+
+def _pop_command(rest: list[str]) -> str:
+    """Take the words of a command of -exec, and return its end: `;` or `+`. Raise NotUnderstood if it has none."""
+    last = value = ""
+    while value != ";" and (last, value) != ("{}", "+"):
+        if not rest:
+            raise NotUnderstood
+        last, value = value, rest.pop(0)
+    return value
 
 
 Words = Sequence[Word]  # the arguments, without the name

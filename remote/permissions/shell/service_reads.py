@@ -46,8 +46,13 @@ def reads_service(command: Command) -> bool:
     if len(words) < 2 or words[1].text not in _SUBCOMMANDS.get(name, ()) or not _only_listed(words, 2):
         return False
     if name == "kubectl":
-        return not any(map(_SECRETS.fullmatch, texts))
+        return not any(map(names_secrets, texts))
     return words[1].text != "inspect" or _shows_fields(texts)
+
+
+def names_secrets(resource: str) -> bool:
+    """Return whether a word of kubectl names secrets, among other things."""
+    return _SECRETS.fullmatch(resource) is not None
 
 
 def _only_listed(words: Sequence[Word], head: int) -> bool:

@@ -253,10 +253,15 @@ def _hides(command: Command) -> bool:
     if name in _RUN_TEXT:
         return not all(map(_is_readable, (word for word in words if word.dynamic or not word.text.startswith("-"))))
     if name in _BROAD - _FOLLOWED - _SHELLS:
-        # tool runners name the program first: `npx tsc`, `uv run tsc`
-        may_name_it = words[: 1 if name == "npx" else 2] if name in _TOOL_RUNNERS else words
-        return any(word.dynamic or word.is_glob for word in may_name_it)
+        return any(word.dynamic or word.is_glob for word in _may_name_program(name, words))
     return name in _SHELLS - _BOXES and _shell_hides(words, fed)
+
+
+def _may_name_program(name: str, words: Sequence[Word]) -> Sequence[Word]:
+    """Return the words that may name what is run. Tool runners name it first: `npx tsc`, `uv run tsc`."""
+    if name not in _TOOL_RUNNERS:
+        return words
+    return words[: 1 if name == "npx" else 2]
 
 
 def _builtin_hides(name: str, words: Sequence[Word], fed: bool) -> bool:

@@ -245,11 +245,8 @@ def _show_only(mounts: Mounts, request: CageRequest) -> None:
     mounts.mount_new(b"tmpfs", base, b"mode=755")
     for path, file in opened:
         executable, writable = places[path]
-        target, is_directory = base + path, os.path.isdir("/proc/self/fd/%d" % file)
-        if not os.path.lexists(target):  # else a mount already shows it
-            os.makedirs(target if is_directory else os.path.dirname(target), exist_ok=True)
-            if not is_directory:
-                os.close(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
+        target = base + path
+        _make_mount_point(target, is_directory=os.path.isdir("/proc/self/fd/%d" % file))
         try:
             mounts.mount(b"/proc/self/fd/%d" % file, target, b"", _BIND | _REC)
         except FileNotFoundError:
@@ -263,6 +260,14 @@ def _show_only(mounts: Mounts, request: CageRequest) -> None:
             os.symlink(to, base + name)
     mounts.limit(base, read_only=True, recursive=False)
     mounts.become_root(base)
+
+
+def _make_mount_point(target: bytes, *, is_directory: bool) -> None:
+    if os.path.lexists(target):  # a mount already shows it
+        return
+    os.makedirs(target if is_directory else os.path.dirname(target), exist_ok=True)
+    if not is_directory:
+        os.close(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
 
 
 def _links(waiting: list[bytes]) -> list[tuple[bytes, bytes]]:

@@ -26,7 +26,7 @@ END = b"\0"  # what the worker hears last, behind words of four bytes: nothing i
 _ENVIRONMENT = 1 << 20
 
 
-class Supervisor:
+class CommandSupervisor:
     """Serves the worker until nothing of the command lives. Unless it `adopts`, the process group stands for that. If
     its signals are `bounded`, `kill(-1)` reaches everything below it. If the worker is killed, it kills what has no
     `mark` (`NAME=value`), by which the next worker finds the others; with b"", all."""

@@ -15,7 +15,7 @@ import sys
 from . import landlock
 from .cage import CageRequest, enter
 from .seccomp import filter_code
-from .supervisor import Supervisor
+from .supervisor import CommandSupervisor
 from .syscalls import PR_SET_CHILD_SUBREAPER, PR_SET_DUMPABLE, Kernel
 
 TYPE_CHECKING = False
@@ -167,7 +167,7 @@ class Zygote:
             self._kernel.close_from(_CONTROL + 1)
             os.write(_CONTROL, command.to_bytes(4, "little"))
             found_by = b"" if request.caged else request.environment.get(b"CCB_MARK", b"")
-            Supervisor(_CONTROL, command, adopts, bounded, found_by and b"CCB_MARK=" + found_by).run()
+            CommandSupervisor(_CONTROL, command, adopts, bounded, found_by and b"CCB_MARK=" + found_by).run()
         finally:
             os._exit(_FAILED)
 

@@ -126,6 +126,27 @@ async def test_a_cut_in_mid_answer_and_a_killed_worker_show_each_word_once(host:
     assert len(host.model.requests) <= 3
 
 
+async def test_without_a_connection_cancel_ends_the_prompt_at_once_and_the_turn_afterwards(
+    host: Host, here: Path
+) -> None:
+    host.model.add(uses("Bash", command="touch never"), {"text": "Back."})
+    async with relay(host.server.port) as between, acp(host.laptop, words(host, port=between.port)) as editor:
+        await editor.initialize()
+        session = await editor.new(here)
+        prompt = await editor.begin("session/prompt", sessionId=session, prompt=content("hi"))
+        asked = await editor.question()
+        between.freeze()
+        between.cut()
+        await editor.until(lambda: any("connects again" in each["title"] for each in editor.updates("notice")))
+        await editor.notify("session/cancel", sessionId=session)
+        assert (await prompt)["result"] == {"stopReason": "cancelled"}
+        await editor.answer(asked, {"outcome": {"outcome": "cancelled"}})
+        between.thaw()
+        assert await editor.prompt(session, "again") == {"stopReason": "end_turn"}
+        assert editor.text() == "Back."
+    assert not (host.home / "app" / "never").exists()
+
+
 async def test_the_editor_ends_a_terminal_goes_on_and_the_editor_takes_it_back(host: Host, here: Path) -> None:
     host.model.add({"text": "The first half, and the second.", "stall_after": 5})
     async with acp(host.laptop, words(host)) as editor:
@@ -255,7 +276,10 @@ async def test_todos_are_a_plan_and_a_command_of_the_laptop_is_answered_there(ho
         ]  # fmt: skip
         assert await editor.prompt(session, "/status") == {"stopReason": "end_turn"}
         assert session in editor.text() and len(host.model.requests) == 2
-        host.model.add({"text": "Named."})
+        host.model.add({"text": "A summary."}, {"text": "Named."})
+        assert await editor.prompt(session, "/compact") == {"stopReason": "end_turn"}
+        states = [(each["compactionId"], each["status"]) for each in editor.updates("compaction_update")]
+        assert [state for _, state in states] == ["in_progress", "completed"] and len({each for each, _ in states}) == 1
         await editor.prompt(session, "/rename A better name")
         await editor.until(lambda: editor.updates("session_info_update"))
         assert editor.updates("session_info_update")[-1]["title"] == "A better name"
@@ -289,6 +313,22 @@ async def test_files_of_the_editor_go_along_or_are_read_on_the_host(host: Host, 
         await editor.prompt(session, *blocks)
         said = json.dumps(host.model.requests[-1].messages)
         assert "words of the laptop" in said and "root:" not in said
+
+
+async def test_an_agent_of_others_on_the_host_is_driven_as_ccbs_own(host: Host, here: Path) -> None:
+    agent = Path(__file__).resolve().parents[2] / "support" / "acp_agent.py"
+    program = host.put("acp_agent.py", agent.read_bytes())
+    argv = [*words(host), "--agent", f"python3 {program} {host.home / 'log'}"]
+    async with acp(host.laptop, argv) as editor:
+        editor.answers["session/request_permission"] = lambda params: chosen("allow")
+        await editor.initialize()
+        session = await editor.new(here)
+        prompt = "think:hm say:hello ask terminal edit plan title:New"
+        assert await editor.prompt(session, prompt) == {"stopReason": "end_turn"}
+        assert (editor.text("agent_thought_chunk"), editor.text()) == ("hm", "hello")
+        assert [each["kind"] for each in editor.updates("tool_call")] == ["execute", "execute", "edit", "think"]
+        assert len(editor.updates("plan")[-1]["entries"]) == 2
+        assert editor.updates("session_info_update")[-1]["title"] == "New"
 
 
 async def test_what_cannot_be_opened_is_an_error_with_the_places_in_it(host: Host, here: Path) -> None:

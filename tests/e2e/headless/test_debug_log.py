@@ -8,7 +8,8 @@ import signal
 from pathlib import Path
 
 import pytest
-from tests.e2e.hosts.test_secrets import NONCE, processes
+from tests.e2e.hosts.test_secrets import NONCE
+from tests.support.hosts.host_search import processes
 from tests.support.hosts.reached_host import Host
 from tests.support.machine.processes import memory_of
 from tests.support.machine.programs import shell_script

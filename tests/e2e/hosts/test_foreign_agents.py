@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from tests.e2e.drops.test_reconnect import daemon_of
+from tests.support.acp_client import acp, chosen
 from tests.support.hosts.reached_host import Host
 from tests.support.machine.processes import processes_of
 from tests.support.machine.waiting import until
@@ -72,3 +73,27 @@ async def test_who_attaches_later_sees_the_whole_work_of_the_agent(host: Host) -
     assert (again.code, again.texts[-1]) == (0, "second"), again.stderr
     logs = await host.command("logs", session)
     assert "first" in logs.stdout and "second" in logs.stdout
+
+
+async def test_an_editor_drives_an_agent_of_others_through_ccb(host: Host) -> None:
+    """ACP at both ends: what the agent on the host asks and does reaches the editor as if it ran there."""
+    words = [f"{host.login}:~", *host.server.client_options(), *agent_of(host)]
+    here = host.laptop.home / "work"
+    here.mkdir()
+    async with acp(host.laptop, words) as editor:
+        editor.answers["session/request_permission"] = lambda params: chosen(
+            next(each["optionId"] for each in params["options"] if each["kind"] == "allow_always")
+        )
+        await editor.initialize()
+        session = await editor.new(here)
+        assert await editor.prompt(session, "think:hm say:I_look terminal plan ask say:done") == {
+            "stopReason": "end_turn"
+        }
+        assert (editor.text(), editor.text("agent_thought_chunk")) == ("I lookdone", "hm")
+        assert [each["content"] for each in editor.updates("plan")[-1]["entries"]] == ["look", "mend"]
+        states = [each["status"] for each in editor.updates("tool_call_update") if each.get("status")]
+        assert states.count("failed") == 1 and "completed" in states
+        loaded = await editor.load(session, here)
+        (models,) = [each for each in loaded["configOptions"] if each["id"] == "model"]
+        assert [each["value"] for each in models["options"]] == ["small-1", "large-2"]
+    assert '"optionId": "allow_always"' in (host.home / "agent.log").read_text()

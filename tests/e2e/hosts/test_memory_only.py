@@ -123,7 +123,7 @@ while True:
 @pytest.mark.thorough
 async def test_a_session_without_files_works(host: Host, laptop: Laptop, fake_model: FakeModel, tmp_path: Path) -> None:
     before = host.files()
-    wait = "pwd; echo run >&2; until [ -e ../go ]; do sleep 0.05; done; /media/python/bin/python3 -V"
+    wait = "pwd; echo run >&2; until [ -e go ]; do sleep 0.05; done; /media/python/bin/python3 -V"
     fake_model.add(
         uses("Read", file_path=str(host.user.home / "app" / "greet.py")),
         uses("Bash", command="cd sub && python3 -c 'print(6 * 7)'"),
@@ -141,7 +141,7 @@ async def test_a_session_without_files_works(host: Host, laptop: Laptop, fake_mo
             session = (await running.until("system", "init"))["session_id"]
             await allow(running, "Bash")
             await allow(running, "Bash")
-            await until(lambda: host.runs("../go ]"))
+            await until(lambda: host.runs("-e go ]"))
             between.cut()
             await until(lambda: between.connections == 2)
             (host.user.home / "app" / "go").touch()
@@ -156,7 +156,7 @@ async def test_a_session_without_files_works(host: Host, laptop: Laptop, fake_mo
             listed = await laptop.run(["ps", host.where()[1].split(":")[0], *host.where()[2:], "--json"])
             (row,) = [json.loads(line) for line in listed.stdout.splitlines()]
             assert (row["session"], row["pid"], row["prompts"]) == (session, daemon, 2), listed
-            assert (row["alive"], row["prompt"], row["cwd"]) == (True, "still there?", str(host.user.home / "app"))
+            assert (row["alive"], row["prompt"], row["cwd"]) == (True, "say it in English", str(host.user.home / "app"))
             running.process.kill()
             assert host.daemons() == [daemon]
     again = await laptop.run([*host.where(), "--resume", session[:8], "-p", "and now?", *STREAM])
@@ -166,8 +166,9 @@ async def test_a_session_without_files_works(host: Host, laptop: Laptop, fake_mo
     assert again.results[-1]["session_id"] == session
     said = [request.tool_result_text for request in fake_model.requests]
     assert "bonjour" in said[1]
-    assert said[2].strip() == "42"
-    assert f"{host.user.home}/app/sub\nrun\nPython {host.version}" in said[3]
+    stays = f"Shell cwd stays {host.user.home}/app: this host has no place to note where a command ends"
+    assert said[2] == f"42\n{stays}"
+    assert f"{host.user.home}/app\nrun\nPython {host.version}" in said[3]
     assert "could not be kept in a file: this session is in memory only" in said[4] and "20000" in said[4]
     assert "bonjour" in json.dumps(fake_model.requests[-1].messages)
     await until(lambda: not host.daemons())

@@ -183,6 +183,8 @@ async def test_a_move_whose_laptop_was_killed_has_one_owner_and_ends_when_given_
 
 async def test_a_session_goes_into_a_file_and_out_of_it(host: Host, project: Path, tmp_path: Path) -> None:
     session = await begin(host, project)
+    words = ["export", f"{host.login}:app", *host.server.client_options()]
+    assert (await host.laptop.run(words)).refuses(1, "no sessions of this directory")
     done = await host.laptop.run(["export", "--local", session, "--output", str(tmp_path / "kept.tar")])
     assert (done.code, done.stdout.partition(" (")[0]) == (0, f"exported {session[:8]} to {tmp_path}/kept.tar"), (
         done.stderr
@@ -195,6 +197,9 @@ async def test_a_session_goes_into_a_file_and_out_of_it(host: Host, project: Pat
     done = await host.laptop.run(words)
     assert done.code == 0, done.stderr
     assert (await host.laptop.run(words)).refuses(2, "is on this host already")
+    again = ["export", f"{host.login}:app", *host.server.client_options(), "--output", str(tmp_path / "again.tar")]
+    done = await host.laptop.run(again)
+    assert done.stdout.startswith(f"exported {session[:8]} to {tmp_path}/again.tar"), done.stderr
     done = await host.run("--resume", session, "-p", "go on", *JSON, path="app")
     assert done.code == 0, done.stderr
     (tmp_path / "kept.tar").write_bytes((tmp_path / "kept.tar").read_bytes()[:-2000])

@@ -27,12 +27,22 @@ async def get(port: int, path: str) -> bytes:
 
 
 async def test_a_forward_carries_requests_at_once_and_behind_a_reconnect(host: Host) -> None:
-    remote, local, page = free_port(), free_port(), bytes(range(256)) * 8192
+    remote, local, back, page = free_port(), free_port(), free_port(), bytes(range(256)) * 8192
     host.put("page.bin", page)
     serve = f"python3 -m http.server --bind 127.0.0.1 {remote} & while [ ! -e go ]; do sleep 0.05; done"
     host.model.add(uses("Bash", command=serve), {"text": "served"})
     async with relay(host.server.port) as between:
-        words = ("-p", "serve", "--allowedTools", "Bash", *STREAM, "--forward", f"{local}:{remote}")
+        words = (
+            "-p",
+            "serve",
+            "--allowedTools",
+            "Bash",
+            *STREAM,
+            "--forward",
+            f"{local}:{remote}",
+            "--reverse",
+            f"{back}",
+        )
         async with host.laptop.start(host.ssh(*words, port=between.port), piped=False) as running:
             await until(lambda: listens(remote))
             many = await asyncio.gather(*(get(local, "page.bin") for _ in range(50)))
@@ -43,6 +53,7 @@ async def test_a_forward_carries_requests_at_once_and_behind_a_reconnect(host: H
             host.put("go", b"")
             done = await running.done()
     assert (done.code, done.results[-1]["result"]) == (0, "served"), done.stderr
+    assert f"127.0.0.1:{back} of the host leads to port {back} of this machine" in done.stderr
     assert not listens(local)
 
 

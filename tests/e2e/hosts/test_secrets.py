@@ -7,14 +7,14 @@ import pwd
 import re
 import stat
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.support.hosts.host_search import files_of, places_of, processes, seen_in
 from tests.support.hosts.reached_host import Host
 from tests.support.hosts.sshd import HostUser
 from tests.support.hosts.sshd import host_user as make_user
-from tests.support.machine.processes import memory_of, processes_of
+from tests.support.machine.processes import memory_of
 from tests.support.machine.waiting import until
 from tests.support.model.fake_model import API_KEY
 from tests.support.model.model_script import uses
@@ -25,23 +25,6 @@ PROCESSES = "-- processes of this user --"
 LOOK = f"env; cat /proc/self/environ; echo '{PROCESSES}'; ps -fu $USER"
 WAIT = f"touch ready; while [ ! -e go ]; do sleep 0.05; done; {LOOK}"
 NONCE = re.compile(rb'"nonce":"([A-Za-z0-9_-]{20,})"')  # as it stands in a frame
-
-
-def processes(user: HostUser) -> list[Path]:
-    return [Path("/proc", str(process.pid)) for process in processes_of(user)]
-
-
-def seen_in(process: Path) -> Iterator[tuple[str, bytes]]:
-    """What root can read of a process: arguments, environment, and its writable memory."""
-    for name in ("cmdline", "environ"):
-        try:
-            yield f"{process}/{name}", (process / name).read_bytes()
-        except (FileNotFoundError, ProcessLookupError):
-            return
-
-
-def files_of(uid: int, *roots: Path) -> list[Path]:
-    return [path for root in roots for path in root.rglob("*") if path.lstat().st_uid == uid]
 
 
 def as_user(user: HostUser, command: str) -> subprocess.CompletedProcess[str]:
@@ -55,8 +38,7 @@ def as_user(user: HostUser, command: str) -> subprocess.CompletedProcess[str]:
 async def test_no_credential_and_no_nonce_can_be_found_on_the_host(host: Host, tmp_path: Path) -> None:
     host.model.add(uses("Bash", command=WAIT), {"text": "done"})
     uid = host.uid
-    # uids of throwaway users are used again, so what other tests have left in /tmp does not count
-    places = [host.home, Path(f"/tmp/ccb-{uid}"), Path("/var/tmp"), Path("/dev/shm"), Path(f"/run/user/{uid}")]
+    places = places_of(host)
     with make_user(tmp_path) as watcher:
         async with host.start("-p", "go", "--allowedTools", "Bash", piped=False) as running:
             await until((host.home / "ready").exists)

@@ -79,6 +79,17 @@ async def test_a_full_screen_program_follows_the_size_and_is_drawn_again_after_a
     assert (host.home / "new").read_text() == "hello from vi\n"
 
 
+async def test_the_person_leaves_behind_a_paste_that_the_host_does_not_take(host: Host) -> None:
+    async with relay(host.server.port) as between, shell(host, port=between.port) as running:
+        between.freeze()
+        await asyncio.to_thread(running.type, 3000 * f"{999 * 'x'}\n" + LEAVE)
+        assert await running.ended() == 0
+        between.thaw()
+    async with shell(host) as again:
+        again.type("exit 5\r")
+        assert await again.ended() == 5
+
+
 async def test_ten_megabytes_arrive_whole_and_soon(host: Host) -> None:
     async with shell(host) as running:
         running.type("yes 12345678 | head -c 10000000; echo 'the 'end\r")

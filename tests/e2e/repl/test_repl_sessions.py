@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 
 import pytest
+from tests.local.ports.test_port_forwards import free_port
 from tests.support.hosts.reached_host import Host
 
 pytestmark = pytest.mark.visited
@@ -40,8 +41,8 @@ async def test_a_new_session_and_the_way_back_need_no_second_login(host: Host) -
 
 async def test_move_takes_the_session_and_the_person_to_another_machine(host: Host, project: Path) -> None:
     host.model.add({"text": "Answer-one."}, {"text": "Answer-two."})
-    async with host.on_terminal() as running:
-        await running.shows("F1 or /help")
+    async with host.on_terminal("--reverse", str(free_port())) as running:
+        await running.shows("of the host leads to port")
         running.type("the first one\r")
         await running.shows("Answer-one.")
         running.type(f"/move {project}\r")
@@ -53,5 +54,6 @@ async def test_move_takes_the_session_and_the_person_to_another_machine(host: Ho
         await running.shows("Answer-two.")
         running.type("\x04")
         assert await running.ended() == 0
+        assert "leads to port" not in running.text_from(start), "the other machine was not meant"
     asked = json.dumps(host.model.requests[-1].body)
     assert "Answer-one." in asked and f"holds below {project}" in asked

@@ -11,6 +11,7 @@ from tests.support.model.model_script import uses
 from tests.support.person.laptop import Here
 
 _DOCKER = """\
+if [ "$1 $2 $4" = "exec -e -i" ]; then export "$3"; shift 3; set -- exec "$@"; fi
 case "$1 $2 $3 $4" in
   "ps -aq --filter label=devcontainer.local_folder="*) echo c0ffee;;
   "container inspect "*) cat {top}/inspected;;
@@ -24,16 +25,19 @@ async def test_a_session_works_in_the_dev_container_and_returns_to_it(here: Here
     folder, inside = tmp_path / "app", tmp_path / "workspaces/app"
     folder.mkdir()
     inside.mkdir(parents=True)
-    (folder / ".devcontainer.json").write_text(f'{{"remoteUser": "vscode", "workspaceFolder": "{inside}",}}')
-    described = {"Name": "/sleepy", "State": {"Running": True}, "Config": {"Labels": None}}
+    says = '${localEnv:HOST_SAYS}, "$x" ${containerEnv:IMAGE}${containerEnv:NO}'
+    config = {"remoteUser": "vscode", "workspaceFolder": str(inside), "remoteEnv": {"SAYS": says}}
+    (folder / ".devcontainer.json").write_text(json.dumps(config))
+    described = {"Name": "/sleepy", "State": {"Running": True}, "Config": {"Labels": None, "Env": ["IMAGE=alpine"]}}
     (tmp_path / "inspected").write_text(json.dumps([described]))
     engine = shell_script(tmp_path / "engine/docker", _DOCKER.format(top=tmp_path))
     here.laptop.env["PATH"] = f"{engine.parent}:{here.laptop.env['PATH']}"
-    here.model.add(uses("Bash", command="pwd; echo in $INSIDE"), {"text": "there"})
+    here.laptop.env["HOST_SAYS"] = "hello"
+    here.model.add(uses("Bash", command='pwd; echo "in $INSIDE; $SAYS"'), {"text": "there"})
     where = ["ssh", f"box:{folder}", "--local", "--devcontainer"]
     done = await here.laptop.run([*where, "-p", "where are you?", "--allowedTools", "Bash"])
     assert (done.code, done.stdout) == (0, "there\n"), done.stderr
-    assert here.model.requests[1].tool_result_text.split() == [str(inside), "in", "vscode"]
+    assert here.model.requests[1].tool_result_text.splitlines() == [str(inside), 'in vscode; hello, "$x" alpine']
     here.model.add({"text": "here again"})
     again = ["ssh", f"box:{inside}", "--local", "--container", "vscode@sleepy"]
     done = await here.laptop.run([*again, "--continue", "-p", "and now?"])

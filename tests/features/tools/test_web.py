@@ -23,7 +23,7 @@ from tests.support.person.laptop import Here
 
 from ccb.remote.tools.web import to_markdown
 from ccb.tunnel.wire.session_options import SessionOptions
-from ccb.tunnel.wire.web_fetch import Page, WebFetcher, WebRefused, is_public, read_url
+from ccb.tunnel.wire.web_fetch import WebFetcher, WebPage, WebRefused, is_public, read_url
 
 PAGE = (
     b"<html><head><title>Orders</title><script>bad()</script></head><body><h1>Orders</h1>"
@@ -155,7 +155,7 @@ async def test_a_proxy_gets_a_checked_address_that_is_public(monkeypatch: pytest
     monkeypatch.setenv("SSL_CERT_FILE", str(authority.ca_file))
     monkeypatch.setattr("ccb.tunnel.wire.web_fetch.socket.getaddrinfo", resolved)
 
-    async def fetch(url: str) -> Page:
+    async def fetch(url: str) -> WebPage:
         return await asyncio.to_thread(WebFetcher(allow_private=False).fetch, url)
 
     with site(authority.server("shop.test")) as (url, _):

@@ -104,7 +104,15 @@ def test_a_command_streams_into_a_terminal_or_replaces_its_text() -> None:
 
 @pytest.mark.parametrize(
     ("before", "now", "more"),
-    [("", "ab", "ab"), ("ab", "abc", "c"), ("abcd", "cdef", "ef"), ("ab", "xy", "\nxy"), ("ab", "ab", "")],
+    [
+        ("", "ab", "ab"),
+        ("ab", "abc", "c"),
+        ("abcd", "cdef", "ef"),
+        ("ab", "xy", "\nxy"),
+        ("ab", "ab", ""),
+        ("b\nc\n", "a\nb\nc\nd", "d"),
+        ("b\nc\n", "a\nb\nc", ""),
+    ],
 )
 def test_only_what_is_new_of_an_output_is_sent(before: str, now: str, more: str) -> None:
     assert more_output(before, now) == more

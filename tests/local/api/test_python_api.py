@@ -151,6 +151,24 @@ async def test_a_cut_in_the_middle_is_seen_and_costs_nothing(host: Host, connect
     assert [each.state for each in events if isinstance(each, ccb.Connection)] == ["reconnecting", "connected"]
 
 
+async def test_a_program_that_reads_no_events_may_still_ask_and_close(
+    host: Host, connect: Connect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While many events wait, the host is not read; what the program asks of it is answered all the same."""
+    monkeypatch.setattr(session_module, "_AHEAD", 3)
+    host.model.add({"text": "word " * 60, "pieces": [5], "delay": 0.05, "stall_after": 50})
+    host.model.add({"text": "Second."})
+    async with connect() as there, await there.session() as session:
+        prompt = session.prompt("go")
+        events = aiter(prompt)
+        await anext(events)
+        await until(lambda: prompt.waiting == 3)
+        await session.set_model("claude-y")
+        await prompt.interrupt()
+        await prompt.aclose()
+        assert (await session.run("again")).text == "Second."
+
+
 async def test_a_stream_that_another_task_begins_and_ends_as_web_servers_do(host: Host, connect: Connect) -> None:
     host.model.add(LONG, {"text": "Second."})
     async with connect() as there, await there.session() as session:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ccb.local.command_line.arguments import Arguments, read_rules
+from ccb.local.command_line.arguments import Arguments, Group, read_rules
 from ccb.local.command_line.parser import parse_arguments
 from ccb.local.command_line.target import Target
 from ccb.local.command_line.transport_choice import host_command, resume_command
@@ -120,7 +120,7 @@ def test_help_on_what_is_no_command_is_a_usage_error(topic: list[str], says: str
 def test_both_ways_to_give_values_and_both_spellings_mean_the_same(argv: list[str]) -> None:
     arguments = parse("ssh", "h:/x", "-p", *argv)
     assert (arguments.agent.model, arguments.agent.max_turns, arguments.prompt) == ("opus", 3, "go")
-    assert arguments.agent.allowed_tools == ("Bash(git *)", "Read")
+    assert arguments.permissions.allowed_tools == ("Bash(git *)", "Read")
 
 
 def test_ssh_options_keep_their_order_and_may_be_attached() -> None:
@@ -260,6 +260,7 @@ def test_a_value_may_start_with_a_dash_and_short_options_may_stand_together() ->
         (["ssh", "h", "--ssh-command", " "], "--ssh-command names no command"),
         (["ssh", "h", "--container", "-it"], "is not a name of a container"),
         (["ssh", "h", "--devcontainer"], "--devcontainer needs the folder"),
+        (["ssh", "h:/a", "--devcontainer=../b"], "is no name of a folder in .devcontainer"),
         (["ssh", "h:/a", "--devcontainer", "--container", "web"], "--devcontainer excludes --container"),
         (["ssh", "--transport", "ssh"], "ccb ssh needs a host"),
         (["ps", "--transport", "ssh"], "needs a host"),
@@ -361,8 +362,8 @@ def test_a_shell_is_in_a_place_and_may_have_a_number(
 
 
 def fields_of(arguments: Arguments) -> dict[str, object]:
-    groups = (arguments, arguments.connection, arguments.session, arguments.agent, arguments.streams)
-    return {name: value for group in (*groups, arguments.host_command) for name, value in vars(group).items()}
+    groups = (arguments, *(getattr(arguments, each.attribute) for each in Group if each.attribute))
+    return {name: value for group in groups for name, value in vars(group).items()}
 
 
 @pytest.mark.parametrize(

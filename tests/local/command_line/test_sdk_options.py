@@ -48,7 +48,7 @@ def options_of(*argv: str) -> SessionOptions:
 
 def test_names_of_the_family_are_understood_too() -> None:
     arguments = parse_arguments(["-p", "hi", "--allow", "Bash(ls *)", "--deny=Read", "--bare"])
-    assert (arguments.agent.allowed_tools, arguments.agent.disallowed_tools) == (("Bash(ls *)",), ("Read",))
+    assert (arguments.permissions.allowed_tools, arguments.permissions.disallowed_tools) == (("Bash(ls *)",), ("Read",))
     assert (arguments.sdk.setting_sources, arguments.sdk.strict_mcp_config, rows.EFFORTS) == ("", True, EFFORTS)
     assert parse_arguments(["-p", "hi", "--bare", "--setting-sources", "user"]).sdk.setting_sources == "user"
 

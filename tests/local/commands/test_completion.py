@@ -133,6 +133,8 @@ def know_hosts(home: Path) -> None:
         ("ccb ssh -P 22 de", ["deep", "devbox"]),
         ("ccb stop ann@dev", ["ann@devbox"]),
         ("ccb --model open", ["openrouter/openai/gpt-5"]),
+        ("ccb models --provider la", ["lab"]),
+        ("ccb auth login o", ["openai", "openrouter", "ollama", "our"]),
         ("ccb attach devbox ", ["11111111-aaaa", "22222222-aaaa"]),
         ("ccb attach devbox 2", ["22222222-aaaa"]),
         ("ccb --resume ", ["33333333-aaaa"]),
@@ -147,6 +149,8 @@ def test_tab_offers_what_may_stand_there(shell: Shell, line: str, offered: list[
     write(shell.home / "key-of-ann", "")
     write(shell.home / ".cache/ccb/models/openrouter.json", json.dumps({"models": [{"id": "openai/gpt-5"}, 7]}))
     write(shell.home / ".cache/ccb/models/damaged.json", "{")
+    own = {"lab": {"kind": "vllm"}, "our": {"kind": "openai"}, "openai": {"keyHelper": "pass"}, "odd": 7}
+    write(shell.home / ".config/ccb/settings.json", json.dumps({"providers": own}))
     here = shell.home / ".local/state/ccb/sessions/33333333-aaaa"
     write(here / "journal.jsonl", "{}\n")
     write(here / "summary.json", json.dumps({"cwd": "/srv", "prompt": "fix\x1b]0;it\x07 it"}))

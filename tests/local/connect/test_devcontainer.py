@@ -47,11 +47,15 @@ class Host:
         (self.top / "label").write_text(f"label=devcontainer.local_folder={self.folder}")
 
     def has_file(self, text: str, name: str = ".devcontainer/devcontainer.json") -> None:
-        (self.folder / name).parent.mkdir(exist_ok=True)
+        (self.folder / name).parent.mkdir(parents=True, exist_ok=True)
         (self.folder / name).write_text(text)
 
-    def has_container(self, *, running: bool = True, name: str = "sleepy", metadata: object = ()) -> str:
+    def has_container(
+        self, *, running: bool = True, name: str = "sleepy", metadata: object = (), file: str = ""
+    ) -> str:
         labels = {"devcontainer.metadata": json.dumps(metadata)}
+        if file:
+            labels["devcontainer.config_file"] = f"/elsewhere/{file}"
         described: dict[str, Any] = {"Name": f"/{name}", "State": {"Running": running}, "Config": {"Labels": labels}}
         described["Mounts"] = [{"Source": str(self.top), "Destination": "/src"}]
         (self.top / "state").write_text(json.dumps([described]))
@@ -61,7 +65,7 @@ class Host:
         shell_script(self.top / "bin/devcontainer", _CLI.format(top=self.top, result=result))
 
     async def enter(self, *words: str, way: Sequence[str] = ("--local",)) -> tuple[Arguments, tuple[str, ...]]:
-        arguments = parse_arguments(["ssh", f"box:{self.folder}", *way, "--devcontainer", *words])
+        arguments = parse_arguments(["ssh", f"box:{self.folder}", "--devcontainer", *words, *way])
         environ = {"PATH": f"{self.top}/bin:/usr/bin:/bin", "HOME": os.environ["HOME"]}
         async with HostConnection(arguments, NobodyToAsk(tell=self.told.append), environ) as host:
             return await host.placed(arguments)
@@ -86,7 +90,7 @@ async def test_the_running_container_is_used_with_user_folder_and_ports_of_the_f
         "forwardPorts": [3000, 5432, "db:6379", 70000,],
     }""")
     arguments, left = await host.enter("--forward", "8080:5432")
-    assert (arguments.connection.container, arguments.connection.devcontainer) == ("vscode@sleepy", False)
+    assert (arguments.connection.container, arguments.connection.devcontainer) == ("vscode@sleepy", None)
     assert arguments.directory == f"/w/{host.folder.name}"
     assert arguments.ports.forwards == ("8080:5432", "3000")
     assert "db:6379, 70000 is left out" in left[0] and not host.told
@@ -126,6 +130,47 @@ async def test_without_one_that_runs_the_cli_of_the_host_starts_it_and_the_perso
     assert not list(host.top.rglob("pwned"))
 
 
+NAMED = ".devcontainer/{}/devcontainer.json"
+
+
+@pytest.mark.parametrize(
+    "named, other, words, file",
+    [
+        (["api"], "", [], "api"),
+        (["api", "web"], "", ["web"], "web"),
+        (["api", "web"], ".devcontainer.json", [], ""),
+        (["api"], ".devcontainer/devcontainer.json", ["api"], "api"),
+    ],
+)
+async def test_of_several_files_the_name_chooses_one_and_its_container(
+    host: Host, named: list[str], other: str, words: list[str], file: str
+) -> None:
+    for each in named:
+        host.has_file(f'{{"remoteUser": "{each}"}}', NAMED.format(each))
+    if other:
+        host.has_file("{}", other)
+    made_of = NAMED.format(file) if file else other
+    host.has_container(file=made_of)
+    arguments, _ = await host.enter(*words)
+    assert arguments.connection.container == (f"{file}@sleepy" if file else "sleepy")
+    started = host.has_container(file=made_of)
+    (host.top / "started").write_text(started)
+    host.has_container(file=NAMED.format("old"))
+    host.has_cli(f"cp {host.top}/started {host.top}/state")
+    await host.enter(*words)
+    config = f" --config {host.folder}/{made_of}" if file else ""
+    assert f"up --workspace-folder {host.folder}{config}\n" in host.asked, "that of another file is not taken"
+
+
+async def test_the_variables_of_the_file_are_set_as_far_as_the_line_for_the_host_can_carry_them(host: Host) -> None:
+    host.has_container(metadata=[{"remoteEnv": {"A": "image", "B": "image"}}])
+    refused = {"IT'S": "x", "B AD": "", "QUOTE": "it's", "LINES": "a\nb", "NONE": None}
+    host.has_file(json.dumps({"remoteEnv": {"A": 'file "$(touch pwned)`${localEnv:HOME}', **refused}}))
+    arguments, left = await host.enter()
+    assert arguments.connection.container_env == ('A=file \\"\\$(touch pwned)\\`${HOME-}', "B=image")
+    assert all(each in left[0] for each in refused)
+
+
 @pytest.mark.parametrize(
     "file, state, cli, said",
     [
@@ -151,6 +196,23 @@ async def test_what_cannot_be_entered_says_why(
         host.has_cli(cli)
     with pytest.raises(CcbError) as refused:
         await host.enter()
+    assert said in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "words, said",
+    [
+        ([], "several dev containers: “api”, “web”"),
+        (["ap"], "no .devcontainer/ap/devcontainer.json\nIt has “api”, “web”"),
+    ],
+)
+async def test_a_name_that_is_missing_or_wrong_is_refused_with_those_there_are(
+    host: Host, words: list[str], said: str
+) -> None:
+    for each in ("api", "web"):
+        host.has_file("{}", NAMED.format(each))
+    with pytest.raises(CcbError) as refused:
+        await host.enter(*words)
     assert said in str(refused.value)
 
 

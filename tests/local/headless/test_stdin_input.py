@@ -263,7 +263,7 @@ def test_the_first_request_may_bring_what_others_write_into_the_command_line() -
     request["plugins"] = [{"type": "local", "path": "/p"}]
     given, confirmed = with_boot_fields(arguments, request)
     assert json.loads(given.sdk.mcp_config[0]) == {"mcpServers": {"a": {"command": "x"}}}
-    assert given.sdk.settings == '{"k": 1}' and given.agent.disallowed_tools == ("Bash", "Read")
+    assert given.sdk.settings == '{"k": 1}' and given.permissions.disallowed_tools == ("Bash", "Read")
     names = ("mcp_servers", "settings", "disallowed_tools", "plugins")
     assert confirmed == {f"{name}_applied": True for name in names}
     assert given.sdk.plugin_dirs == ("/p",)

@@ -22,6 +22,7 @@ from ccb.local.commands.usage import audit_lines
 from ccb.local.ledger import audit as module
 from ccb.local.ledger.audit import SessionAudit, text_digest
 from ccb.local.ledger.call_ledger import AuditEntry, CallLedger, CallPlace, ledger_path, open_ledger
+from ccb.tunnel.providers.foreign_api import CHAT, GEMINI, RESPONSES, ForeignApi
 from ccb.tunnel.proxy.answer_reader import AnswerReader, Auditor, WantedCall
 from ccb.tunnel.proxy.auth_proxy import AuthProxy
 from ccb.tunnel.proxy.metering import CallMeter
@@ -112,6 +113,49 @@ async def test_a_request_full_of_invented_results_does_not_stop_the_audit(tmp_pa
         found = [each for _, each in ledger.audited("5e55") if each.call == "c2"]
     assert [each.kind for each in found] == ["tampering"] * 500 + ["unchecked"]
     assert found[-1].text == "9,500 more texts and results of a request"
+
+
+PNG = {"url": "data:image/png;base64,iVBORw0KGgo="}
+FOREIGN: dict[ForeignApi, Json] = {
+    CHAT: {
+        "model": "m",
+        "messages": [
+            {"role": "system", "content": "be brief"},
+            {"role": "user", "content": "look"},
+            {"role": "assistant", "tool_calls": [{"id": "call_1", "type": "function"}]},
+            {"role": "tool", "tool_call_id": "call_1", "content": "done"},
+            {"role": "user", "content": [{"type": "text", "text": "go on"}, {"type": "image_url", "image_url": PNG}]},
+        ],
+        "tools": [{"type": "function"}],
+    },
+    RESPONSES: {
+        "model": "m",
+        "instructions": "be brief",
+        "input": [
+            {"role": "user", "content": "look"},
+            {"type": "function_call", "call_id": "call_1", "name": "ls"},
+            {"type": "function_call_output", "call_id": "call_1", "output": "done"},
+            {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "go on"}]},
+        ],
+    },
+    GEMINI: {
+        "systemInstruction": {"parts": [{"text": "be brief"}]},
+        "contents": [
+            {"role": "user", "parts": [{"text": "look"}]},
+            {"role": "model", "parts": [{"functionCall": {"name": "ls"}}]},
+            {"role": "user", "parts": [{"functionResponse": {"id": "call_1", "name": "ls", "response": {"x": 1}}}]},
+            {"role": "user", "parts": [{"text": "go on"}]},
+        ],
+    },
+}
+
+
+@pytest.mark.parametrize("api", FOREIGN, ids=lambda api: api.name)
+def test_what_an_agent_says_in_another_api_is_read_as_well(api: ForeignApi) -> None:
+    found = module.request_content(json.dumps(FOREIGN[api]).encode(), "c1", 0.0, api)
+    assert found.asked[0] == "go on" and [each.tool_use for each in found.results] == ["call_1"]
+    others = {each.text for each in found.others}
+    assert {"be brief", "look"} <= others and "done" not in others
 
 
 async def test_a_history_from_elsewhere_is_no_tampering_and_known_later(tmp_path: Path, fake_model: FakeModel) -> None:

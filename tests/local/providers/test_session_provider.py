@@ -19,10 +19,12 @@ from ccb.local.providers.session_provider import has_others, session_provider
 from ccb.tunnel.errors import ConfigError, CredentialError, UsageError
 from ccb.tunnel.providers.api_errors import Refusal
 from ccb.tunnel.providers.credential import Credential, FixedCredential
+from ccb.tunnel.providers.foreign_api import CHAT, GEMINI, RESPONSES
 from ccb.tunnel.proxy.auth_proxy import AuthProxy
 from ccb.tunnel.secret import Secret
 from ccb.tunnel.wire.model_facts import ModelTable
 
+GIVEN = {f"{name}_API_KEY": "k" for name in ("ANTHROPIC", "OPENAI", "GEMINI", "DEEPSEEK")}
 NONE = Settings()
 KEYS = {"ANTHROPIC_API_KEY": "k", "OPENAI_API_KEY": "o"}
 
@@ -157,6 +159,23 @@ def test_prices_of_the_settings_reach_both_ends_before_a_request_goes_out() -> N
         router.learn(name)
     assert [table.facts(f"ollama/{name}").priced for name in ("local", "dear", "unheard-of")] == [True, True, False]
     assert not table.facts("openai/gpt-5").priced
+
+
+def test_an_agent_of_others_may_use_its_own_provider_and_those_that_the_person_names() -> None:
+    own = with_provider("lab", kind="vllm")
+    for agent, settings, model, api, placed in (
+        ("gemini", NONE, None, GEMINI, "gemini/m"),
+        ("/opt/bin/gemini --acp", NONE, None, GEMINI, "gemini/m"),
+        ("codex", NONE, None, RESPONSES, "openai/m"),
+        ("./mine", NONE, "deepseek/deepseek-chat", CHAT, "deepseek/m"),
+        ("./mine", own, "sonnet", CHAT, "lab/m"),
+        ("qwen", own, None, RESPONSES, "openai/m"),
+    ):
+        assert session_provider(GIVEN, settings, model, agent=agent).placed(api, "m") == placed
+    assert session_provider(GIVEN, own, None, agent="qwen").placed(CHAT, "lab/m") == "lab/m"
+    for agent, api in (("codex", GEMINI), ("gemini", CHAT), ("claude", RESPONSES), ("", GEMINI)):
+        with pytest.raises(Refusal, match="was not chosen on the laptop"):
+            session_provider(GIVEN, NONE, None, agent=agent).placed(api, "m")
 
 
 def settings_with(home: Path, providers: object) -> Settings:

@@ -13,7 +13,7 @@ from tests.support.network.link_peer import Peer
 from ccb.local.session import dialing as attempts
 from ccb.local.session.dialing import AttachOptions
 from ccb.local.session.remote_session import RemoteSession
-from ccb.local.session.session_client import EventGap, Item, LinkChange, LinkState, SessionEvent, TaskOutput
+from ccb.local.session.session_client import EventGap, Item, LinkChange, LinkState, OutputPiece, SessionEvent
 from ccb.tunnel.errors import AuthFailed, CcbError, ConnectionLost, Dropped, ProtocolError, Unreachable, UsageError
 from ccb.tunnel.link.link import Greeting
 from ccb.tunnel.link.worker_refusals import refusal_error
@@ -255,7 +255,7 @@ async def test_earlier_events_names_of_files_and_output_are_asked_of_the_host(ho
         assert (wanted.task_id, wanted.after, wanted.most, wanted.before) == ("bash_1", 7, 100, None)
         odd = {"status": 7, "seconds": -1, "start": "x", "next": 10**30, "text": "t", "begun": "b"}
         await peer.send(wire.OutputRead(1, wanted.request, odd))
-        assert await reading == TaskOutput("7", 0.0, 0, 10**12, "t", "b")
+        assert await reading == OutputPiece("7", 0.0, 0, 10**12, "t", "b")
         asking = asyncio.create_task(session.earlier(50, 1000))
         fetch = await peer.next(wire.Fetch)
         assert (fetch.before, fetch.most) == (50, 1000)

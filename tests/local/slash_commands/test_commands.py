@@ -21,7 +21,7 @@ from ccb.local.connect.session_rows import SessionRow
 from ccb.local.headless.command_results import command_result
 from ccb.local.mcp.mcp_service import ServerState
 from ccb.local.ports.port_forwards import PortForwards
-from ccb.local.session.session_client import LinkState, SessionEvent
+from ccb.local.session.session_client import LinkState, SessionEvent, parse_ports
 from ccb.local.slash_commands.about_session import write_new
 from ccb.local.slash_commands.command_table import COMMANDS, OWN_NAMES, find_command
 from ccb.local.slash_commands.session_api import LaptopSide, NextSession, Place, ReplInfo
@@ -106,7 +106,7 @@ async def listed() -> list[SessionRow]:
 def laptop() -> LaptopSide:
     sessions = SimpleNamespace(listed=listed, last_said=AsyncMock(return_value=[]))
     ports = PortForwards(cast(Any, SimpleNamespace()), {})
-    ports.told({"ports": [{"port": 5173, "name": f"{EVIL}vite"}]})
+    ports.told(parse_ports({"ports": [{"port": 5173, "name": f"{EVIL}vite"}]}))
     return LaptopSide(cast(Any, Projects()), cast(Any, Servers()), cast(Any, sessions), ports=ports)
 
 
@@ -339,7 +339,7 @@ async def test_on_the_screen(home: Path) -> None:
             await at.until(partial(reads, shown, said))
             assert case.asked is None or session.controls[-1:] == [*case.asked][-1:], case
             assert "\x1b" not in shown(), case
-            view.reducer.model, view.reducer.mode = MODEL, "default"
+            view.reducer.facts.model, view.reducer.facts.mode = MODEL, "default"
             await at.pilot.press(*["escape"] * (at.app.focused is not at.app.composer))
         session.link(LinkState.RECONNECTING, "the network is down")
         await at.sees("reconnecting")

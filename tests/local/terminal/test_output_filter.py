@@ -86,7 +86,7 @@ def test_leaving_turns_off_what_tmux_and_editors_turn_on() -> None:
 
 
 def test_the_last_command_and_its_output_are_text_as_it_was_read() -> None:
-    typed = "old\r\n$ ", "\x1b[1mma\x1b[0mxe\b\bke\x1b]0;t\x07\r\n\x1b[?1049hdrawn", "\x1b[?1049l 10%\r100%\r\n\r\n"
+    typed = "old\r\n$ ", "\x1b[1mma\x1b[0mxe\b\bke\x1b]0;t\x07\r\n\x1b[?1049hdrawn", "\x1b[?1049l 10%\r100%\r\n\r\n$ "
     it = OutputFilter()
     assert last_command(ENTER.join(it.feed(each.encode()) for each in typed)) == ["$ make", "100%"]
     assert last_command("no Enter") == ["no Enter"] and last_command("") == []

@@ -148,7 +148,7 @@ def test_a_snapshot_takes_the_place_of_events_that_are_not_loaded() -> None:
     }
     told.reducer.skipped(parse_snapshot(body), running=True)
     reducer = told.reducer
-    assert (reducer.model, reducer.mode, reducer.running) == ("opus", "plan", True)
+    assert (reducer.facts.model, reducer.facts.mode, reducer.running) == ("opus", "plan", True)
     assert (reducer.totals.input_tokens, reducer.totals.output_tokens, reducer.totals.cost_usd) == (7, 3, 2.5)
     prompt, todos = told.blocks
     assert isinstance(prompt, shown.PromptBlock) and (prompt.text, prompt.state) == ("go on", shown.PromptState.TAKEN)
@@ -159,12 +159,14 @@ def test_a_snapshot_takes_the_place_of_events_that_are_not_loaded() -> None:
 def test_the_cage_in_force_is_what_the_worker_tells_and_a_missing_one_is_a_warning() -> None:
     told = Told()
     told.record("options", options={"sandbox": "workspace"})
-    assert told.reducer.sandbox == "", "a worker without a sandbox names none"
-    told.reducer.sandbox = "read-only cage"
+    assert told.reducer.facts.sandbox == "", "a worker without a sandbox names none"
+    told.reducer.facts.sandbox = "read-only cage"
     told.record("options", options={"sandbox": "workspace"})
-    assert told.reducer.sandbox == "workspace cage"
+    assert told.reducer.facts.sandbox == "workspace cage"
     told.record("options", options={"sandbox": "read-only", "permission_mode": "bypassPermissions"})
-    assert told.reducer.sandbox == "no cage: permissions are bypassed", "nobody is told of a cage that holds nothing"
+    assert told.reducer.facts.sandbox == "no cage: permissions are bypassed", (
+        "nobody is told of a cage that holds nothing"
+    )
     told.record("options", options={"sandbox": "read-only", "permission_mode": "default"})
     init: Json = {"type": "system", "subtype": "init", "cwd": "/", "model": "m", "permissionMode": "plan"}
     for _ in range(2):
@@ -173,21 +175,21 @@ def test_the_cage_in_force_is_what_the_worker_tells_and_a_missing_one_is_a_warni
     assert told.blocks == [notice] and notice.level is shown.Level.WARNING
     assert "no cage: no Land" in notice.text and "\x1b" not in notice.text
     told.record("message", type="system", subtype="status", status=None, sandbox="read-only cage")
-    assert told.reducer.sandbox == "read-only cage"
+    assert told.reducer.facts.sandbox == "read-only cage"
     told.reducer.skipped(parse_snapshot({"sandbox": "workspace cage"}), running=False)
-    assert told.reducer.sandbox == "workspace cage"
+    assert told.reducer.facts.sandbox == "workspace cage"
 
 
 def test_the_effort_is_that_of_the_options_of_a_change_and_of_what_is_not_loaded() -> None:
     told = Told()
     told.record("options", options={"effort": "high"})
-    assert told.reducer.effort == "high"
+    assert told.reducer.facts.effort == "high"
     told.record("reasoning", effort="", thinking_tokens=-1)
     told.record("options", options={"model": "m"})
-    assert told.reducer.effort == "", "another client has left it to the model"
+    assert told.reducer.facts.effort == "", "another client has left it to the model"
     for known, effort in (({"effort": "low"}, "low"), ({}, "low"), ({"effort": "no level"}, "")):
         told.reducer.skipped(parse_snapshot(known), running=False)
-        assert told.reducer.effort == effort
+        assert told.reducer.facts.effort == effort
 
 
 def test_a_compaction_and_the_output_of_a_command_are_notices() -> None:

@@ -59,7 +59,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 async def test_a_command_is_shown_above_its_answer_and_one_that_opens_a_panel_is_not(at: Desk) -> None:
-    at.view.reducer.model = ""
+    at.view.reducer.facts.model = ""
     await at.give("/status")
     await at.sees("❯ /status\n\n Session ", "Model       not known before the first turn, effort high, permission")
     await at.give("/help", sees="type to search")
@@ -224,7 +224,7 @@ async def test_the_status_line_shows_the_first_line_of_a_command_of_the_person(h
     async with desk(size=(130, 30), environ=environ, screen=screen) as at:
         await at.until(lambda: "usual line|" in at.status)
         assert "second" not in at.status
-        at.view.reducer.mode = "plan"
+        at.view.reducer.facts.mode = "plan"
         await at.until(lambda: "planning |" in at.status)
         await at.give("/statusline exit 3", sees="The status line shows the first line of: exit 3")
         await at.until(lambda: "statusLine of the settings failed with exit code 3" in at.status)

@@ -69,7 +69,7 @@ async def test_what_is_sent_before_the_session_is_there_is_shown_and_sent_in_ord
         await at.come()
         await wait_until(at.pilot, lambda: len(at.session.prompts) == 4)
         assert at.session.prompts == ["/etc is first", "second", "third\nof two lines", "last"]
-        assert at.view.reducer.mode == "plan"
+        assert at.view.reducer.facts.mode == "plan"
         await at.press("t", has="half a thought")
         assert at.app.focused is at.composer and "the settings are odd" in at.screen
         assert "Connecting" not in at.screen

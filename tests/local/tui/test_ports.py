@@ -15,8 +15,9 @@ from tests.support.repl.pilot import Desk, desk
 from tests.support.repl.scripted_session import ScriptedSession
 
 from ccb.local.ports.port_forwards import PortForwards
-from ccb.local.session.session_client import PortOffer
+from ccb.local.session.session_client import HostPort, PortOffer
 from ccb.local.slash_commands.session_api import LaptopSide
+from ccb.tunnel.plain_text import HostText
 from ccb.tunnel.wire.frames import CHANNELS
 
 OFFER = "(vite) → http://127.0.0.1:{} · Down, then o opens · f forwards · x not for this project"
@@ -42,7 +43,7 @@ class PortDesk:
         self.at, self.ports, self.ignored = at, ports, ignored
 
     def listening(self, *ports: int) -> None:
-        self.ports.told({"ports": [{"port": port, "name": "vite", "pid": 7} for port in ports]})
+        self.ports.told({port: HostPort(port, HostText("vite")) for port in ports})
 
 
 @asynccontextmanager
@@ -68,7 +69,7 @@ async def test_a_marked_offer_is_forwarded_by_a_key_and_typed_words_do_nothing()
         assert not each.ports.forwards
         await each.at.press(*["backspace"] * 3, "down", sees=f"› {port} (vite)")
         await each.at.press("escape", loses="› ")
-        await each.at.press("f", "backspace", "down", "f", sees=f"is http://127.0.0.1:{port} on this machine.")
+        await each.at.press("f", "backspace", "tab", "f", sees=f"is http://127.0.0.1:{port} on this machine.")
         await each.at.loses("Down, then o opens")
         assert listens(port) and each.at.session.prompts == []
 
@@ -116,7 +117,7 @@ async def test_the_panel_forwards_pins_stops_and_hides_the_marked_port() -> None
         await each.at.type("fix", sees="Esc closes this list and goes back to the input.")
         assert not each.ignored and not each.ports.forwards
         await each.at.pilot.pause(1.1)
-        await each.at.press("enter", sees=("forwarded", f"http://127.0.0.1:{port}  0 connections"))
+        await each.at.press("enter", sees=f"http://127.0.0.1:{port}  forwarded, 0 connections")
         await each.at.press("p", sees="pinned")
         each.listening()
         await each.at.sees("pinned, idle")

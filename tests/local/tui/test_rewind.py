@@ -75,10 +75,16 @@ async def test_esc_twice_opens_it_and_esc_leaves_step_by_step(at: Desk) -> None:
 
 
 @pytest.mark.parametrize(
-    ("key", "line", "given_back"),
-    [("4", "/compact --from u2", "now the second thing"), ("5", "/compact --up-to u2", "")],
+    ("key", "line", "done", "given_back"),
+    [
+        ("4", "/compact --from u2", True, "now the second thing"),
+        ("4", "/compact --from u2", False, ""),
+        ("5", "/compact --up-to u2", True, ""),
+    ],
 )
-async def test_a_part_of_the_conversation_is_summed_up(at: Desk, key: str, line: str, given_back: str) -> None:
+async def test_a_part_of_the_conversation_is_summed_up(
+    at: Desk, key: str, line: str, done: bool, given_back: str
+) -> None:
     answers(at)
     newest = {**POINTS["points"][0], "prompt": "now the second thing"}
     at.session.control_answers["rewind_points"] = {"points": [newest], "summaries": True}
@@ -87,7 +93,12 @@ async def test_a_part_of_the_conversation_is_summed_up(at: Desk, key: str, line:
     await at.press("enter", sees=("thing”, or summarise", "4 summarise from here: this prompt and what follows"))
     await at.press(key, sees="Enter sums up")
     await at.press("enter", then=lambda: at.session.prompts == [line])
-    assert at.composer.text == given_back and not at.view.rewinding.display
+    assert not at.composer.text and not at.view.rewinding.display
+    if done:
+        at.session.say({"type": "system", "subtype": "compact_boundary", "compact_metadata": {"pre_tokens": 9}})
+    at.session.finish()
+    await at.says("Next.", sees="Next.")
+    assert at.composer.text == given_back
 
 
 async def test_there_is_no_going_back_while_the_agent_works(at: Desk) -> None:

@@ -11,7 +11,7 @@ from tests.support.repl.pilot import COLOURFUL, Desk, QuickPilot, wait_until
 from tests.support.repl.scripted_session import MODEL, ScriptedSession, hello
 from tests.support.screens.scenes import row
 
-from ccb.local.command_line.arguments import AgentOptions, Arguments, SessionChoice
+from ccb.local.command_line.arguments import AgentOptions, Arguments, PermissionOptions, SessionChoice
 from ccb.local.connect.host_sessions import HostSessions
 from ccb.local.connect.session_rows import SessionRow
 from ccb.local.session.session_client import LinkState
@@ -107,7 +107,7 @@ async def test_new_begins_a_session_and_says_how_to_come_back() -> None:
     async with switching([first, second]) as (at, gone):
         first.text("From the first session.")
         await at.sees("From the first session.")
-        await at.give("/mode plan", then=lambda: at.view.reducer.mode == "plan")
+        await at.give("/mode plan", then=lambda: at.view.reducer.facts.mode == "plan")
         await at.enter("/clear", sees=("devbox:/srv/new", "Before this: session 5e55. /resume 5e55 goes back to it."))
         assert gone == [NextSession("", MODEL, "plan")]
         assert "From the first session." not in at.screen and "Connecting" not in at.screen
@@ -258,16 +258,17 @@ async def test_leaving_wins_over_another_session() -> None:
 
 
 def test_the_arguments_of_the_next_session() -> None:
-    agent = AgentOptions(model="opus", dangerously_skip_permissions=True)
+    agent, permissions = AgentOptions(model="opus"), PermissionOptions(dangerously_skip_permissions=True)
     session = SessionChoice(continue_latest=True, reconnect_timeout=7)
-    given = Arguments("ssh", "~/app", "first prompt", agent=agent, session=session)
+    given = Arguments("ssh", "~/app", "first prompt", agent=agent, permissions=permissions, session=session)
     new = arguments_for(NextSession("", "haiku", "plan"), given, "/home/u/app")
     assert (new.prompt, new.directory) == (None, "/home/u/app")
     assert new.session == SessionChoice(reconnect_timeout=7)
-    assert new.agent == AgentOptions(model="haiku", permission_mode="plan", allow_bypass=True)
+    assert new.agent == AgentOptions(model="haiku")
+    assert new.permissions == PermissionOptions(permission_mode="plan", allow_bypass=True)
     known = arguments_for(NextSession("aaaa"), given, "/home/u/app")
     assert (known.prompt, known.directory) == (None, None)
     assert known.session == SessionChoice(resume="aaaa", reconnect_timeout=7)
-    assert (known.agent.model, known.agent.permission_mode) == (None, None)
+    assert (known.agent.model, known.permissions.permission_mode) == (None, None)
     copied = arguments_for(NextSession("aaaa", copied=True), given, "/home/u/app")
     assert copied.session == SessionChoice(resume="aaaa", fork_session=True, reconnect_timeout=7)

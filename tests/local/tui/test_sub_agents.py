@@ -116,7 +116,7 @@ async def test_what_an_agent_streams_or_retries_is_not_the_main_agents(at: Desk)
     mode = {"type": "system", "subtype": "status", "status": None, "permissionMode": "plan"}
     at.session.say({**mode, "parent_tool_use_id": agent_id})
     await at.sees("└ asks its model again, try 2")
-    assert "overloaded" not in at.screen and at.view.reducer.mode != "plan"
+    assert "overloaded" not in at.screen and at.view.reducer.facts.mode != "plan"
 
 
 async def asked(at: Desk) -> str:

@@ -10,9 +10,12 @@ from tests.local.tui.test_sub_agents import calls, started
 from tests.support.repl.pilot import Desk
 from tests.support.repl.scripted_session import ScriptedSession, ScriptedTask
 
-from ccb.local.session.session_client import LinkState
+from ccb.local.session.session_client import LinkState, parse_snapshot
 from ccb.local.tui.panels import task_panel
+from ccb.local.tui.panels.task_panel import task_rows
+from ccb.remote.session_store.session_log import SnapshotProjection
 from ccb.tunnel.wire.frames import Json
+from ccb.tunnel.wire.journal_records import Record, replay
 
 
 def ends(at: Desk, task_id: str, status: str, how: str) -> None:
@@ -101,12 +104,23 @@ async def test_a_sub_agent_in_the_list_shows_its_calls_and_leads_to_its_conversa
     agent_id = await started(at)
     calls(at.session, agent_id, "c1", "Grep", pattern="word")
     await at.give("/tasks", sees=("agent     Explore: Find the parser  ◐ Grep word", "1 tool use"))
-    await at.press("x", sees="This agent belongs to the running turn: Esc in the conversation interrupts both.")
+    await at.press("x", sees="being stopped")
+    assert at.session.controls == [("stop_task", {"task_id": agent_id})]
     await at.press("right", sees="Explore: Find the parser · works · 1 tool use")
     await at.press("escape", sees="Tasks: 1 running")
     body: Json = {"totalToolUseCount": 1, "status": "completed"}
     at.session.done(agent_id, "In parse.py.", structured=body)
     await at.sees("0 running, 1 ended", "Explore: Find the parser  completed")
+
+
+async def test_an_agent_that_goes_on_and_is_known_from_a_snapshot_leads_to_its_whole_conversation(at: Desk) -> None:
+    began = {"task_type": "local_agent", "agent_id": "toolu_first", "is_backgrounded": True, "description": "Dig on"}
+    note = {"type": "system", "subtype": "task_started", "task_id": "toolu_second", **began}
+    kept = SnapshotProjection()
+    replay([Record(1, 0.0, "message", note)], kept)
+    at.view.reducer.skipped(parse_snapshot(kept.body(1, model="m", mode="default", asks=[])), running=True)
+    (row,) = task_rows(at.view.reducer)
+    assert row.agent is not None and (row.id, row.agent.agent_id) == ("toolu_second", "toolu_first")
 
 
 async def test_the_list_stays_live_beside_a_question_and_esc_closes_it_before_it_interrupts(at: Desk) -> None:

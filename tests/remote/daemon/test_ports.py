@@ -6,6 +6,7 @@ import asyncio
 import base64
 import contextlib
 import socket
+import struct
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -170,13 +171,15 @@ async def test_a_channel_whose_opening_was_lost_with_its_connection_opens_over_t
         taking.cancel()
 
 
-async def test_what_was_sent_to_a_port_is_not_sent_again_if_the_laptop_has_not_heard_of_its_channel(
+async def test_a_channel_whose_end_the_laptop_has_not_heard_of_is_not_opened_again_and_its_end_is_told_again(
     host: WorkerHost, session: str
 ) -> None:
     requests: list[bytes] = []
 
     async def refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         requests.append(await reader.read(100))
+        linger = struct.pack("ii", 1, 0)  # so that the connection is reset
+        writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
         writer.transport.abort()
 
     laptop = await host.drive(session, ME)
@@ -184,11 +187,11 @@ async def test_what_was_sent_to_a_port_is_not_sent_again_if_the_laptop_has_not_h
     async with server:
         body: Json = {"port": server.sockets[0].getsockname()[1]}
         await opened(laptop, "port", body, b"POST")
-        await received(laptop)
+        _, why = await received(laptop)
         await laptop.drop()
         again = await host.drive(session, ME)
         await opened(again, "port", body, b"POST")
-        assert "ended meanwhile" in (await received(again))[1]
+        assert (await received(again))[1] == why != ""
     assert requests == [b"POST"]
 
 

@@ -13,7 +13,7 @@ import pytest
 from tests.remote.agent_kit import Json
 from tests.remote.worker_process import Laptop, WorkerHost, alive, until
 
-from ccb.tunnel.wire.frames import Progress
+from ccb.tunnel.wire.frames import Detach, Progress
 from ccb.tunnel.wire.session_options import SessionOptions
 
 _AGENT = Path(__file__).resolve().parents[2] / "support" / "acp_agent.py"
@@ -133,8 +133,8 @@ async def test_a_permission_mode_answers_in_place_of_the_person(
 async def test_nobody_can_be_asked_in_a_run_without_a_person(host: WorkerHost) -> None:
     foreign = Foreign(host)
     laptop = await foreign.drive(permission_prompts="none")
-    await turn(laptop, "ask")
-    assert foreign.outcomes() == ["reject_once"]
+    denied = (await turn(laptop, "ask"))["permission_denials"]
+    assert foreign.outcomes() == ["reject_once"] and [each["tool_name"] for each in denied] == ["Bash"]
     assert "asked for touch made. Nobody can be asked here: refused." in json.dumps(foreign.said())
     await laptop.end()
 
@@ -190,8 +190,7 @@ async def test_a_dead_agent_is_started_again_and_says_what_it_knows(
     if killed == "agent":
         result = await turn(laptop, "say:first die")
         assert (
-            result["is_error"]
-            and "ended with exit code 1: it has died, in the middle of this turn" in result["errors"][0]
+            result["is_error"] and "ended with exit code 1: it has died. The turn ends with it." in result["errors"][0]
         )
         assert [block["text"] for block in blocks(foreign.said())] == ["firstlast words"]
     else:
@@ -221,6 +220,10 @@ async def test_the_address_of_the_models_goes_in_band_or_into_the_environment_of
     first = json.loads(foreign.log.read_text().splitlines()[0])
     assert "ANTHROPIC_BASE_URL" in first["environment"]  # a command that ccb does not know gets both
     assert "127.0.0.1" not in json.dumps(first["argv"])
+    assert (await turn(laptop, "leak"))["result"].endswith("/...")
+    token = told[0].rpartition("/")[2] if told else ""
+    kept = [path.read_bytes() for path in host.home.rglob("*") if path.is_file() and path != foreign.log]
+    assert not any(token and token.encode() in each for each in kept)
     await laptop.end()
 
 
@@ -264,6 +267,8 @@ async def test_prompts_with_pictures_files_and_commands_reach_the_agent(host: Wo
     kinds = [{name: each.get(name) for name in ("type", "uri", "mimeType") if name in each} for each in sent["prompt"]]
     link = {"type": "resource_link", "uri": f"file://{host.project}/a.py"}
     assert kinds == [{"type": "text"}, {"type": "image", "mimeType": "image/png"}, link]
+    context = await turn(laptop, "/context")
+    assert "small-1: 1.2k of 100.0k tokens (1 %)" in context["result"]
     await turn(laptop, "/tidy say:up")
     assert foreign.notes("session/prompt")[-1]["prompt"][0]["text"] == "/tidy say:up"
     await laptop.end()
@@ -289,6 +294,17 @@ async def test_an_agent_that_cannot_start_ends_the_turn_and_says_why(host: Worke
     await laptop.end()
 
 
+async def test_an_agent_whose_memory_is_its_process_stays_when_everybody_leaves(host: WorkerHost) -> None:
+    foreign = Foreign(host)
+    laptop = await foreign.drive()
+    await turn(laptop, "say:hello")
+    await laptop.send(Detach(laptop.epoch, done=True))
+    await laptop.drop()
+    again = await foreign.drive(have=laptop.last_seq)
+    assert (again.hello.pid, (await turn(again, "say:on"))["result"]) == (laptop.hello.pid, "on")
+    await again.end()
+
+
 async def test_the_agent_ends_with_its_session(host: WorkerHost) -> None:
     foreign = Foreign(host)
     laptop = await foreign.drive()
@@ -312,4 +328,26 @@ async def test_in_the_workspace_cage_works_what_the_cage_lets_work(host: WorkerH
         assert not (host.home / "outside").exists()
     else:
         assert "--sandbox workspace closes. Add --allow-net" in result["errors"][0]
+    await laptop.end()
+
+
+@pytest.mark.parametrize(("options", "joins"), [(["steer"], True), ([], False)])
+async def test_a_prompt_joins_the_turn_of_an_agent_that_takes_it_and_else_waits(
+    host: WorkerHost, options: list[str], joins: bool
+) -> None:
+    foreign = Foreign(host, *options)
+    laptop = await foreign.drive()
+    await laptop.say("steered say:first" if joins else "ask say:first")
+    asked = await laptop.message("assistant" if joins else "control_request")
+    await laptop.say("say:second", "second")
+    if not joins:
+        await laptop.reply(asked["request_id"], {"behavior": "allow"})
+    assert (await laptop.message("result"))["result"] == "first"
+    if not joins:
+        assert (await laptop.message("result"))["result"] == "second"
+    assert len(foreign.notes("_session/steering")) == int(joins)
+    taken = [
+        item for each in host.journal(foreign.session) if each["kind"] == "prompt" for item in each["body"]["items"]
+    ]
+    assert [each["input"] for each in taken].count("second") == 1
     await laptop.end()

@@ -16,7 +16,7 @@ from tests.remote.tools_kit import until
 from ccb.local.mcp.mcp_permissions import mcp_rules
 from ccb.remote.context.reminders import Occasion
 from ccb.remote.hooks.hook_outcome import HookOutcome, read_answer
-from ccb.remote.mcp.mcp_client import Channel, McpClient, McpError, answer_form
+from ccb.remote.mcp.mcp_client import McpChannel, McpClient, McpError, answer_form
 from ccb.remote.mcp.mcp_servers import IN_CLIENT, McpServers
 from ccb.remote.mcp.mcp_tools import tool_result
 from ccb.remote.permissions.rules import Behavior, RuleSet, parse_rule
@@ -36,7 +36,7 @@ LOOK: Json = {"name": "look around", "inputSchema": {"type": "object"}, "annotat
 LOOK_0, LOOK_1 = tool_name("s0", "look around"), tool_name("s1", "look around")
 
 
-class Server(Channel):
+class Server(McpChannel):
     """An MCP server in memory, with one tool a page."""
 
     def __init__(self, *tools: Json) -> None:

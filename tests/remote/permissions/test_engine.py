@@ -334,7 +334,8 @@ def rules_of(decision: Decision) -> list[str]:
         *(("python x.py", ["python x.py"]), ("rm a.txt", ["rm a.txt"]), ("sudo ls", ["sudo ls"])),
         *(("bash -c 'ls'", ["bash -c 'ls'"]), ("python - <<X\nhi\nX", [])),
         *(("for i in a; do b; done", ["for i in a; do b; done"]), ("rm *", []), ("rm $X", ["rm $X"])),
-        ("A=1 pytest", ["A=1 pytest"]),
+        *(("A=1 pytest", ["A=1 pytest"]), ("kubectl get pods -n x", ["kubectl get pods *"])),
+        *((f"kubectl get {each}", [f"kubectl get {each}"]) for each in ("secret db", "pods,secrets", "-n x pods")),
     ],
 )
 def test_suggested_rules_are_no_wider_than_sensible(desk: Desk, command: str, rules: list[str]) -> None:

@@ -156,6 +156,24 @@ async def test_an_interrupt_ends_the_agents_of_the_turn_with_their_calls_closed(
         assert (await d.turn(MAIN + "on"))["result"] == "Yes?", "the history is valid"
 
 
+async def test_one_agent_of_a_turn_can_be_stopped_and_the_turn_goes_on(tmp_path: Path) -> None:
+    scripts = {
+        MAIN: [calls(task(ONE, "wait long"), task(TWO, "look"), message_id="m1"), says("One of two.", "m2")],
+        "wait long": [calls(("b1", "Bash", {"command": "echo started; sleep 600"}), message_id="c1")],
+        "look": [says("seen", "c2")],
+    }
+    async with delegation(tmp_path, scripts, allowed_tools=["Bash"]) as d:
+        running = asyncio.ensure_future(d.turn(MAIN + "go"))
+        await until(lambda: d.printed("b1", "started"), "the start of the command")
+        request = {"subtype": "stop_task", "task_id": ONE}
+        d.session.take_input("stop", {"type": "control_request", "request_id": "r1", "request": request})
+        assert (await running)["result"] == "One of two."
+        assert "The user stopped it." in d.result_text(ONE) and d.result_text(TWO).startswith("seen")
+        assert "stopped while it ran" in d.result_text("b1", ONE)
+        statuses = {each["task_id"]: each["status"] for each in d.messages("system", "task_notification")}
+        assert statuses == {ONE: "failed", TWO: "completed"}
+
+
 async def test_the_turns_of_an_agent_are_limited_and_its_last_words_are_kept(tmp_path: Path) -> None:
     blocks = text_block(0, "I found the place.") + tool_block(1, "r1", "Glob", {"pattern": "*"})
     answer = Reply([opening("c1"), blocks, closing("tool_use")])

@@ -15,14 +15,14 @@ import pytest
 from tests.remote.tools_kit import Toolbox, is_alive, open_toolbox, until
 
 from ccb.remote.system.process import Process
-from ccb.remote.tools.background_shells import Shell
+from ccb.remote.tools.background_shells import BackgroundCommand
 from ccb.remote.tools.background_tools import BashOutput
 from ccb.remote.tools.bash import Bash
 from ccb.remote.tools.output import MAX_OUTPUT_CHARS
 from ccb.remote.tools.toolset import close_context
 
 
-async def in_background(box: Toolbox, command: str) -> Shell:
+async def in_background(box: Toolbox, command: str) -> BackgroundCommand:
     """Start the first command in the background."""
     result = await box("Bash", command=command, run_in_background=True)
     assert "bash_1" in str(result.content) and result.structured["backgroundTaskId"] == "bash_1"

@@ -7,7 +7,9 @@ import os
 import pwd
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from itertools import groupby
+from mmap import PAGESIZE
 from pathlib import Path
 
 import psutil
@@ -56,17 +58,30 @@ def memory_of(pid: int) -> bytes:
     found = []
     try:
         maps = Path(f"/proc/{pid}/maps").read_text(encoding="utf-8", errors="replace").splitlines()
-        with Path(f"/proc/{pid}/mem").open("rb", buffering=0) as memory:
+        directory = Path(f"/proc/{pid}")
+        with (directory / "pagemap").open("rb") as pages, (directory / "mem").open("rb", buffering=0) as memory:
             for line in maps:
                 span, mode = line.split()[:2]
                 if mode.startswith("rw"):
-                    start, end = (int(part, 16) for part in span.split("-"))
+                    first, last = (int(part, 16) // PAGESIZE for part in span.split("-"))
                     with contextlib.suppress(OSError, OverflowError, ValueError):
-                        memory.seek(start)
-                        found.append(memory.read(end - start))
+                        pages.seek(first * 8)
+                        for start, count in _filled(pages.read((last - first) * 8)):
+                            memory.seek((first + start) * PAGESIZE)
+                            found.append(memory.read(count * PAGESIZE))
     except (FileNotFoundError, ProcessLookupError):
         return b""
     return b"".join(found)
+
+
+def _filled(pagemap: bytes) -> Iterator[tuple[int, int]]:
+    """First page and length of each run of pages that are in memory or swapped out. Some programs reserve gigabytes."""
+    place = 0
+    for is_filled, run in groupby(memoryview(pagemap).cast("Q"), lambda page: page >> 62 != 0):
+        count = sum(1 for _ in run)
+        if is_filled:
+            yield place, count
+        place += count
 
 
 def peak_mb(pid: int) -> float:

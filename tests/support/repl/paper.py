@@ -36,8 +36,7 @@ class Paper(ScriptedSession):
     def __init__(self, width: int = 97) -> None:
         super().__init__()
         self.container = BlockList()
-        self.reducer = TranscriptReducer(self.container, own_name=WHO)
-        self.reducer.notices.cwd = "/srv/shop"
+        self.reducer = TranscriptReducer(self.container, own_name=WHO, cwd="/srv/shop")
         self.details = False
         self._width = width
         self.begin()

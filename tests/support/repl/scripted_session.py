@@ -24,9 +24,9 @@ from ccb.local.session.session_client import (
     Item,
     LinkChange,
     LinkState,
+    OutputPiece,
     PromptDelivery,
     SessionEvent,
-    TaskOutput,
     parse_output,
 )
 from ccb.remote.tools.output import Output, OutputFiles
@@ -142,7 +142,7 @@ class ScriptedSession:
             raise ConnectionLost("there is no connection")
         return [each for each in self.past if each.seq < before][-self.page :]
 
-    async def output(self, task_id: str, after: int, most: int, before: int | None = None) -> TaskOutput | None:
+    async def output(self, task_id: str, after: int, most: int, before: int | None = None) -> OutputPiece | None:
         self.outputs_read.append((task_id, after))
         if self.state not in (LinkState.CONNECTED, LinkState.FENCED):
             raise ConnectionLost("there is no connection")

@@ -36,6 +36,7 @@ PANELS: tuple[Scene, ...] = (
     panels.tasks,
     panels.agent,
     panels.models,
+    panels.ports,
 )
 GOLDENS: tuple[tuple[Scene, tuple[int, int], str], ...] = (
     (scenes.first, NORMAL, "dark"),

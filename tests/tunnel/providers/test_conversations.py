@@ -100,6 +100,13 @@ async def test_a_request_with_everything_is_accepted(flavour: str) -> None:
         assert it.server.refused == [] and "device" not in json.dumps(it.server.requests)
 
 
+async def test_a_system_message_in_the_middle_reaches_the_model(flavour: str) -> None:
+    """Claude Code describes its environment there."""
+    async with adapter(flavour, Said("hi")) as it:
+        told = await it.ask([user("hello"), {"role": "system", "content": "on a submarine"}])
+        assert told.status == 200 and "on a submarine" in str(it.server.requests[0])
+
+
 async def test_an_answer_in_one_piece(flavour: str) -> None:
     async with adapter(flavour, Said("whole", thinking="why", calls=(("Bash", {"a": [1, 2]}),))) as it:
         told = await it.ask([user("hi")], tools=TOOLS, stream=False)

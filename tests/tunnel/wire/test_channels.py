@@ -6,7 +6,7 @@ import asyncio
 import base64
 import random
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 
 import pytest
 from hypothesis import given
@@ -35,15 +35,23 @@ class Wire:
         self.cut()  # an end may not have noticed that
         alive = self._alive = [True]
 
+        def arrive(frame: ChannelFrame | ChannelOpen, to: Channels) -> None:
+            if not alive[0]:
+                return
+            if self._lossy is not None and self._lossy.random() < 0.2:
+                self.cut()  # while it is on its way
+            elif not isinstance(frame, ChannelOpen):
+                to.take(frame)
+            elif self.host.get(frame.channel) is None:
+                self.laptop.take(ChannelEnd(frame.channel, "it has ended meanwhile"))
+
         async def carry(frame: ChannelFrame | ChannelOpen, to: Channels) -> None:
             await asyncio.sleep(0)
             if not alive[0]:
                 raise ChannelError("lost")
             self.frames.append(frame)
-            if self._lossy is not None and self._lossy.random() < 0.2:
-                self.cut()  # on its way
-            elif not isinstance(frame, ChannelOpen):
-                to.take(frame)
+            loop = asyncio.get_running_loop()
+            loop.call_soon(loop.call_soon, arrive, frame, to)  # its sender goes on before
 
         self.host.keep_only(self.laptop.numbers)
         self.host.back(lambda frame: carry(frame, self.laptop))
@@ -81,6 +89,15 @@ async def give(channel: Channel, pieces: list[bytes]) -> None:
     channel.end({"code": 3})
 
 
+async def all_both_ways(channel: Channel, pieces: list[bytes]) -> bytes:
+    """Give and read all, and leave the channel as soon as this end knows that the other one has all."""
+    async with channel:
+        _, data = await asyncio.gather(give(channel, pieces), all_of(channel))
+        with suppress(ChannelError):  # the other end has left, which knows that this one has all
+            await channel.over()
+    return data
+
+
 SIZES = st.lists(st.integers(0, 3 * CHUNK), max_size=6)
 
 
@@ -102,9 +119,8 @@ def test_what_is_written_arrives_once_and_whole_over_any_lost_connections(
                 await asyncio.sleep(0)
 
         again = asyncio.create_task(reconnect())
-        async with near, far, asyncio.timeout(20):
-            *_, there, here = await asyncio.gather(give(near, one), give(far, other), all_of(far), all_of(near))
-            await asyncio.gather(near.over(), far.over())
+        async with asyncio.timeout(20):
+            here, there = await asyncio.gather(all_both_ways(near, one), all_both_ways(far, other))
         again.cancel()
         assert there == b"".join(one) and here == b"".join(other) and near.result == {"code": 3}
         assert not wire.laptop.numbers and not wire.host.numbers

@@ -1,0 +1,305 @@
+"""What an agent of others may ask, in each API: every request whose price can be told, and nothing else.
+
+The members of a request are a closed list. One that is not in it could start work that nobody meters (several answers,
+batches, work in the background), let the provider run something, or name what the account keeps there (files, earlier
+answers, cached prompts): such a request is refused by the name of the member."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import field
+
+from ..providers.api_errors import NO_RETRY, Refusal
+from ..providers.costs import BilledRequest, longest_answer
+from ..providers.foreign_api import CHAT, GEMINI, RESPONSES, ForeignApi, ForeignCall
+from ..providers.json_fields import Json, object_in, objects_in, text_in
+from ..wire.dataclass import dataclass
+from .policy import NOT_ALLOWED
+
+_GEMINI_PATH = re.compile(r"/v1beta/models/([A-Za-z0-9._-]{1,100}):(generateContent|streamGenerateContent|countTokens)")
+_COUNT = "countTokens"
+
+
+def foreign_call(method: str, path: str, query: str) -> ForeignCall | None:
+    """Return the call that a method, a path and a query ask for; None if no API has such a one."""
+    if method == "GET" and path == "/v1/models":
+        return ForeignCall(CHAT, "/models", answers=False)
+    if method != "POST":
+        return None
+    if not query and path == "/v1/chat/completions":
+        return ForeignCall(CHAT, "/chat/completions")
+    if not query and path == "/v1/responses":
+        return ForeignCall(RESPONSES, "/responses")
+    found = _GEMINI_PATH.fullmatch(path)
+    if found is None or query not in ("", "alt=sse"):
+        return None
+    model, operation = found.groups()
+    if operation.startswith("stream") and not query:
+        return None  # an array that grows: its usage could be read at its end only
+    path = f"/models/{{model}}:{operation}" + (f"?{query}" if query else "")
+    return ForeignCall(GEMINI, path, operation != _COUNT, model)
+
+
+@dataclass(frozen=True)
+class Members:
+    """The members that an object may have: any value of `passed`, and one of a few of `only`. Null is no value."""
+
+    passed: frozenset[str]
+    only: Mapping[str, tuple[object, ...]] = field(default_factory=dict)
+
+    def check(self, given: Json, where: str) -> None:
+        """Raise Refusal for another member."""
+        for name, value in given.items():
+            if value is None or name in self.passed:
+                continue
+            if name not in self.only:
+                raise _refused(f"{where} with the member {name[:100]!r}")
+            if not any(type(value) is type(each) and value == each for each in self.only[name]):
+                raise _refused(f"{where} with another {name} than {' or '.join(map(repr, self.only[name]))}")
+
+
+def _refused(what: str) -> Refusal:
+    text = f"the laptop does not pass on {what}: it cannot tell what that costs, or whose it is"
+    return Refusal(400, text, kind=NOT_ALLOWED, headers=NO_RETRY)  # agents try again after 403
+
+
+def _members(names: str, **only: tuple[object, ...]) -> Members:
+    return Members(frozenset(names.split()), only)
+
+
+_TIERS = ("auto", "default", "flex")  # others cost more
+_CHAT = _members(
+    """model messages tools tool_choice parallel_tool_calls functions function_call stream stream_options
+    max_tokens max_completion_tokens temperature top_p top_k min_p seed stop presence_penalty frequency_penalty
+    repetition_penalty logit_bias logprobs top_logprobs response_format verbosity reasoning reasoning_effort thinking
+    enable_thinking thinking_budget preserve_thinking chat_template_kwargs user user_id metadata safety_identifier
+    prompt_cache_key prompt_cache_retention vl_high_resolution_images""",
+    n=(1,),
+    best_of=(1,),
+    store=(False,),
+    modalities=(["text"],),
+    usage=({"include": True},),
+    service_tier=_TIERS,
+)
+_RESPONSES = _members(
+    """model input instructions tools tool_choice parallel_tool_calls max_tool_calls stream stream_options
+    max_output_tokens temperature top_p top_logprobs text reasoning include truncation user metadata client_metadata
+    safety_identifier prompt_cache_key prompt_cache_retention""",
+    store=(False,),
+    background=(False,),
+    service_tier=_TIERS,
+)
+_GEMINI = _members("contents systemInstruction tools toolConfig generationConfig safetySettings")
+_GENERATION = _members(
+    """temperature topP topK maxOutputTokens stopSequences responseMimeType responseSchema responseJsonSchema seed
+    presencePenalty frequencyPenalty responseLogprobs logprobs thinkingConfig mediaResolution""",
+    candidateCount=(1,),
+    responseModalities=(["TEXT"], ["Text"]),
+)
+_GEMINI_PART = _members(
+    "text thought thoughtSignature functionCall functionResponse inlineData partMetadata videoMetadata"
+)
+_FUNCTION_RESPONSE = _members("id name response parts willContinue scheduling")
+_INLINE = re.compile(r"(image|text)/[a-z0-9.+-]{1,60}|application/(pdf|json)")
+_FUNCTIONS, _GROUP = ("function", "custom"), "namespace"
+_RESPONSES_TOOLS = (*_FUNCTIONS, _GROUP, "local_shell", "web_search")
+_TEXTS = frozenset(("text", "input_text", "output_text", "summary_text", "reasoning_text", "refusal", "thinking"))
+_ITEMS = frozenset(
+    (
+        *("message", "reasoning", "function_call", "function_call_output", "custom_tool_call"),
+        *("custom_tool_call_output", "local_shell_call", "local_shell_call_output", "web_search_call"),
+    )
+)
+_MEDIA = {"image_url": "image_url", "input_image": "image_url", "file": "file_data", "input_file": "file_data"}
+"""The parts that hold a picture or a file, with the member that has it. As data only: a provider fetches what a URL
+names, and an id names what the account keeps."""
+
+
+@dataclass(frozen=True)
+class ForeignRequest:
+    """A request that is allowed. `sent` goes to the provider. `longest` is what it says of the length of its answer.
+    `longer`: its prompt may be longer than its bytes tell."""
+
+    sent: Json
+    longest: object
+    longer: bool = False
+
+    def billed(self, model: str, size: int) -> BilledRequest:
+        return BilledRequest(model, size, longest_answer(self.longest), longer=self.longer)
+
+    def limited(self, model: str) -> Json:
+        """Return what the policy's limits are compared with."""
+        return {"model": model, "max_tokens": self.longest}
+
+
+def checked(call: ForeignCall, asked: Json) -> ForeignRequest:
+    """Return a request as it goes to the provider of the model. Raise Refusal for what is not in the lists."""
+    return _CHECKS[call.api.name](call, asked)
+
+
+def _chat(call: ForeignCall, asked: Json) -> ForeignRequest:
+    _CHAT.check(asked, "Chat Completions")
+    media = [_is_media(part, "file") for each in _objects(asked, "messages") for part in _parts(each, "content")]
+    if any(each.get("audio") for each in objects_in(asked, "messages")):
+        raise _refused("a message with audio")
+    _check_tools(asked, _FUNCTIONS)
+    sent = dict(asked)
+    if asked.get("stream"):  # the last chunk has the usage
+        sent["stream_options"] = {**object_in(asked, "stream_options"), "include_usage": True}
+    lengths = [each for name in ("max_tokens", "max_completion_tokens") if (each := asked.get(name)) is not None]
+    longest = max(lengths) if lengths and all(type(each) is int for each in lengths) else None
+    return ForeignRequest(sent, longest, longer=any(media))
+
+
+def _responses(call: ForeignCall, asked: Json) -> ForeignRequest:
+    _RESPONSES.check(asked, "Responses")
+    items = [] if isinstance(asked.get("input"), str) else _objects(asked, "input")
+    media = []
+    for item in items:
+        kind = item.get("type", "message")
+        if kind not in _ITEMS:
+            raise _refused(f"an item of the type {str(kind)[:100]!r}")
+        media += [_is_media(part, "") for name in ("content", "output", "summary") for part in _parts(item, name)]
+    searches = "web_search" in _check_tools(asked, _RESPONSES_TOOLS)  # what it finds is paid for as prompt
+    return ForeignRequest({**asked, "store": False}, asked.get("max_output_tokens"), longer=searches or any(media))
+
+
+def _gemini(call: ForeignCall, asked: Json) -> ForeignRequest:
+    inner = asked
+    if not call.answers and isinstance(asked.get("generateContentRequest"), dict):
+        inner = {name: each for name, each in asked["generateContentRequest"].items() if name != "model"}
+    _GEMINI.check(inner, call.api.title)
+    config = inner.get("generationConfig") or {}
+    if not isinstance(config, dict):
+        raise _refused("a generationConfig that is no object")
+    _GENERATION.check(config, "a generationConfig")
+    for tool in _objects(inner, "tools") if inner.get("tools") else ():
+        _members("functionDeclarations").check(tool, "a tool")
+    contents = [*_objects(inner, "contents"), object_in(inner, "systemInstruction")]
+    if not isinstance(inner.get("systemInstruction"), (dict, type(None))):
+        raise _refused("a systemInstruction that is no object")
+    media = [_is_gemini_media(part) for each in contents for part in _objects(each, "parts")]
+    sent = inner if inner is asked else {"generateContentRequest": {**inner, "model": f"models/{call.model}"}}
+    return ForeignRequest(sent, config.get("maxOutputTokens"), longer=any(media))
+
+
+_CHECKS: Mapping[str, Callable[[ForeignCall, Json], ForeignRequest]] = {
+    CHAT.name: _chat,
+    RESPONSES.name: _responses,
+    GEMINI.name: _gemini,
+}
+
+
+def _objects(asked: Json, name: str) -> list[Json]:
+    """Return a list of objects. Raise Refusal for anything else: nobody knows how the provider reads it."""
+    found = asked.get(name)
+    if found is None:
+        return []
+    if not isinstance(found, list) or not all(isinstance(each, dict) for each in found):
+        raise _refused(f"{name} that is no list of objects")
+    return found
+
+
+def _parts(holder: Json, name: str) -> list[Json]:
+    return [] if isinstance(holder.get(name), str) else _objects(holder, name)
+
+
+def _check_tools(asked: Json, allowed: tuple[str, ...]) -> list[str]:
+    """Return the types of the tools. Raise Refusal for one that the provider would run."""
+    kinds = []
+    for tool in _objects(asked, "tools"):
+        kind = str(tool.get("type"))
+        if kind not in allowed:
+            raise _refused(f"the tool {kind[:100]!r} of the provider")
+        kinds += [kind, *_check_tools(tool, _FUNCTIONS)] if kind == _GROUP else [kind]
+    return kinds
+
+
+def _is_media(part: Json, wrapped: str) -> bool:
+    """Return whether a part is more than text. Raise Refusal for what is not in the request itself."""
+    kind = str(part.get("type"))
+    if kind in _TEXTS:
+        return False
+    member = _MEDIA.get(kind, "")
+    holder = object_in(part, wrapped) if kind == wrapped else part
+    found = holder.get(member)
+    data = text_in(found, "url") if isinstance(found, dict) else found
+    inside = isinstance(data, str) and (member == "file_data" or data.startswith("data:"))
+    if not inside or holder.get("file_id") or holder.get("file_url"):
+        raise _refused(f"a part {kind[:100]!r} whose content is not in the request")
+    return True
+
+
+def _is_gemini_media(part: Json) -> bool:
+    _GEMINI_PART.check(part, "a part")
+    answered = object_in(part, "functionResponse")
+    _FUNCTION_RESPONSE.check(answered, "a functionResponse")
+    inner = [_is_gemini_media(each) for each in _objects(answered, "parts")]
+    if (data := part.get("inlineData")) is None:
+        return any(inner)
+    if not _INLINE.fullmatch(text_in(data, "mimeType")):
+        raise _refused("inlineData of another type than pictures, texts and PDF")
+    return True
+
+
+# The same requests in the shape of the Messages API, for the audit.
+
+
+def as_messages(api: ForeignApi, asked: Json) -> Json:
+    """Return what a request says in the shape of a request of the Messages API."""
+    beside = {name: value for name, value in asked.items() if name not in _SAID}
+    if api is GEMINI:
+        asked = object_in(asked, "generateContentRequest") or asked
+        system = [_gemini_block(part) for part in objects_in(asked.get("systemInstruction"), "parts")]
+        return {**beside, "system": system, "messages": list(_gemini_messages(asked))}
+    if api is RESPONSES:
+        said = asked.get("input")
+        items = [{"role": "user", "content": said}] if isinstance(said, str) else objects_in(asked, "input")
+        return {**beside, "system": asked.get("instructions"), "messages": list(map(_message_of_item, items))}
+    return {**beside, "messages": list(map(_message_of_chat, objects_in(asked, "messages")))}
+
+
+_SAID = ("messages", "input", "instructions", "contents", "systemInstruction", "generateContentRequest")
+
+
+def _message_of_chat(message: Json) -> Json:
+    content = _blocks(message.get("content"))
+    if message.get("role") != "tool":
+        return {"role": message.get("role"), "content": content}
+    return {"role": "user", "content": [_result(message.get("tool_call_id"), content)]}
+
+
+def _message_of_item(item: Json) -> Json:
+    kind = str(item.get("type", "message"))
+    if kind == "message":
+        return {"role": item.get("role"), "content": _blocks(item.get("content"))}
+    if kind.endswith("_output"):
+        return {"role": "user", "content": [_result(item.get("call_id"), _blocks(item.get("output")))]}
+    return {"role": "assistant", "content": [{"type": "tool_use"}]}
+
+
+def _gemini_messages(asked: Json) -> Iterator[Json]:
+    for content in objects_in(asked, "contents"):
+        role = "assistant" if content.get("role") == "model" else "user"
+        yield {"role": role, "content": [_gemini_block(part) for part in objects_in(content, "parts")]}
+
+
+def _gemini_block(part: Json) -> Json:
+    answered = object_in(part, "functionResponse")
+    if answered:
+        return _result(answered.get("id") or answered.get("name"), [{"type": "json", **answered}])
+    if "text" in part:
+        return {"type": "text", "text": part["text"]}
+    return {"type": "tool_use"} if "functionCall" in part else {"type": "part", **part}
+
+
+def _result(call_id: object, content: list[Json]) -> Json:
+    return {"type": "tool_result", "tool_use_id": call_id, "content": content}
+
+
+def _blocks(content: object) -> list[Json]:
+    if isinstance(content, str):
+        return [{"type": "text", "text": content}]
+    parts = objects_in({"content": content}, "content")
+    return [{**part, "type": "text"} if part.get("type") in _TEXTS else part for part in parts]
