@@ -308,6 +308,8 @@ class PermissionEngine:
 
     def _can_be_caged(self, matcher: RuleMatcher, tool: Askable, tool_input: Json, state: RuleState) -> bool:
         sandbox = replace(state.sandbox, mode=WORKSPACE)
+        if sandbox.at_least(self._least_cage) != sandbox:
+            return False
         if tool.traits.rules is not RuleKind.COMMAND or self._mode in (PLAN, BYPASS) or state.sandbox.mode != READ_ONLY:
             return False
         if not sandbox.opens_workspace(self.directories):
