@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 from ccb.tunnel.errors import PolicyRefused
 from ccb.tunnel.wire.policy_patterns import Patterns, holds_directory, is_allowed
@@ -108,12 +109,13 @@ def check_provider(policy: PolicySettings, server: str) -> None:
     """Raise PolicyRefused for the server of a provider that may not be asked."""
     from ccb.tunnel.providers.provider_kinds import KINDS
 
+    name = urlsplit(f"//{server}").hostname or ""
     for each in policy.providers if policy.providers is not None else ("*",):
         kind = KINDS.get(each)
         own = kind.base_url.partition("://")[2].partition("/")[0] if kind is not None else ""
-        if fnmatchcase(server.lower(), _CLOUDS.get(each) or own or each.lower()):
+        if fnmatchcase(name, _CLOUDS.get(each) or own or each.lower()):
             return
-    raise refused(f"model calls to {server}", "providers")
+    raise refused(f"model calls to {name}", "providers")
 
 
 def own_hooks(settings: Settings) -> Mapping[str, Any]:

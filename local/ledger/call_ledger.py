@@ -221,7 +221,7 @@ class CallLedger(AbstractContextManager["CallLedger"]):
 
     def not_forwarded(self, most: int) -> list[dict[str, Any]]:
         """Return the next calls that were not forwarded yet, as objects with the names of the columns."""
-        last = "(SELECT TOTAL(MAX(row)) FROM forwarded)"
+        last = "(SELECT IFNULL(MAX(row), 0) FROM forwarded)"
         query = f"SELECT id, {_COLUMNS} FROM calls WHERE id > {last} ORDER BY id LIMIT ?"  # noqa: S608 - fixed names
         names = ["id", *_COLUMNS.split(", ")]
         return [dict(zip(names, row, strict=True)) for row in self.run(query, (most,))]

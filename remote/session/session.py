@@ -307,6 +307,8 @@ class Session:
         if agent and not is_allowed(agent, settings.bound("agents")):
             raise ValueError(f"the policy of the laptop does not allow the agent {agent}")
         permissions.use_settings(settings)
+        if not permissions.may_add(context.cwd):
+            raise ValueError(f"the policy of the laptop does not allow sessions in {os.path.realpath(context.cwd)}")
         self.hooks.allow_only(settings.bound("hooks"))
         added = [*setup.added_directories(context.cwd, self.options), *settings.directories]
         context.add_dirs[:] = filter(permissions.may_add, added)
