@@ -120,11 +120,10 @@ async def test_an_allowed_host_and_directory_work_and_others_do_not(laptop: Poli
 
 async def test_no_other_provider_and_no_other_model_is_asked(laptop: PolicedLaptop, host: Host) -> None:
     url = host.laptop.env["ANTHROPIC_BASE_URL"]
-    mine = {"providers": {"anthropic": {"baseUrl": url}, "mine": {"kind": "compatible", "baseUrl": url}}}
+    given = {"providers": {"anthropic": {"baseUrl": url}, "mine": {"kind": "compatible", "baseUrl": url}}}
+    mine = ["--settings", json.dumps(given)]
     for words in ([], ["--model", "mine/gpt-5"], ["--model", "anthropic/claude-opus-4-1"]):
-        done = await laptop.under(providers=["anthropic"]).run(
-            [*host.ssh("-p", "hi", *words, "--settings", json.dumps(mine))]
-        )
+        done = await laptop.under(providers=["anthropic"]).run(host.ssh("-p", "hi", *words, *mine))
         assert done.refuses(78, "does not allow model calls to 127.0.0.1 (providers)")
     haiku: Json = {"models": ["claude-haiku-*"], "providers": ["127.0.0.1"]}
     alias = json.dumps({"modelAliases": {"claude-haiku-mine": "claude-opus-4-1"}})
@@ -186,18 +185,18 @@ async def test_a_budget_and_its_ledger_are_not_moved(
     assert "1 call" in shown.stdout or " 1 " in shown.stdout, shown
 
 
-async def test_what_is_older_than_the_policy_keeps_is_removed(
-    laptop: PolicedLaptop, host: Host, tmp_path: Path
-) -> None:
+async def test_what_is_older_than_a_policy_keeps_is_removed(laptop: PolicedLaptop, host: Host, tmp_path: Path) -> None:
     ledger = tmp_path / "ledger"
-    policy = {"ledger": str(ledger), "retentionDays": 0.000_001}
+    laptop.under(ledger=str(ledger), retentionDays=0.000_001)
     host.model.add({"text": "first"}, {"text": "second"})
-    await laptop.under(**policy).run([*host.ssh("-p", "--record", "a secret of the first", *ANYWAY)])
+    await laptop.run(host.ssh("-p", "--record", "a secret of the first"))
+    (journal,) = host.home.rglob("journal.jsonl")
     assert list(ledger.glob("recorded/*/*"))
-    second = await laptop.under(**policy).run([*host.ssh("-p", "of the second")])
+    await host.command("stop", "--all")
+    second = await laptop.run(host.ssh("-p", "of the second"))
     assert second.stdout == "second\n", second
-    assert not list(ledger.glob("recorded/*/*"))
-    base = (ledger / "ledger.sqlite3").read_bytes() + b"".join(p.read_bytes() for p in ledger.glob("*-wal"))
+    assert not journal.exists() and not list(ledger.glob("recorded/*/*"))
+    base = (ledger / "ledger.sqlite3").read_bytes() + b"".join(each.read_bytes() for each in ledger.glob("*-wal"))
     assert b"a secret of the first" not in base
 
 
