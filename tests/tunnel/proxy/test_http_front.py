@@ -11,6 +11,7 @@ from typing import Any
 import aiohttp
 import pytest
 from aiohttp import web
+from keyring.backends import fail
 from tests.support.network.http_server import serving
 from tests.support.providers.adapters import adapter
 from tests.support.providers.dialect_server import KEY, DialectServer
@@ -158,7 +159,10 @@ async def test_what_the_laptop_refuses_is_an_error_of_the_api_that_was_asked(pat
 @pytest.mark.parametrize(
     ("path", "name"), [(RESPONSES, "openai"), (CHAT, "openai"), (f"{GEMINI}:generateContent", "gemini")]
 )
-async def test_without_a_key_of_the_provider_the_answer_says_how_to_give_one(path: str, name: str) -> None:
+async def test_without_a_key_of_the_provider_the_answer_says_how_to_give_one(
+    path: str, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("keyring.get_keyring", fail.Keyring)
     async with (
         agent(keys="anthropic") as (_, client, address),
         client.post(address + path, json=BODIES[path]) as answer,

@@ -321,7 +321,10 @@ async def test_a_key_pressed_twice_does_not_answer_the_next_card(at: Desk, monke
     assert list(at.session.answers) == ["first"]
 
 
-async def test_cards_keep_the_focus_so_that_enter_answers_one_after_the_other(at: Desk) -> None:
+async def test_cards_keep_the_focus_so_that_enter_answers_one_after_the_other(
+    at: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ccb.local.tui.approvals.LOCK_S", 1.5)  # else it may be over before the screen is looked at
     await asks(at, first="echo one", second="echo two")
     await at.card_focused()
     await at.answer("enter", sees="echo two")

@@ -36,7 +36,7 @@ def test_lines_are_found_under_their_width_and_version_only() -> None:
 def test_lines_used_longest_ago_go_first_and_heights_stay() -> None:
     cache, blocks = drawing(), [*(block(10) for _ in range(10)), *(block(9) for _ in range(10))]
     for each in (*blocks[:10], blocks[0], *blocks[10:]):
-        cache.lines(each, 80)
+        cache.whole(each, 80)
     assert not kept(cache, blocks[1])
     assert all(kept(cache, each) for each in (blocks[0], *blocks[10:]))
     assert [cache.height(each, 80) for each in blocks] == [10] * 10 + [9] * 10
