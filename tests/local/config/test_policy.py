@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import pwd
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -108,10 +110,10 @@ def test_no_variable_moves_the_ledger(place: Path, tmp_path: Path) -> None:
     environ = {"HOME": "/nowhere", "XDG_STATE_HOME": str(tmp_path / "state")}
     assert policy.ledger_folder(environ) == tmp_path / "state" / "ccb"
     place.write_text("{}")
-    home = Path(os.path.expanduser(f"~{os.environ.get('USER', 'root')}"))
-    assert policy.ledger_folder(environ) == home / ".local/state/ccb"
+    account = pwd.getpwuid(os.getuid())
+    assert policy.ledger_folder(environ) == Path(account.pw_dir, ".local/state/ccb")
     place.write_text('{"policy": {"ledger": "/var/lib/ccb/%u"}}')
-    assert policy.ledger_folder(environ) == Path("/var/lib/ccb", home.name)
+    assert policy.ledger_folder(environ) == Path("/var/lib/ccb", account.pw_name)
 
 
 def test_of_two_budgets_the_smaller_counts_and_no_price_of_a_person_does(place: Path) -> None:
@@ -122,10 +124,9 @@ def test_of_two_budgets_the_smaller_counts_and_no_price_of_a_person_does(place: 
     allowed = budgets(100.0, found, "gpu-1")
     assert (allowed.run_usd, allowed.session_usd, allowed.day_usd, allowed.host_usd) == (100.0, 2, 5, 1)
     named = named_provider("openai", {}, found)
-    assert named is not None and (named.own.models["gpt-5"].inputPrice, named.own.models["gpt-5"].contextWindow) == (
-        None,
-        9,
-    )
+    assert named is not None
+    model = named.own.models["gpt-5"]
+    assert (model.inputPrice, model.contextWindow) == (None, 9)
 
 
 @pytest.mark.parametrize(
@@ -140,12 +141,9 @@ def test_of_two_budgets_the_smaller_counts_and_no_price_of_a_person_does(place: 
     ],
 )
 def test_a_provider_is_known_by_its_server(server: str, allowed: bool) -> None:
-    owners = PolicySettings(providers=["anthropic", "bedrock", "*.example.com"])
-    if allowed and "evil" not in server:
+    owners = PolicySettings(providers=["anthropic", "bedrock", "llm.example.com"])
+    with nullcontext() if allowed else pytest.raises(PolicyRefused, match="does not allow model calls to"):
         policy.check_provider(owners, server)
-    else:
-        with pytest.raises(PolicyRefused):
-            policy.check_provider(PolicySettings(providers=["anthropic", "bedrock", "llm.example.com"]), server)
 
 
 @pytest.mark.parametrize(
