@@ -152,8 +152,7 @@ class PermissionEngine:
     def use_settings(self, settings: WorkerSettings) -> None:
         """Replace the rules from settings. Raise ValueError for one that allows and cannot be read; then nothing has
         changed. One that denies or asks covers all that it may have been about."""
-        least = settings.bound("sandbox")
-        if least and not self._sandbox.cages.probe().mechanism:
+        if settings.bound("sandbox") and not self._sandbox.cages.probe().mechanism:
             why = self._sandbox.cages.probe().why
             raise SandboxError(f"the policy of the laptop wants a sandbox, and this host cannot make one: {why}")
         found: dict[tuple[str, Behavior], list[Rule]] = {key: [] for key in itertools.product(SOURCES, Behavior)}
@@ -171,9 +170,14 @@ class PermissionEngine:
                 found[layer.source, Behavior.DENY].append(Rule(permission_rules.ANY_TOOL, broken=layer.broken))
         for (source, behavior), rules in found.items():
             self._rules.replace(source, behavior, rules)
-        self._set_dirs, self._allowed_dirs = settings.directories, settings.bound("directories")
-        self._least_cage, self._sandbox = least, self._sandbox.at_least(least)
+        self._set_dirs = settings.directories
+        self._hold_policy(settings)
         self._work_in(self._add_dirs)
+
+    def _hold_policy(self, settings: WorkerSettings) -> None:
+        least = self._least_cage = settings.bound("sandbox")
+        self._sandbox = self._sandbox.at_least(least)
+        self._allowed_dirs = settings.bound("directories")
         managed = [each.value for each in settings.of("permissions", MANAGED)]
         switches = [each.get("disableBypassPermissionsMode") for each in managed if isinstance(each, dict)]
         if least or "disable" in switches:
