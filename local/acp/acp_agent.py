@@ -13,11 +13,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import ccb
-from ccb.tunnel.errors import CcbError
+from ccb.tunnel.errors import CcbError, ProtocolError
 from ccb.tunnel.heavy_imports import collection_paused
+from ccb.tunnel.plain_text import neutralise
 from ccb.tunnel.transports.login_prompts import NobodyToAsk
 from ccb.tunnel.wire.control_protocol import RequestFailed, new_uuid
-from ccb.tunnel.wire.frames import Json
+from ccb.tunnel.wire.frames import FrameError, Json
 from ccb.tunnel.wire.json_rpc import INVALID_PARAMS, Handler, JsonRpcPeer, Reply, RpcError
 
 from ..command_line.arguments import Arguments, SessionChoice, is_session_id
@@ -74,9 +75,13 @@ async def _serve(arguments: Arguments, environ: Mapping[str, str], given: int, t
         await writer.write(line)
 
     agent = AcpAgent(arguments, environ)
-    peer = JsonRpcPeer(agent.handlers, read, write, long=_LONG)
-    async with agent.serving(peer):
-        await peer.serve()
+    peer = JsonRpcPeer(agent.handlers, read, write, long=_LONG, outgoing=harmless)
+    try:
+        async with agent.serving(peer):
+            await peer.serve()
+    except FrameError as error:
+        await writer.drain()
+        raise ProtocolError(f"the editor sent what cannot be read: {error}", do="Send a shorter prompt.") from None
     await writer.drain()
     return ExitCode.OK
 
@@ -95,6 +100,7 @@ class AcpAgent:
         self._host: HostConnection | None = None
         self._connecting = asyncio.Lock()
         self._sessions: dict[str, AcpSession] = {}
+        self._listed: list[Json] = []  # by the last `session/list` without a cursor
         self._stack = AsyncExitStack()
         methods: Mapping[str, Handler] = {
             "initialize": self._initialize,
@@ -106,6 +112,7 @@ class AcpAgent:
             "session/close": self._close,
             "session/delete": self._delete,
             "session/prompt": self._prompt,
+            "_session/steering": self._steer,
             "session/cancel": self._cancel,
             "session/set_mode": self._set_mode,
             "session/set_config_option": self._set_option,
@@ -114,13 +121,16 @@ class AcpAgent:
 
     @asynccontextmanager
     async def serving(self, peer: JsonRpcPeer) -> AsyncIterator[None]:
-        """At the end, leave the sessions, and then the host."""
+        """At the end, leave the sessions, and then the host. When the editor has ended, read their answers out."""
+        has_ended = False
         self._peer = peer
         async with self._stack:
             try:
                 yield
+                has_ended = True
             finally:
-                await asyncio.gather(*(each.close() for each in self._sessions.values()), return_exceptions=True)
+                leaving = [each.close(reads_out=has_ended) for each in self._sessions.values()]
+                await asyncio.gather(*leaving, return_exceptions=True)
 
     # The connection.
 
@@ -132,6 +142,7 @@ class AcpAgent:
             "agentCapabilities": _CAPABILITIES,
             "agentInfo": {"name": "ccb", "title": f"ccb on {self._paths.host}", "version": ccb.__version__},
             "authMethods": [],
+            "_meta": {"steering": {"supported": True}},
         }
 
     async def _authenticate(self, params: Json) -> Json:
@@ -153,20 +164,13 @@ class AcpAgent:
         return await self._open(params, SessionChoice(session_id=new_uuid()), tail=0)
 
     async def _load(self, params: Json) -> Reply:
-        return await self._open(params, await self._left(params), tail=0)
+        return await self._open(params, _existing(params), tail=0)
 
     async def _resume(self, params: Json) -> Reply:
-        return await self._open(params, await self._left(params), tail=1)
-
-    async def _left(self, params: Json) -> SessionChoice:
-        """Return the choice of an existing session, which this process leaves first if it has it open."""
-        number = str(params.get("sessionId"))
-        if not is_session_id(number):
-            raise _unknown(number)
-        await self._leave(number)
-        return SessionChoice(resume=number.lower())
+        return await self._open(params, _existing(params), tail=1)
 
     async def _open(self, params: Json, choice: SessionChoice, *, tail: int) -> Reply:
+        self._sessions = {number: each for number, each in self._sessions.items() if not each.is_over}
         if len(self._sessions) >= _MAX_SESSIONS:
             raise RpcError(INVALID_PARAMS, f"{_MAX_SESSIONS} sessions are open already: close one first")
         directory = self._paths.directory(params.get("cwd"))
@@ -177,6 +181,7 @@ class AcpAgent:
         permissions = arguments.permissions
         permissions = replace(permissions, add_dirs=(*permissions.add_dirs, *others))
         sdk = replace(arguments.sdk, mcp_config=(*arguments.sdk.mcp_config, *_servers(params.get("mcpServers"))))
+        await self._leave(choice.resume or "")  # if this process has it open
         host = await self._connected()
         from .acp_session import AcpSession
         from .acp_updates import ClientAbilities, Editor
@@ -198,9 +203,17 @@ class AcpAgent:
 
     async def _list(self, params: Json) -> Json:
         wanted, cursor = params.get("cwd"), params.get("cursor")
-        only = self._paths.cwd(self._paths.directory(wanted)) if wanted is not None else None
         if cursor is not None and not (isinstance(cursor, str) and cursor.isascii() and cursor.isdigit()):
             raise RpcError(INVALID_PARAMS, "the cursor is none that session/list has given")
+        if wanted is not None:
+            self._paths.directory(wanted)  # refuses what is outside
+        if cursor is None or not self._listed:  # the pages are of one list, which the host makes once
+            self._listed = await self._all_sessions(self._paths.folder(wanted) if wanted is not None else None)
+        start = int(cursor[:9]) if cursor else 0
+        page: Json = {"sessions": self._listed[start : start + _PAGE]}
+        return {**page, "nextCursor": str(start + _PAGE)} if len(self._listed) > start + _PAGE else page
+
+    async def _all_sessions(self, only: str | None) -> list[Json]:
         from datetime import UTC, datetime, timedelta
 
         from ..connect.session_rows import with_prompts
@@ -215,10 +228,7 @@ class AcpAgent:
                 continue
             used = (now - timedelta(seconds=min(row.idle_s, 1e9))).isoformat(timespec="seconds")
             listed.append({"sessionId": row.session, "cwd": cwd, "title": row.prompt.cell, "updatedAt": used})
-        start = int(cursor[:9]) if cursor else 0
-        more = len(listed) > start + _PAGE
-        page: Json = {"sessions": listed[start : start + _PAGE]}
-        return {**page, "nextCursor": str(start + _PAGE)} if more else page
+        return listed
 
     async def _close(self, params: Json) -> Json:
         with suppress(TimeoutError):  # without a connection the turn goes on
@@ -253,6 +263,9 @@ class AcpAgent:
     async def _prompt(self, params: Json) -> Json:
         return await self._conversation(params).prompt(params.get("prompt"))
 
+    async def _steer(self, params: Json) -> Json:
+        return await self._conversation(params).steer(params.get("prompt"))
+
     async def _cancel(self, params: Json) -> None:
         await self._conversation(params).cancel()
 
@@ -262,6 +275,15 @@ class AcpAgent:
     async def _set_option(self, params: Json) -> Json:
         options = await self._conversation(params).set_option(params.get("configId"), params.get("value"))
         return {"configOptions": options}
+
+
+def harmless(value: Any) -> Any:
+    """Return JSON with all its texts neutralised, in the names of fields, too: most of them are the host's."""
+    if isinstance(value, str):
+        return value if value.isascii() and value.isprintable() else neutralise(value)
+    if isinstance(value, dict):
+        return {harmless(name): harmless(each) for name, each in value.items()}
+    return [harmless(each) for each in value] if isinstance(value, list | tuple) else value
 
 
 async def _home(transport: Transport) -> str:
@@ -287,6 +309,13 @@ def _with_errors_told(handler: Handler) -> Handler:
             raise rpc_error(error) from None
 
     return told
+
+
+def _existing(params: Json) -> SessionChoice:
+    number = str(params.get("sessionId"))
+    if not is_session_id(number):
+        raise _unknown(number)
+    return SessionChoice(resume=number.lower())
 
 
 def _unknown(number: str) -> RpcError:

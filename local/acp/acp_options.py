@@ -40,6 +40,12 @@ class SessionOptionsDesk:
         self._api = api
         self._bypasses = bypasses
 
+    @property
+    def window(self) -> int:
+        """The room of the model in tokens, as far as this machine knows it."""
+        models, used = self._api.laptop.models, self._api.transcript.facts.model
+        return models.offer(used).window if models is not None and used else 0
+
     def modes(self) -> Json:
         current = mode_in_force(self._api.transcript.facts.mode, self._api.transcript.facts.sandbox)
         offered = [each for each in MODES if self._is_offered(each)]

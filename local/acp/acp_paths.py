@@ -29,19 +29,24 @@ class PathMap:
         self._place = place.rstrip("/") or "/"
         self._found = [self._place] if place.startswith("/") else []  # as absolute paths
         pairs = (each.partition("=") for each in maps)
-        self._maps = [(_clean(there), _clean(here)) for there, _, here in pairs]
+        self._to_editor = [(_clean(there), _clean(here)) for there, _, here in pairs]
+        self._to_host = [(here, there) for there, here in self._to_editor]
         self._root = ""
+
+    @staticmethod
+    def folder(cwd: object) -> str:
+        """Return a working directory of the editor without `.` and `..`. Raise RpcError."""
+        if not isinstance(cwd, str) or not cwd.startswith("/") or "\0" in cwd:
+            raise RpcError(INVALID_PARAMS, f"cwd must be an absolute path, not {str(cwd)[:200]!r}")
+        return _clean(cwd)
 
     def directory(self, cwd: object) -> str:
         """Return the directory of the host for a working directory of the editor. Raise RpcError."""
-        if not isinstance(cwd, str) or not cwd.startswith("/"):
-            raise RpcError(INVALID_PARAMS, f"cwd must be an absolute path, not {str(cwd)[:200]!r}")
-        here = _clean(cwd)
+        here = self.folder(cwd)
         if self._same:
             return here
-        for there, local in self._maps:
-            if (below := _below(local, here)) is not None:
-                return _joined(there, below)
+        if (there := _mapped(self._to_host, here)) is not None:
+            return there
         self._root = self._root or here
         below = _below(self._root, here)
         if below is None:
@@ -71,39 +76,28 @@ class PathMap:
         """Return the working directory of the editor for one of the host, None for one that the editor has not."""
         if self._same:
             return path
-        for there, local in self._maps:
-            if (below := _below(there, path)) is not None:
-                return _joined(local, below)
-        for found in self._found:
-            if (below := _below(found, path)) is not None:
-                return _joined(self._root or str(Path.cwd()), below)
-        return None
+        root = self._root or str(Path.cwd())
+        return _mapped([*self._to_editor, *((found, root) for found in self._found)], path)
 
     def shown(self, path: str) -> str:
         """Return what the editor opens for a file of the host: the path itself unless `--map` names another one."""
-        for there, local in self._maps:
-            if (below := _below(there, path)) is not None:
-                return _joined(local, below)
-        return path
+        return _mapped(self._to_editor, path) or path
 
     def is_here(self, path: str) -> bool:
         """Return whether the editor opens this very file of the host."""
-        return self._same or any(_below(there, path) is not None for there, _ in self._maps)
+        return self._same or _mapped(self._to_editor, path) is not None
 
     def on_host(self, path: str) -> str | None:
         """Return the path on the host of a file that the editor names, None if it is only here."""
-        here = _clean(path)
-        if self._same:
-            return here
-        for there, local in self._maps:
-            if (below := _below(local, here)) is not None:
-                return _joined(there, below)
-        return None
+        return _clean(path) if self._same else _mapped(self._to_host, path)
 
 
 def local_path(uri: str) -> str | None:
     """Return the path of a `file:` URI, None for any other one."""
-    parts = urlsplit(uri)
+    try:
+        parts = urlsplit(uri)
+    except ValueError:  # such as http://[
+        return None
     if parts.scheme != "file" or parts.netloc not in ("", "localhost") or "\0" in (path := unquote(parts.path)):
         return None
     return path or None
@@ -144,6 +138,15 @@ def _read_below(root: str, parts: Sequence[str], most: int) -> bytes:
 def _clean(path: str) -> str:
     """Return an absolute path without `.`, `..` and doubled slashes, by its text alone."""
     return posixpath.normpath(path).replace("//", "/", 1) if path.startswith("//") else posixpath.normpath(path)
+
+
+def _mapped(pairs: Sequence[tuple[str, str]], path: str) -> str | None:
+    """Return a path at the other end, None if no pair of folders has it. `..` leads out of no folder."""
+    path = _clean(path)
+    for root, other in pairs:
+        if (below := _below(root, path)) is not None:
+            return _joined(other, below)
+    return None
 
 
 def _below(root: str, path: str) -> str | None:

@@ -22,9 +22,13 @@ _UNFIT = re.compile(r'["<>\r\n]')  # in the name in front of a file's text
 async def user_content(prompt: object, paths: PathMap, roots: Sequence[str]) -> list[Json]:
     """Return the blocks of a user message. `roots` are the folders of the editor. Raise RpcError for what the agent
     cannot be given."""
-    if not isinstance(prompt, list) or not prompt:
+    if not isinstance(prompt, list):
         raise RpcError(INVALID_PARAMS, "a prompt is a list of content blocks")
-    return [await _block(as_dict(each), paths, roots) for each in prompt]
+    blocks = [await _block(as_dict(each), paths, roots) for each in prompt]
+    blocks = [each for each in blocks if each.get("text") != ""]  # models refuse them
+    if not blocks:
+        raise RpcError(INVALID_PARAMS, "the prompt is empty")
+    return blocks
 
 
 def text_of(content: Sequence[Json]) -> str:
@@ -101,7 +105,9 @@ async def _link(uri: str, name: str, paths: PathMap, roots: Sequence[str]) -> Js
 
 
 def _attached(uri: str, text: str, paths: PathMap) -> Json:
-    path = local_path(uri)
-    there = paths.on_host(path) if path is not None else None
-    name = there or (f"{path} of the person's own machine" if path is not None else uri)
+    path, name = local_path(uri), uri
+    if path is not None:
+        _, mark, lines = uri.partition("#")  # such as L10:20, of which an editor has sent the text
+        there = paths.on_host(path)
+        name = f"{there}{mark}{lines}" if there else f"{path}{mark}{lines} of the person's own machine"
     return attached_file(_UNFIT.sub("_", name), text)

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from functools import partial
 
 from ccb.tunnel.errors import CcbError
-from ccb.tunnel.plain_text import neutralise, one_line
+from ccb.tunnel.plain_text import one_line
 from ccb.tunnel.tasks import cancelled
 from ccb.tunnel.wire.client_requests import CHANGE_RULES
 from ccb.tunnel.wire.control_protocol import TRUST_PROJECT, Request, RequestFailed
@@ -102,11 +102,13 @@ class QuestionDesk:
         editor: Editor,
         keep: Callable[[Sequence[Mapping[str, object]]], Awaitable[None]],
         laptop_servers: Callable[[], Collection[str]],
+        stopped: Callable[[], None],
     ) -> None:
         self._session = session
         self._editor = editor
         self._keep = keep
         self._laptop_servers = laptop_servers
+        self._stopped = stopped
         self._questions = OpenQuestions()
         self._asking: dict[str, asyncio.Task[None]] = {}
         self._answering: set[str] = set()
@@ -187,6 +189,7 @@ class QuestionDesk:
         offered = choices(request)
         chosen = await self._choose(self._subject(request), offered)
         if chosen is None:
+            self._stopped()
             return _STOPPED
         try:
             if chosen.denies:
@@ -214,21 +217,25 @@ class QuestionDesk:
             "toolCallId": request.request_id,
             "title": "Trust the files of this project?",
             "kind": "other",
+            "status": "pending",
             "content": [{"type": "content", "content": {"type": "text", "text": lines}}],
         }
         offered = {
             "trust": Choice("Yes, trust it on this host", "allow_always", {"trusted": True}),
             "later": Choice("Not now", "reject_once", {"trusted": False}),
         }
+        await self._tell({"sessionUpdate": "tool_call", **call})
         chosen = await self._choose(call, offered)
-        update = {"sessionUpdate": "tool_call_update", "toolCallId": request.request_id, "status": "completed"}
-        await self._editor.peer.notify("session/update", self._in_session({"update": update}))
+        await self._tell({"sessionUpdate": "tool_call_update", "toolCallId": call["toolCallId"], "status": "completed"})
         return chosen.answer if chosen is not None else {"trusted": False}
+
+    async def _tell(self, update: Json) -> None:
+        await self._editor.peer.notify("session/update", self._in_session({"update": update}))
 
     # Forms.
 
     async def _elicited(self, request: ControlRequest) -> Json:
-        message = neutralise(request.text("message"))
+        message = request.text("message")
         params: Json = {"message": f"{one_line(request.text('mcp_server_name'))}: {message}"}
         if request.text("mode") == "url":
             if not self._editor.abilities.links or not request.text("url").startswith(("https://", "http://")):
@@ -292,7 +299,7 @@ class QuestionDesk:
 
 def _property(field: FormField) -> Json:
     options = [{"const": each.label, "title": _titled(each.label, each.description)} for each in field.options]
-    about: Json = {"title": one_line(field.header or field.question), "description": neutralise(field.question)}
+    about: Json = {"title": one_line(field.header or field.question), "description": field.question}
     if field.several:
         return {"type": "array", **about, "items": {"anyOf": options}}
     return {"type": "string", **about, "oneOf": options}

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 
 from ccb.tunnel.errors import CcbError, CredentialError, NoSuchPath, NoSuchSession, UsageError
@@ -33,6 +34,7 @@ from ..session.session_client import (
 )
 from ..session.turn_outcomes import PendingPrompts
 from ..slash_commands.session_api import Place, SessionApi, info_of, laptop_of
+from ..terminal.console import say
 from ..transcript.questions import ReplayMonitor
 from .acp_options import SessionOptionsDesk
 from .acp_prompt import text_of, user_content
@@ -45,6 +47,7 @@ AUTH_REQUIRED = -32000
 NOT_FOUND = -32002
 
 _TICK_S = 0.05
+_READ_OUT_S = 300.0  # for the rest of an answer, once the editor has ended
 _CANCELLED: Json = {"stopReason": "cancelled"}
 _STOP_REASONS = {"max_tokens": "max_tokens", "refusal": "refusal"}
 _TAKEN_OVER = "{}. This editor only watches now; loading the session again takes it back."
@@ -74,6 +77,7 @@ class AcpSession:
         self._editor = editor
         self._conversation: Conversation | None = None
         self._leave = asyncio.Event()
+        self._reads_out = False
         self._task: asyncio.Task[None] | None = None
         self._opened = asyncio.Event()
 
@@ -105,8 +109,10 @@ class AcpSession:
                 await self.close()
         return self.conversation.id
 
-    async def close(self) -> None:
-        """Leave the session, which lives on."""
+    async def close(self, *, reads_out: bool = False) -> None:
+        """Leave the session, which lives on. With `reads_out`, read the model's answer to its end first, for a limited
+        time: who attaches next would pay for it again."""
+        self._reads_out = reads_out
         self._leave.set()
         if self._conversation is None:  # it may connect for long
             await cancelled(self._task)
@@ -125,6 +131,11 @@ class AcpSession:
                 if watching.done():
                     watching.result()
                 else:
+                    if self._reads_out and opened.session.reading:
+                        say("ccb: the editor has ended; this ccb ends when it has read the answer that it asked for")
+                        with suppress(TimeoutError):
+                            async with asyncio.timeout(_READ_OUT_S):
+                                await opened.session.read_out()
                     await opened.session.close(done=True)
             finally:
                 await conversation.close()
@@ -167,17 +178,10 @@ class PromptAnswers:
     def is_cancelled(self, number: str) -> bool:
         return number in self._cancelled
 
-    def news(self, content: object) -> None:
-        match content:
-            case records.PromptRecord(input_ids=taken):
-                self._pending.taken(taken)
-            case records.TakenRecord(input_id=taken):
-                self._pending.taken([taken])
-            case records.TurnStartRecord() | records.TurnEndRecord():
-                self._pending.turn_began_or_ended()
-            case records.UnqueuedRecord(id=number):
-                self._pending.taken_back(number)
-                self._resolve(number, _CANCELLED)
+    def news(self, record: records.Record) -> None:
+        self._pending.record(record)
+        if isinstance(record.content, records.UnqueuedRecord):
+            self._resolve(record.content.id, _CANCELLED)
 
     def result(self, result: messages.ResultMessage) -> None:
         answered = self._pending.answered()
@@ -216,7 +220,9 @@ class Conversation:
         self._replay.event_came(0, time.monotonic(), replayed=hello.seq > 0)  # the first of them is on its way
         api = SessionApi(session, info, self._updates.reducer, laptop, place=Place.HEADLESS)
         self._options = SessionOptionsDesk(api, bypasses=opened.options.allow_bypass)
-        self._questions = QuestionDesk(session, editor, opened.projects.keep, lambda: api.laptop_servers)
+        self._questions = QuestionDesk(
+            session, editor, opened.projects.keep, lambda: api.laptop_servers, self._prompts.cancel
+        )
         self._run_command = partial(command_result, client=session, info=info, laptop=laptop)
         session.register(CAN_USE_TOOL)
         session.register(TRUST_PROJECT)
@@ -236,6 +242,8 @@ class Conversation:
     async def facts(self) -> Json:
         """Return the fields that the answers to new, load and resume have in common."""
         facts = {"modes": self._options.modes(), "configOptions": await self._options.config()}
+        totals = self._updates.reducer.totals
+        totals.window = totals.window or self._options.window  # until the first result tells it
         self._updates.settled()
         return facts
 
@@ -272,6 +280,15 @@ class Conversation:
             raise
         finally:
             self._prompts.end(number)
+
+    async def steer(self, blocks: object) -> Json:
+        """Send a prompt into the running turn. Without one, the editor is to send it as an ordinary prompt."""
+        if not self._prompts or self._fenced:
+            return {"outcome": "promptRequired", "reason": "noRunningTurn"}
+        content, number = await user_content(blocks, self._editor.paths, self._editor.roots), new_uuid()
+        self._updates.prompt_sent(text_of(content), number)
+        await self._session.prompt(content, uuid=number)
+        return {"outcome": "injected"}
 
     async def cancel(self) -> None:
         """Stop the turn, and take back the prompts that wait. Their answers come with the result of the turn, or at
@@ -330,8 +347,8 @@ class Conversation:
     async def _skipped(self, gap: EventGap) -> None:
         self._replay.event_came(gap.seq, time.monotonic(), replayed=gap.seq < self._session.hello.seq)
         running = self._session.hello.state != "idle"
-        await self._send(self._updates.skipped(gap, running=running))
         asks = [messages.parse_message(each) for each in messages.as_blocks(gap.body.get("asks"))]
+        await self._send(self._updates.skipped(gap, asks, running=running))
         self._questions.replace_all([each for each in asks if isinstance(each, messages.ControlRequest)])
 
     async def _received(self, event: SessionEvent) -> None:
@@ -350,7 +367,7 @@ class Conversation:
         elif isinstance(public, messages.ResultMessage):
             self._prompts.result(public)
         else:
-            self._prompts.news(content)
+            self._prompts.news(event.record)
 
     async def _link_changed(self, change: LinkChange) -> None:
         log.info("link %s: %s", change.state.value, change.reason)

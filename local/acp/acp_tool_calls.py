@@ -39,7 +39,7 @@ def described(name: str, tool_input: Json, paths: PathMap, cwd: str) -> Json:
         kind = "other"
     places = _locations(name, tool_input, paths)
     about = one_line(headline(name, tool_input, cwd))
-    title = about if traits.view is View.COMMAND and about else f"{name} {about}".rstrip()
+    title = about if traits.view is View.COMMAND and about else one_line(f"{name} {about}")
     if places and not paths.is_here(places[0]["path"]):
         title = f"{title[:_MAX_TITLE]} on {paths.host}"
     found: Json = {"title": title[:_MAX_TITLE], "name": name, "kind": kind, "rawInput": tool_input, "locations": places}
@@ -54,8 +54,7 @@ def shown(block: ToolBlock, paths: PathMap, cwd: str, *, terminal: bool) -> Json
     if is_command(block) and terminal:
         call["content"] = [{"type": "terminal", "terminalId": block.tool_id}]
         return call
-    text = neutralise(block.unmarked(block.result) or block.output)
-    said = _agent_rows(block) if block.agent is not None and not block.result else text
+    said = _agent_rows(block) if block.agent is not None and not block.result else output_of(block)
     keeps = call["content"] and block.state is not ToolState.FAILED
     if said.strip() and not keeps:
         fenced = traits_of(block.name).view in (View.COMMAND, View.FILE_LINES)
@@ -129,7 +128,7 @@ def _whole(text: object) -> str | None:
 
 def _plan(name: str, tool_input: Json) -> Iterator[Json]:
     if traits_of(name).view is View.PLAN and (plan := as_text(tool_input.get("plan"))):
-        yield _text(neutralise(plan))
+        yield _text(plan)
 
 
 def _agent_rows(block: ToolBlock) -> str:
@@ -160,5 +159,5 @@ def subject_of(question: Json, paths: PathMap, cwd: str, said: Sequence[str] = (
     call = described(name, tool_input, paths, cwd)
     if traits_of(name).view is View.COMMAND:
         call["content"].append(_text(_fence(neutralise(as_text(tool_input.get("command"))))))
-    call["content"] += [_text(neutralise(each)) for each in said]
+    call["content"] += map(_text, said)
     return {"toolCallId": as_text(question.get("tool_use_id")), "status": "pending", **call}

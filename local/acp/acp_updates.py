@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 from weakref import WeakSet
 
-from ccb.tunnel.plain_text import neutralise
 from ccb.tunnel.wire import journal_records as records
 from ccb.tunnel.wire import messages
 from ccb.tunnel.wire.control_protocol import new_uuid
@@ -90,7 +89,7 @@ class AnswerText:
             new = size - self._passed.get(event.index, 0)
             if new > 0:
                 self._passed[event.index] = size
-                yield chunk(_CHUNKS[event.field], neutralise(event.text[-new:]), self._message_id)
+                yield chunk(_CHUNKS[event.field], event.text[-new:], self._message_id)
 
     def finished(self, message: messages.AssistantMessage) -> Iterator[Json]:
         self._begin(message.message_id)
@@ -101,7 +100,7 @@ class AnswerText:
             rest = text[self._passed.get(index, 0) :]
             self._passed[index] = max(self._passed.get(index, 0), len(text))
             if rest and not message.is_api_error:  # the transcript shows that as an error
-                yield chunk(_CHUNKS[kind], neutralise(rest), self._message_id)
+                yield chunk(_CHUNKS[kind], rest, self._message_id)
 
     def withdrawn(self) -> None:
         self._message_id = ""
@@ -161,21 +160,26 @@ class AcpUpdates:
         return self._taken()
 
     def _note_asked(self, public: object) -> None:
-        """End the calls of sub-agents that the editor knows by a question only."""
+        """Announce and end the calls that the editor would know by a question only."""
         if isinstance(public, messages.ControlRequest):
             number = public.text("tool_use_id")
-            if number and number not in self._sent_calls:
+            if number and number not in self._sent_calls and number not in self._asked:
                 self._asked[number] = None
+                call = calls.subject_of(public.request, self._paths, self.cwd)
+                self._out.append({"sessionUpdate": "tool_call", **call})
         for block in public.blocks if isinstance(public, messages.UserMessage) and self._asked else ():
             number = messages.as_text(block.get("tool_use_id"))
             if block.get("type") == "tool_result" and self._asked.pop(number, self) is None:
                 status = "failed" if block.get("is_error") else "completed"
                 self._out.append({"sessionUpdate": "tool_call_update", "toolCallId": number, "status": status})
 
-    def skipped(self, gap: EventGap, *, running: bool) -> list[Json]:
-        """Take over the state after events that are not loaded. What was said in them is not repeated."""
+    def skipped(self, gap: EventGap, asks: Iterable[object], *, running: bool) -> list[Json]:
+        """Take over the state after events that are not loaded. What was said in them is not repeated, but the calls
+        that `asks` are about are announced."""
         self.reducer.skipped(parse_snapshot(gap.body), running=running)
         self._out.clear()
+        for each in asks:
+            self._note_asked(each)
         return self._taken()
 
     def link_lost(self) -> None:
@@ -183,7 +187,7 @@ class AcpUpdates:
 
     def notice(self, severity: str, text: str) -> list[Json]:
         """Return what tells the person something: as a notice, or a warning also as a line of the conversation."""
-        title, _, more = neutralise(text).strip().partition("\n")
+        title, _, more = text.strip().partition("\n")
         if not title:
             return []
         if self._abilities.notices:
@@ -229,15 +233,11 @@ class AcpUpdates:
             return [{"sessionUpdate": "session_info_update", "title": title}] if title else []
         if name == "todos":
             entries = [
-                {
-                    "content": neutralise(each.subject),
-                    "priority": "medium",
-                    "status": _TODO_STATUS.get(each.status, "pending"),
-                }
+                {"content": each.subject, "priority": "medium", "status": _TODO_STATUS.get(each.status, "pending")}
                 for each in reducer.todos.items
             ]
             return [{"sessionUpdate": "plan", "entries": entries}]
-        if not totals.window:  # the first result tells it
+        if not (totals.window and totals.context_tokens):
             return []
         cost = {"amount": round(totals.cost_usd, 6), "currency": "USD"}
         used = totals.context_tokens
@@ -290,7 +290,7 @@ class AcpUpdates:
 
     def _notice(self, block: NoticeBlock) -> None:
         if block.level is Level.INFO:  # a command has printed it
-            self._out.append(chunk("agent_message_chunk", neutralise(block.text), new_uuid()))
+            self._out.append(chunk("agent_message_chunk", block.text, new_uuid()))
         elif block.level is Level.WARNING or (block.level is Level.ERROR and not self.own_turn):
             self._out += self.notice(block.level.value, block.text)
 

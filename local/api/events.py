@@ -135,6 +135,9 @@ class TurnFailed(CcbError):
         self.answer = answer
         self.exit_name = (code or answer.exit_code).name
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return TurnFailed, (self.what, self.answer, self.exit_code)
+
 
 class Schema(Generic[D]):
     """What `Answer.data` must fit: nothing, a JSON schema, or a type that pydantic knows. Raises TypeError."""

@@ -95,9 +95,11 @@ class Host:
         self._arguments = self._parsed({})
         self._connection = HostConnection(self._arguments, NobodyToAsk())
         self._sessions: set[Session] = set()
+        self._entered = False
 
     async def __aenter__(self) -> Self:
         await self._connection.__aenter__()
+        self._entered = True
         try:
             await self._connection.connected()
             self._arguments, _ = await self._connection.placed(self._arguments)
@@ -111,6 +113,9 @@ class Host:
 
     async def close(self) -> None:
         """Close the sessions and the connection. Takes at most 20 seconds, whatever the host does."""
+        if not self._entered:
+            return
+        self._entered = False
         await asyncio.gather(*(each.close() for each in self._sessions), return_exceptions=True)
         closing = asyncio.ensure_future(self._connection.__aexit__())
         await asyncio.wait({closing}, timeout=CLOSE_S)
@@ -140,13 +145,13 @@ class Host:
         }
         parsed = self._parsed({**chosen, **options})
         placed = replace(parsed, connection=self._arguments.connection, directory=self._arguments.directory)
-        session = Session(self._connection, placed, self._callbacks)
+        session = Session(self._open, placed, self._callbacks)
         self._sessions = {each for each in self._sessions if not each.closed} | {session}
         return await session.open()
 
     async def sessions(self) -> list[SessionInfo]:
         """Return the sessions of the host, those used last first. Raises CcbError."""
-        listed = await (await self._connection.sessions()).listed()
+        listed = await (await self._open.sessions()).listed()
         return [SessionInfo(row.session, row.prompt.raw, row.cwd.raw, row.alive, row.state) for row in listed]
 
     async def run(
@@ -216,8 +221,14 @@ class Host:
         own = OWN_TOOLS if self._callbacks.tools is not None else ""
         return arguments_of(self._target, {**self._options, **options}, asks=self._callbacks.asks, own_tools=own)
 
+    @property
+    def _open(self) -> HostConnection:
+        if not self._entered:
+            raise RuntimeError("enter the host first: async with ccb.connect(…) as host")
+        return self._connection
+
     async def _transport(self, again: bool = False) -> Transport:
-        return await self._connection.transport(ask=False)
+        return await self._open.transport(ask=False)
 
     async def _copied(self, order: CopyOrder) -> CopyProgress:
         from ..files.both_ends.copy_channel import CopyProgress

@@ -112,7 +112,7 @@ class AgentQuestions:
     """Answers the questions of one session, each once and in a task of its own. `failed` gets what a callback raises,
     and says whether the program learns of it."""
 
-    def __init__(self, remote: RemoteSession, callbacks: Callbacks, failed: Callable[[Exception], bool]) -> None:
+    def __init__(self, remote: RemoteSession, callbacks: Callbacks, failed: Callable[[BaseException], bool]) -> None:
         self._remote, self._callbacks, self._failed = remote, callbacks, failed
         self._running: dict[str, asyncio.Task[None]] = {}
         self._heard: Newest[str, None] = Newest(_MAX_HEARD)
@@ -135,8 +135,13 @@ class AgentQuestions:
         try:
             try:
                 reply = await answer_to(asked, self._callbacks)
-            except Exception as error:  # a bug of the program: nothing is allowed
+            except BaseException as error:  # of the program, which may also raise SystemExit: nothing is allowed
+                task = asyncio.current_task()
+                if task is not None and task.cancelling():
+                    raise
                 await remote.refuse(asked.request_id, "the program failed to answer")
+                if isinstance(error, asyncio.CancelledError):
+                    error = RuntimeError("a callback of the program was cancelled")
                 if not self._failed(error):
                     raise
                 return

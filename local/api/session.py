@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, overload
@@ -58,6 +58,7 @@ class Prompt(Generic[D]):
         self.closing = False
         self._session = session
         self._begun = self._has_turn = False
+        self._ending: asyncio.Task[None] | None = None
         self._failure: BaseException | None = None
         self._events: deque[Event] = deque()
         self._news = asyncio.Event()
@@ -104,6 +105,12 @@ class Prompt(Generic[D]):
         self.closing = True
         self._session.has_room()
         self._news.set()
+        if self._ending is None or self._ending.done():
+            self._ending = self._session.keep(self._end())
+        await asyncio.wait({self._ending})
+
+    async def _end(self) -> None:
+        """Runs to its end however often the task of the program is cancelled: anyio cancels each `await`."""
         try:
             if self.inputs and not self._over.is_set():
                 with suppress(TimeoutError, CcbError):
@@ -152,6 +159,7 @@ class Session:
         self._owner: asyncio.Task[None] | None = None
         self._failure: Exception | None = None
         self._current: Prompt[Any] | None = None
+        self._endings: set[asyncio.Task[None]] = set()  # of prompts
         self._reader = SessionReader()
         self._questions: AgentQuestions | None = None
         self._asking = 0  # requests whose answers must be read, whether or not the program reads its events
@@ -228,7 +236,8 @@ class Session:
         self._room.set()
         if self._owner is None or self._owner.done() or self._owner is asyncio.current_task():
             return
-        await asyncio.wait({self._owner}, timeout=2 * CLOSE_S)
+        if self._ready.done():
+            await asyncio.wait({self._owner}, timeout=2 * CLOSE_S)
         self._owner.cancel()
         await asyncio.wait({self._owner}, timeout=CLOSE_S)
 
@@ -254,6 +263,7 @@ class Session:
         try:
             await asyncio.shield(self._ready)
         except asyncio.CancelledError:
+            self._ready.cancel()
             await cancelled(self._owner)
             raise
         return self
@@ -267,6 +277,8 @@ class Session:
         if prompt.schema.json != self._schema:
             await self.request(_INITIALIZE, {"jsonSchema": prompt.schema.json})
             self._schema = prompt.schema.json
+            if prompt.closing:
+                return
         self._current = prompt
         await self.send(prompt, prompt.content, client.PromptDelivery(waits=True))
 
@@ -288,6 +300,13 @@ class Session:
 
     def has_room(self) -> None:
         self._room.set()
+
+    def keep(self, ending: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Run the end of a prompt, until the session ends."""
+        task = asyncio.create_task(ending, name="end of a prompt")
+        self._endings.add(task)
+        task.add_done_callback(self._endings.discard)
+        return task
 
     def left(self, prompt: Prompt[Any]) -> None:
         for each in prompt.inputs:
@@ -329,7 +348,11 @@ class Session:
             else:
                 self._ready.set_exception(error)
         finally:
-            self._ended(UsageError("the session was closed", do="Open it again: host.session(resume=ID)."))
+            closed = UsageError("the session was closed", do="Open it again: host.session(resume=ID).")
+            if not self._ready.done():
+                self._ready.set_exception(closed)
+            self._ended(closed)
+            await cancelled(*self._endings)
 
     def _ended(self, error: Exception) -> None:
         self._failure = self._failure or error
@@ -389,7 +412,7 @@ class Session:
         if prompt is not None:
             prompt.add(event)
 
-    def _callback_failed(self, error: Exception) -> bool:
+    def _callback_failed(self, error: BaseException) -> bool:
         """What a callback raises is raised to who reads the prompt. Return whether somebody does."""
         if self._current is not None:
             self._current.end(error, over=False)

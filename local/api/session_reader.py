@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from ccb.tunnel.wire import journal_records as records
@@ -18,7 +18,7 @@ from .events import Connection, Event, Notice, answer_of, events_of
 class Taken:
     """A turn has taken these prompts."""
 
-    inputs: tuple[str, ...]
+    inputs: Sequence[str]
 
 
 Found = Event | Taken | messages.ControlRequest | messages.ControlCancel
@@ -56,7 +56,8 @@ class SessionReader:
                 yield from self._record(item)
 
     def _record(self, item: client.SessionEvent) -> Iterator[Found]:
-        of_agent = item.record.agent_id
+        if taken := self.pending.record(item.record):
+            yield Taken(taken)
         match item.record.content:
             case records.MessageRecord(public=public):
                 earlier = item.replayed and self._first_connection  # it was written before this client came
@@ -65,21 +66,10 @@ class SessionReader:
                 if isinstance(public, messages.TaskMessage) and not earlier:
                     self.pending.task_news(public)
                 yield from self._message(public)
-            case records.PromptRecord(input_ids=input_ids) if not of_agent:
-                yield self._taken(*input_ids)
-            case records.TakenRecord(input_id=input_id) if not of_agent:
-                yield self._taken(input_id)
-            case records.UnqueuedRecord(id=input_id):
-                self.pending.taken_back(input_id)
-            case records.TurnStartRecord() | records.TurnEndRecord() if not of_agent:
-                self.pending.turn_began_or_ended()
+            case records.TurnStartRecord() if not item.record.agent_id:
                 self._denied_unasked = False
             case records.DamagedRecord(what=what) if what:
                 yield Notice(f"the session's journal is damaged: {what}")
-
-    def _taken(self, *input_ids: str) -> Taken:
-        self.pending.taken(input_ids)
-        return Taken(input_ids)
 
     def _message(self, public: messages.PublicMessage) -> Iterator[Found]:
         match public:

@@ -28,27 +28,44 @@ Json = dict[str, Any]
 
 
 class _Loop:
-    """One background loop in a daemon thread, until `close`."""
+    """One background loop in a daemon thread, until `close`. A fork of the process has none."""
 
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._run, name="ccb", daemon=True)
         self._thread.start()
 
+    @property
+    def runs(self) -> bool:
+        return self._thread.is_alive()
+
     def call(self, work: Coroutine[Any, Any, T]) -> T:
-        if threading.current_thread() is self._thread:
+        if not self.runs or threading.current_thread() is self._thread:
             work.close()
-            raise RuntimeError("ccb.sync is called from its own loop: a callback there is a plain function")
-        future = asyncio.run_coroutine_threadsafe(work, self._loop)
+            if self.runs:
+                raise RuntimeError("ccb.sync is called from its own loop: a callback there is a plain function")
+            raise RuntimeError("the host was closed, or another process has opened it: open it again, here")
+
+        async def outcome() -> T | SystemExit:
+            try:
+                return await work
+            except SystemExit as left:  # of a callback; a task that raises it ends the loop
+                return left
+
+        future = asyncio.run_coroutine_threadsafe(outcome(), self._loop)
         try:
-            return future.result()
+            found = future.result()
         except BaseException:  # also Ctrl+C, while the work goes on
             future.cancel()
             raise
+        if isinstance(found, SystemExit):
+            raise found
+        return found
 
     def close(self) -> None:
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
+        if self.runs:
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._thread.join()
 
     def _run(self) -> None:
         with asyncio.Runner(loop_factory=lambda: self._loop) as runner:  # which ends the tasks and the threads
@@ -85,7 +102,8 @@ class Prompt(Generic[D]):
         self._loop.call(self._prompt.steer(text))
 
     def close(self) -> None:
-        self._loop.call(self._prompt.aclose())
+        if self._loop.runs:
+            self._loop.call(self._prompt.aclose())
 
 
 class Session:
@@ -142,7 +160,8 @@ class Session:
         return self._loop.call(self._session.forward(port, local))
 
     def close(self, *, stay: bool = False) -> None:
-        self._loop.call(self._session.close(stay=stay))
+        if self._loop.runs:
+            self._loop.call(self._session.close(stay=stay))
 
     def __enter__(self) -> Self:
         return self
@@ -192,7 +211,8 @@ class Host:
     def close(self) -> None:
         if self._background is not None:
             try:
-                self._loop.call(self._host.close())
+                if self._loop.runs:
+                    self._loop.call(self._host.close())
             finally:
                 self._loop.close()
                 self._background = None

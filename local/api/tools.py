@@ -41,7 +41,7 @@ class Tool:
         except ValidationError as error:
             problems = "; ".join(f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors())
             return _result(f"The input does not fit: {problems}", failed=True)
-        except Exception as error:  # noqa: BLE001 - whatever the tool of the program raises
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever the tool of the program raises
             return _result(f"{type(error).__name__}: {error}", failed=True)
 
 

@@ -115,13 +115,13 @@ async def session_meant(arguments: Arguments, transport: Transport, bundle: Bund
     runs."""
     if arguments.session.resume:
         return arguments.session.resume
-    rows = await list_sessions(transport, bundle)
+    rows = await list_sessions(transport, bundle, arguments.directory)
     if arguments.directory is not None:
-        there = [row for row in rows if row.is_in(arguments.directory)]
         where = f"{host_label(arguments.connection)}:{arguments.directory}"
-        if not there:
+        rows = [row for row in rows if row.state != "moved" or arguments.command == "move"]  # it ends that move
+        if not rows:
             raise NoSuchSession(f"{where}: there are no sessions of this directory", do="`ccb ps HOST` lists all.")
-        return there[0].session
+        return (with_prompts(rows) or rows)[0].session
     running = [row for row in rows if row.alive]
     rows = running if running or arguments.command == "stop" else rows
     host = host_label(arguments.connection)

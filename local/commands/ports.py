@@ -20,18 +20,17 @@ from ..session.session_client import LaptopNotice, LinkChange, LinkState
 from ..terminal.console import print_line, say
 from ..terminal.terminal_prompts import prompts_for
 
-_CHANGES = {LinkState.RECONNECTING: "the connection is lost, trying again", LinkState.FENCED: "connected"}
-
 
 async def run_ports(arguments: Arguments, environ: Mapping[str, str]) -> ExitCode:
     """With forwards, returns when the session ends."""
     host, directory = host_label(arguments.connection), arguments.directory or ""
 
     def choose(rows: Sequence[SessionRow]) -> str:
-        running = [row for row in rows if row.alive and row.is_in(directory)]
+        running = [row for row in rows if row.alive]
         if not running:
             where = f"{host}:{directory}" if directory else host
-            raise NoSuchSession(f"{where}: no session runs there", do=f"`ccb ps {host}` lists the sessions.")
+            do = "`ccb ps HOST` lists the sessions, `ccb ps --local` those of this machine."
+            raise NoSuchSession(f"{where}: no session runs there", do=do)
         return running[0].session
 
     async with (
@@ -69,9 +68,14 @@ def _print(ports: PortForwards, *, as_json: bool) -> None:
 
 async def _watch(session: RemoteSession) -> None:
     """Keep the session until it ends, and say what happens to its connection. Raises CcbError."""
+    lost = False
     async for item in session.events():
-        if isinstance(item, LinkChange) and item.state in _CHANGES:
-            say(f"ccb: {_CHANGES[item.state]}")
+        if isinstance(item, LinkChange) and not lost and item.state is LinkState.RECONNECTING:
+            lost = True
+            say("ccb: the connection is lost, trying again")
+        elif isinstance(item, LinkChange) and lost and item.state is LinkState.FENCED:
+            lost = False
+            say("ccb: connected again")
         elif isinstance(item, LaptopNotice):
             say(f"ccb: {item.text}")
     say("ccb: the session has ended on the host")

@@ -296,14 +296,14 @@ async def watch_session(
     arguments: Arguments, prompts: Prompts, environ: Mapping[str, str], choose: Callable[[Sequence[SessionRow]], str]
 ) -> AsyncIterator[tuple[RemoteSession, Settings]]:
     """Attach to a running session as a viewer, without a model credential. `choose` returns the ID of one of the
-    sessions of the host. Raises CcbError."""
+    sessions of the host, or of its directory that `arguments` name. Raises CcbError."""
     async with AsyncExitStack() as stack:
         host = await stack.enter_async_context(HostConnection(arguments, prompts, environ))
         dialer, basics = await dialer_to(host, stack)
         from ..session.remote_session import RemoteSession
         from .session_rows import list_sessions
 
-        rows = await list_sessions(await dialer.transport(ask=True), basics.bundle)
+        rows = await list_sessions(await dialer.transport(ask=True), basics.bundle, arguments.directory)
         dialer.begin({"session": choose(rows), "create": False, "again": True})
         who, patience = requests.client_name(), requests.reconnect_seconds(arguments, basics.settings)
         options = AttachOptions({"client": who}, who, "viewer", tail=1, later_tail=1, patience=patience)

@@ -10,7 +10,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Self
 
-from ccb.tunnel.errors import CcbError
+from ccb.tunnel.errors import CcbError, ConnectionLost
 from ccb.tunnel.transports.pipe import Transport
 
 from ..command_line.arguments import Arguments
@@ -53,12 +53,14 @@ class HostConnection:
         self._links: set[Link] = set()  # those over the transport
         self._opening = asyncio.Lock()
         self._failure: CcbError | None = None  # of the last login
+        self._closed = False
 
     async def __aenter__(self) -> Self:
         self._loader = starting.StartupLoader(partial(self._load, settings_choice(self.arguments)))
         return self
 
     async def __aexit__(self, *_: object) -> None:
+        self._closed = True
         await self.loader.aclose()
         transport, self._transport = self._transport, None
         if transport is not None:
@@ -163,10 +165,14 @@ class HostConnection:
                 if self._failure is not None and self._failure is not known and not ask:
                     raise self._failure
                 try:
-                    self._transport = await log_in()
+                    transport = await log_in()
                 except CcbError as error:
                     self._failure = error
                     raise
+                if self._closed:  # meanwhile
+                    await transport.close()
+                    raise ConnectionLost("the connection to the host was closed during the login")
+                self._transport = transport
             return self._transport
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import posixpath
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from typing import Annotated, TypeVar
@@ -78,11 +77,6 @@ class SessionRow(SessionSummaryRow):
     driver_away: bool = False
     viewers: Count = 0
 
-    def is_in(self, directory: str) -> bool:
-        """Whether its directory is that of the command line, which may be relative to the home directory; "": any."""
-        path, cwd = posixpath.normpath(directory.removeprefix("~/")) if directory else "", self.cwd.raw
-        return not path or cwd == path or (not path.startswith("/") and cwd.endswith(f"/{path}"))
-
 
 def with_prompts(rows: Sequence[SessionRow]) -> list[SessionRow]:
     """Return the sessions that were ever asked anything, or have a name: one goes back to no other."""
@@ -138,10 +132,11 @@ async def frames_of(pipe: Pipe, data: bytes, host: str) -> AsyncGenerator[Frame,
             return
 
 
-async def list_sessions(transport: Transport, bundle: Bundle) -> list[SessionRow]:
-    """Return the sessions of the host, the most recently used first. Raises CcbError."""
+async def list_sessions(transport: Transport, bundle: Bundle, directory: str | None = None) -> list[SessionRow]:
+    """Return the sessions of the host, or of a directory there, the most recently used first. Raises CcbError."""
     rows = []
-    async with aclosing(reports(transport, bundle, {"command": "ps"})) as answer:
+    command = {"command": "ps"} if directory is None else {"command": "ps", "directory": directory}
+    async with aclosing(reports(transport, bundle, command)) as answer:
         async for report in answer:
             if report.kind != "session":
                 continue

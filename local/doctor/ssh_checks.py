@@ -150,6 +150,9 @@ async def sessions_finding(transport: Transport) -> Finding:
         return Finding(HOST, "MaxSessions", FindingState.INFO, "not tested: there is no SSH connection to share")
     async with contextlib.AsyncExitStack() as stack:
         more = sum(await asyncio.gather(*(_one_more(transport, stack) for _ in range(_MORE_SESSIONS))))
+    if isinstance(transport, SshTransport) and transport.has_more:
+        found = f"fewer than {_MORE_SESSIONS + 1} at a time on one connection; ccb opens more connections"
+        return Finding(HOST, "MaxSessions", FindingState.INFO, found)
     several = f"{more + 1} or more" if more == _MORE_SESSIONS else str(more + 1)
     return Finding(HOST, "MaxSessions", FindingState.INFO, f"{several} at a time on one connection; ccb needs one")
 

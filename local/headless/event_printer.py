@@ -93,7 +93,6 @@ class EventPrinter:
             self._looking.add(asyncio.create_task(self._look_for(input_id), name=f"answer to {input_id}"))
 
     async def _taken(self, input_ids: Sequence[str]) -> None:
-        self.results.pending.taken(input_ids)
         await self.results.reports.taken(input_ids)
         if self.mirror is not None:
             for input_id in input_ids:
@@ -191,6 +190,8 @@ class EventPrinter:
         if item.kind == "progress":
             await self._progress(records.MessageRecord(item.body))
             return
+        if taken := self.results.pending.record(item.record):
+            await self._taken(taken)
         match item.record.content:
             case records.MessageRecord() as message:
                 earlier = item.replayed and self._first_connection  # it was written before this run
@@ -199,18 +200,10 @@ class EventPrinter:
                 await self._message(message)
                 if not earlier and isinstance(message.public, messages.TaskMessage):
                     await self.results.task_news(message.public)
-            case records.PromptRecord(input_ids=input_ids) if not item.record.agent_id:
-                await self._taken(input_ids)
-            case records.UnqueuedRecord(id=input_id):
-                self.results.pending.taken_back(input_id)
-            case records.TakenRecord(input_id=input_id) if not item.record.agent_id:
-                await self._taken([input_id])
-            case records.TurnStartRecord() | records.TurnEndRecord() as turn if not item.record.agent_id:
-                self.results.pending.turn_began_or_ended()
-                if isinstance(turn, records.TurnStartRecord):
-                    await self.results.reports.turn_began()
-                else:
-                    await self.results.reports.turn_ended(more=bool(self.results.pending))
+            case records.TurnStartRecord() if not item.record.agent_id:
+                await self.results.reports.turn_began()
+            case records.TurnEndRecord() if not item.record.agent_id:
+                await self.results.reports.turn_ended(more=bool(self.results.pending))
             case records.DamagedRecord() as damage:
                 formats.report_damage(damage)
 

@@ -172,7 +172,7 @@ class PortForwards(AbstractAsyncContextManager["PortForwards"]):
         try:
             await self.forward(remote, local)
         except UsageError as error:
-            log.info("port %d is not forwarded again: %s", remote, error.what)
+            self._session.warn(f"port {remote} of the host is back, and not forwarded again: {error.what}")
 
     async def forward(self, remote: int, local: int = 0) -> Forward:
         """Listen on this machine for `remote`: on the port `local`, else on the same number, else on a free one, of

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from ccb.tunnel.errors import ExitCode
 from ccb.tunnel.wire.frames import Json
 from ccb.tunnel.wire.messages import BLOCKED_PROMPT, TaskMessage
 
 from .newest import Newest
+
+if TYPE_CHECKING:
+    from ccb.tunnel.wire.journal_records import Record
 
 _LIMITS = ("error_max_turns", "error_max_budget_usd")
 _MAX_INPUTS = 10_000
@@ -103,6 +107,25 @@ class PendingPrompts:
     def answered_before(self, input_id: str) -> bool:
         """Note that a prompt was answered before this run. Return whether it waits for its result."""
         return self._waiting.pop(input_id, self) is None
+
+    def record(self, record: Record) -> Sequence[str]:
+        """Follow the journal. Return the prompts that a turn takes with this record. Results are for `result_came`."""
+        from ccb.tunnel.wire import journal_records as records
+
+        match record.content:
+            case _ if record.agent_id:
+                return ()
+            case records.PromptRecord(input_ids=input_ids):
+                self.taken(input_ids)
+                return input_ids
+            case records.TakenRecord(input_id=input_id):
+                self.taken([input_id])
+                return (input_id,)
+            case records.UnqueuedRecord(id=input_id):
+                self.taken_back(input_id)
+            case records.TurnStartRecord() | records.TurnEndRecord():
+                self.turn_began_or_ended()
+        return ()
 
     def turn_began_or_ended(self) -> None:
         """Note that no turn is running, or that a turn begins whose prompts are still to come."""

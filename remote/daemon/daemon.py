@@ -110,7 +110,7 @@ class Daemon:
         token = "" if where.state else str(facts["session"])
         self.context = make_context(str(facts["cwd"]), where.file("outputs"), token)
         connections = WaitingConnections()
-        self.relay = ModelRelay(connections, where.models)
+        self.relay = ModelRelay(connections)
         self.shells = Shells(self.context)
         self.clients = AttachedClients(
             self.journal,

@@ -11,12 +11,10 @@ import contextlib
 import logging
 import os
 import secrets
-import socket
 
 from ccb.tunnel.wire.channels import BLOCK, Channel, ChannelError
 from ccb.tunnel.wire.frames import Json
 
-from ..session_store import sockets
 from ..system.deadline import in_thread
 from ..system.listeners import owner_of_connection
 from .ports import WaitingConnections
@@ -29,16 +27,15 @@ WAIT_S = 600.0  # seconds that a connection waits for the laptop
 
 
 class ModelRelay:
-    """Listens in its context, on a loopback port and on the socket at `socket_path`, in a directory that only this user
-    can enter; "" for none."""
+    """Listens on a loopback port, in its context."""
 
-    def __init__(self, connections: WaitingConnections, socket_path: str) -> None:
+    def __init__(self, connections: WaitingConnections) -> None:
         self._connections = connections
-        self.socket_path = socket_path
         self._token = secrets.token_urlsafe(32)
-        self._servers: list[asyncio.AbstractServer] = []
+        self._server: asyncio.AbstractServer | None = None
         self._port = 0
         self._own: set[int] = set()
+        self._looks = 0  # connections whose users are looked up
         self._laptop: Channel | None = None  # that of the client that answers
 
     @property
@@ -46,31 +43,15 @@ class ModelRelay:
         """The address for the agent, with the token: for its memory or environment, not its arguments or a file."""
         return f"http://{_LOOPBACK}:{self._port}/{self._token}"
 
-    @property
-    def path(self) -> str:
-        """What stands in front of the path of each request, also over the socket."""
-        return f"/{self._token}"
-
     async def __aenter__(self) -> ModelRelay:
-        try:
-            server = await asyncio.start_server(self._accept, _LOOPBACK, 0, limit=BLOCK)
-            self._servers.append(server)
-            self._port = server.sockets[0].getsockname()[1]
-            if self.socket_path:
-                listener = sockets.listen(self.socket_path)
-                self._servers.append(await asyncio.start_unix_server(self._accept, sock=listener, limit=BLOCK))
-        except BaseException:
-            await self.__aexit__()
-            raise
+        self._server = server = await asyncio.start_server(self._accept, _LOOPBACK, 0, limit=BLOCK)
+        self._port = server.sockets[0].getsockname()[1]
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        for server in self._servers:
-            server.close()
-        self._servers.clear()
-        if self.socket_path:
-            with contextlib.suppress(OSError):
-                os.unlink(self.socket_path)
+        if self._server is not None:
+            self._server.close()
+            self._server = None
         self._connections.close(list(self._own))
 
     async def serve(self, channel: Channel, _body: Json, role: str) -> None:
@@ -80,6 +61,7 @@ class ModelRelay:
             raise ValueError("only who drives the session answers its model calls")
         before, self._laptop = self._laptop, channel
         if before is not None:
+            self._connections.reset(self._own)  # that client may be away for long: the agent asks again
             await before.close("another client of the session answers its model calls")
         try:
             lines = [self._token, *map(str, self._connections.waiting(self._own))]
@@ -92,19 +74,22 @@ class ModelRelay:
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Take a connection. Any user of the host can connect to the loopback: the kernel says who has."""
-        connection = writer.get_extra_info("socket")
-        if connection.family == socket.AF_INET:
-            ends = connection.getpeername(), connection.getsockname()
+        if max(len(self._own), self._looks) >= MAX_CONNECTIONS:  # before a look, which takes long in a crowd
+            writer.close()
+            return
+        self._looks += 1
+        try:
+            ends = map(writer.get_extra_info, ("peername", "sockname"))  # the socket forgets those of what has ended
             owner = await in_thread(owner_of_connection, *ends)
-        else:  # its directory is closed to others, too
-            owner = sockets.peer_of(connection)[1] if hasattr(socket, "SO_PEERCRED") else None
+        finally:
+            self._looks -= 1
         if owner not in (None, os.geteuid()):
             log.warning("a process of another user (uid %d) connected to the model relay, and was refused", owner)
             writer.close()
-        elif len(self._own) >= MAX_CONNECTIONS or not self._servers:
+        elif len(self._own) >= MAX_CONNECTIONS or self._server is None:
             writer.close()
         else:
-            number = self._connections.add(reader, writer, self._own)
+            number = self._connections.add(reader, writer, self._own, driver_only=True)
             asyncio.get_running_loop().call_later(WAIT_S, self._connections.close, [number])
             if self._laptop is not None:
                 with contextlib.suppress(ChannelError):  # the next laptop is told of all that wait

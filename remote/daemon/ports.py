@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import itertools
 import os
 from collections.abc import Iterable
@@ -65,14 +64,18 @@ class WaitingConnections:
     by a number, a line each, and opens another channel for that."""
 
     def __init__(self) -> None:
-        self._waiting: dict[int, tuple[asyncio.StreamReader, asyncio.StreamWriter, set[int]]] = {}
+        self._waiting: dict[int, tuple[asyncio.StreamReader, asyncio.StreamWriter, set[int], bool]] = {}
+        self._carrying: dict[int, asyncio.Task[None] | None] = {}
         self._numbers = itertools.count(1)
 
-    def add(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, own: set[int]) -> int:
-        """Let a connection wait, and return its number. `own` are those of its listener that wait or are carried."""
+    def add(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, own: set[int], *, driver_only: bool = False
+    ) -> int:
+        """Let a connection wait, and return its number. `own` are those of its listener that wait or are carried.
+        `driver_only`: no viewer may have it."""
         number = next(self._numbers)
         own.add(number)
-        self._waiting[number] = reader, writer, own
+        self._waiting[number] = reader, writer, own, driver_only
         return number
 
     def waiting(self, own: set[int]) -> list[int]:
@@ -81,21 +84,32 @@ class WaitingConnections:
     def close(self, numbers: Iterable[int]) -> None:
         """Close those of these connections that still wait."""
         for number in numbers:
-            _, writer, own = self._waiting.pop(number, (None, None, set[int]()))
+            _, writer, own, _ = self._waiting.pop(number, (None, None, set[int](), False))
             own.discard(number)
             if writer is not None:
                 writer.close()
 
-    async def carry(self, channel: Channel, body: Json, _role: str) -> None:
+    def reset(self, numbers: Iterable[int]) -> None:
+        """Break off those of these connections that are carried."""
+        for task in filter(None, map(self._carrying.get, numbers)):
+            task.cancel()
+
+    async def carry(self, channel: Channel, body: Json, role: str) -> None:
         """Carry the bytes of a connection that waits. Raise ValueError."""
-        waiting = self._waiting.pop(body["connection"], None) if type(body.get("connection")) is int else None
+        number: int = body["connection"] if type(body.get("connection")) is int else 0
+        waiting = self._waiting.get(number)
         if waiting is None:
             raise ValueError("the connection has ended")
-        reader, writer, own = waiting
+        reader, writer, own, driver_only = waiting
+        if driver_only and role != "driver":
+            raise ValueError("only who drives the session may have this connection")
+        del self._waiting[number]
+        self._carrying[number] = asyncio.current_task()
         try:
             await carry(channel, reader, writer)
         finally:
-            own.discard(body["connection"])
+            del self._carrying[number]
+            own.discard(number)
 
 
 class ReversePorts:
@@ -113,8 +127,10 @@ class ReversePorts:
                 writer.close()
                 return
             number = self._connections.add(reader, writer, own)
-            with contextlib.suppress(ChannelError):
+            try:
                 await channel.write(b"%d\n" % number)
+            except ChannelError:  # it has ended meanwhile
+                self._connections.close([number])
 
         server = await asyncio.start_server(accept, _LOOPBACK[0], _port_of(body), limit=BLOCK)
         try:

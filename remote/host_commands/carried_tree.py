@@ -22,7 +22,7 @@ T = TypeVar("T")
 _SECONDS = 600.0
 _SAID = 300  # characters of what git says
 _HEAD, _TREE = "refs/ccb/head", "refs/ccb/tree"
-_WITHOUT = "Move without files: --no-files."
+_WITHOUT = "Leave the files out: --no-files."
 _CLEAN = "Commit or stash what is there, or move without files: --no-files."
 _AUTHOR = ("-c", "user.name=ccb", "-c", "user.email=ccb@localhost")
 _CHECKED = (

@@ -12,7 +12,7 @@ from ccb.tunnel.wire.frames import Json
 
 from ..session.session_settings import MANAGED_FILE
 from ..session_store.refusal import HostRefusal, bug_refusal, unusable
-from ..session_store.session_paths import home_directory, resolve_directory
+from ..session_store.session_paths import absolute_path, home_directory, resolve_directory
 from ..session_store.session_registry import described, sessions, the_one
 from ..settings.project_switches import ProjectSwitch, read_project, switches_of
 from ..settings.worker_settings import LOCAL, MANAGED, PROJECT, USER, read_settings, read_text
@@ -46,8 +46,7 @@ def _run(params: Json, bundle: str, reports: Reports) -> None:
     bundles = (bundle, *params.get("more", ())[:1])
     dry_run = bool(params.get("dry_run"))
     if command == "ps":
-        for entry in sessions():
-            reports.report("session", described(entry))
+        _list_sessions(params.get("directory"), reports)
     elif command == "logs":
         _show_logs(params, reports)
     elif command == "stop":
@@ -83,6 +82,14 @@ def _run(params: Json, bundle: str, reports: Reports) -> None:
         examine(reports, bundle)
     else:
         raise HostRefusal("internal", "%r is no command of this host" % str(command)[:80], {})
+
+
+def _list_sessions(directory: object, reports: Reports) -> None:
+    """Report the sessions, or only those of a directory, which may be gone."""
+    path = os.path.realpath(absolute_path(directory)) if isinstance(directory, str) else ""
+    for entry in sessions():
+        if not path or entry.works_in(path) or entry.is_now_in(path):
+            reports.report("session", described(entry))
 
 
 def _show_logs(params: Json, reports: Reports) -> None:

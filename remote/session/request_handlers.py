@@ -295,7 +295,7 @@ def register_session_commands(session: Session) -> None:
         raise CommandRefused(f"It belongs to the screen of ccb (`ccb` without -p). Here there are {here}.")
 
     async def by_laptop(_: CommandCall) -> str:
-        raise CommandRefused("ccb on the laptop carries it out, and the one there is too old: update it.")
+        raise CommandRefused("The laptop carries it out, and this client does not: the REPL and `ccb -p` do.")
 
     async def setup(_: CommandCall) -> str:
         return "The hooks of the start have run."

@@ -14,14 +14,7 @@ _MAX_NEAR = 5
 
 def resolve_directory(path: str) -> str:
     """Return the absolute directory for `path`. Raise HostRefusal, with similar names, for none."""
-    home = home_directory()
-    if path == "~" or path.startswith("~/"):
-        full = home + path[1:]
-    elif path.startswith("~"):
-        full = os.path.expanduser(path)
-    else:
-        full = os.path.join(home or "/", path)
-    full = os.path.normpath(full or "/")
+    full = absolute_path(path)
     try:
         with os.scandir(full):
             os.stat(os.path.join(full, "."))  # fails where this user may not enter
@@ -35,6 +28,17 @@ def resolve_directory(path: str) -> str:
         data: dict[str, object] = {"path": full, "reason": error.strerror or str(error)}
         raise HostRefusal("no_such_path", "%s cannot be used: %s" % (full, error.strerror), data) from None
     return full
+
+
+def absolute_path(path: str) -> str:
+    home = home_directory()
+    if path == "~" or path.startswith("~/"):
+        full = home + path[1:]
+    elif path.startswith("~"):
+        full = os.path.expanduser(path)
+    else:
+        full = os.path.join(home or "/", path)
+    return os.path.normpath(full or "/")
 
 
 def _missing(full: str) -> HostRefusal:
@@ -55,7 +59,6 @@ def _missing(full: str) -> HostRefusal:
 
 
 MAX_SOCKET_PATH = 100  # bytes. sun_path holds 108 on Linux, 104 on other systems
-MODELS_SOCKET = "-models.sock"  # behind the session's ID
 _STATE_ROOM = 8192  # bytes that must be free: what the first turn writes
 _RUNTIME_ROOM = 512  # bytes of a lock file
 MADE = ".made"  # file with the parents that were created for a directory of ccb; deploy/stub.py writes it, too
@@ -75,15 +78,12 @@ class NoPlace(Exception):
 class SessionPaths:
     """`state` is the session's own directory, `runtime` that of all sockets and locks of this user; both are "" for a
     session in memory. `notes` say which better ones failed. `durable` is False when the state is in `runtime` or in
-    memory. `lock` is "" where the socket is the lock. `models` is the socket of the model relay, "" where there is none
-    because no file can be made or its name would be too long."""
+    memory. `lock` is "" where the socket is the lock."""
 
     def __init__(self, state: str, runtime: str, session: str, durable: bool, notes: list[str]) -> None:
         self.state, self.runtime, self.durable, self.notes = state, runtime, durable, notes
         self.socket = os.path.join(runtime, session + ".sock") if runtime else sockets.memory_address(session)
         self.lock = os.path.join(runtime, session + ".lock") if runtime else ""
-        models = os.path.join(runtime, session + MODELS_SOCKET) if runtime else ""
-        self.models = models if len(os.fsencode(models)) <= MAX_SOCKET_PATH else ""
 
     @property
     def storage(self) -> str:

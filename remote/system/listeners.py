@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import socket
+import sys
 from collections.abc import Iterable, Iterator
 
 from ccb.tunnel.wire.dataclass import dataclass
@@ -58,7 +60,7 @@ def listeners_named(outputs: Iterable[tuple[str, str]]) -> list[Listener]:
 def owner_of_connection(client: tuple[str, int], server: tuple[str, int]) -> int | None:
     """Return the user whose process has connected over the IPv4 loopback, None where the system does not tell. The user
     of a connection that has ended is root."""
-    ends = [f"{_LOOPBACKS[0]}:{port:04X}" for _, port in (client, server)]
+    ends = ["%08X:%04X" % (int.from_bytes(socket.inet_aton(ip), sys.byteorder), port) for ip, port in (client, server)]
     try:
         with open(_TABLES[0], encoding="ascii") as file:
             found = [fields for fields in map(str.split, file) if fields[1:3] == ends and len(fields) > 9]

@@ -5,13 +5,15 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tests.support.acp_schema import SCHEMA, faults_of_agent
 from tests.support.person.laptop import Laptop, Running
+
+from ccb.tunnel.plain_text import CONTROLS
 
 Json = dict[str, Any]
 
@@ -51,6 +53,7 @@ class AcpClient:
         async for line in self.running.process.stdout:
             message = json.loads(line)
             assert message["jsonrpc"] == "2.0"
+            assert not CONTROLS.search(" ".join(texts(message))), f"this can drive a terminal: {message}"
             self.lines.append(("<", message))
             if "method" not in message:
                 future = self._waiting.pop(message["id"], None)
@@ -129,6 +132,14 @@ class AcpClient:
         for each in (*self.updates("tool_call"), *self.updates("tool_call_update")):
             merged |= each if each["toolCallId"] == number else {}
         return merged
+
+
+def texts(value: object) -> Iterator[str]:
+    """All texts in a message, with the names of its fields."""
+    if isinstance(value, str):
+        yield value
+    for each in (*value, *value.values()) if isinstance(value, dict) else value if isinstance(value, list) else ():
+        yield from texts(each)
 
 
 def content(*blocks: str | Json) -> list[Json]:

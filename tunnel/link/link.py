@@ -114,7 +114,8 @@ class FrameWriter:
         await self._fail(ConnectionLost("the connection is closed"))
 
     async def send(self, frame: wire.Frame) -> None:
-        """Queue `frame`. Wait while its queue is full. Raise ConnectionLost, or FrameError if it is too large."""
+        """Queue `frame`. But for the end of a channel, wait while its queue is full. Raise ConnectionLost, or
+        FrameError if it is too large."""
         if isinstance(frame, wire.Credit):  # never dropped: its stream would stand still for good
             await self._when(lambda: len(self._urgent) < _MAX_URGENT)
             self.send_soon(frame)
@@ -122,7 +123,8 @@ class FrameWriter:
         lines = encode_frame(frame, next(self._part_ids))
         answers = isinstance(frame, wire.CallHead | wire.CallData | wire.CallEnd | ChannelFrame)
         lane, limit = (self._data, _MAX_DATA) if answers else (self._inputs, _MAX_INPUTS)
-        await self._when(lambda: len(lane) < limit)
+        ends = isinstance(frame, wire.ChannelEnd)  # one for each channel: who leaves a shell waits for no network
+        await self._when(lambda: ends or len(lane) < limit)
         lane.append(lines)
         self._news.set()
 

@@ -47,7 +47,7 @@ class AnthropicProvider(Provider):
             if response.status == 401 and await self._may_have_another(credential):
                 kept = [(name, value) for name, value in response.headers if name.lower() != "x-should-retry"]
                 response = replace(response, headers=[*kept, ("x-should-retry", "true")])
-            yield response
+            yield await self._without_key(response, credential)
 
 
 class RenamedProvider(AnthropicProvider):

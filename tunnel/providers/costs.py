@@ -80,7 +80,8 @@ class MostCost:
 class BilledRequest:
     """What a request says of its price, without its conversation: many calls may wait before they go out. `size` are
     the bytes of its body, `longest` the tokens that its answer may have. `own_tools`: the agent runs all of its tools.
-    `longer`: the prompt may be longer than these bytes tell. `others_answer`: other models than this one may answer."""
+    `longer`: the prompt may be longer than these bytes tell. `others_answer`: other models than this one may answer.
+    `streams`: its answer comes in pieces."""
 
     model: str
     size: int
@@ -90,6 +91,7 @@ class BilledRequest:
     others_answer: bool = False
     fast: bool = False
     in_one_country: bool = False
+    streams: bool = False
 
 
 def billed(request: Mapping[str, Any], size: int) -> BilledRequest:
@@ -103,12 +105,13 @@ def billed(request: Mapping[str, Any], size: int) -> BilledRequest:
         others_answer=not _OTHERS_ANSWER.isdisjoint(request),
         fast="speed" in request,
         in_one_country="inference_geo" in request,
+        streams=bool(request.get("stream")),
     )
 
 
 def longest_answer(asked: object) -> int:
     """Return the tokens that an answer may have, of which a request asks for at most so many."""
-    return asked if isinstance(asked, int) and 0 <= asked <= _MAX_OUTPUT else _MAX_OUTPUT
+    return asked if type(asked) is int and 0 <= asked <= _MAX_OUTPUT else _MAX_OUTPUT
 
 
 def most_cost(models: ModelTable, request: BilledRequest) -> MostCost:
@@ -193,6 +196,7 @@ _PRICED: dict[str, tuple[float, float, float]] = {  # dollars for a million toke
     "gpt-4.1-mini": (0.4, 1.6, 0.1),
     "gpt-4.1-nano": (0.1, 0.4, 0.025),
     "gpt-4o": (2.5, 10, 1.25),
+    "gpt-4o-2024-05-13": (5, 15, 5),
     "gpt-4o-mini": (0.15, 0.6, 0.075),
     "gpt-5-mini gpt-5.1-codex-mini": (0.25, 2, 0.025),
     "gpt-5-nano": (0.05, 0.4, 0.005),

@@ -70,4 +70,4 @@ class PassingProvider(Provider):
                 again = response.status == 401 and await self._may_have_another(credential)
                 error.headers = {"x-should-retry": "true" if again else "false"}
                 raise error
-            yield response
+            yield await self._without_key(response, credential)

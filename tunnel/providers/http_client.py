@@ -13,7 +13,7 @@ import ssl
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import field
+from dataclasses import field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -72,12 +72,24 @@ class Provider(ABC):
         asked = await read_json(request.body.take())
         return asked, model_of(asked).removeprefix(f"{self.given_name}/")
 
+    async def _without_key(self, response: ProviderResponse, sent: Credential | None) -> ProviderResponse:
+        """Return an answer; an error without the credential that was sent. Some servers repeat what they got."""
+        if response.status < 400 or sent is None:
+            return response
+        text = await response.start(_MAX_ERROR)
+        for secret in filter(None, (sent.api_key, sent.bearer)):
+            text = text.replace(secret.reveal().encode(), b"...")
+        sizes = {"content-length": str(len(text))}
+        headers = [(name, sizes.get(name.lower(), value)) for name, value in response.headers]
+        return replace(response, headers=headers, chunks=WholeBody(text))
+
     async def _may_have_another(self, refused: Credential | None) -> bool:
         return self.credential is not None and refused is not None and await self.credential.refused(refused)
 
 
 log = logging.getLogger(__name__)
 
+_MAX_ERROR = 1024 * 1024  # bytes of the text of an error
 _QUERY = re.compile(r"(api-version=[A-Za-z0-9.-]{1,40})?")
 
 

@@ -30,7 +30,7 @@ from .proxied_call import HOLD, CallReader, CallRegistry, ProxiedCall, own_answe
 log = logging.getLogger(__name__)
 
 _WARNED_EVERY_S = 60.0
-_MAX_IN_MEMORY = 4 * MAX_BODY  # bytes of requests whose answers have not begun
+_MAX_IN_MEMORY = 3 * MAX_BODY  # bytes of requests whose answers have not begun, and of what reading them takes
 
 
 class BodyLost(Exception):
@@ -152,8 +152,10 @@ class AuthProxy:
         return call is not None and call.uploaded
 
     def discard(self, call_id: str) -> None:
+        """Note that nobody will ask for a call again. One that costs its whole price anyway goes on, so that its answer
+        tells that price."""
         call = self._calls.calls.get(call_id)
-        if call is not None:
+        if call is not None and (call.over or not call.in_one_piece):
             self._calls.drop(call)
 
     def _find_or_start(
@@ -296,19 +298,21 @@ class AuthProxy:
         call.uploaded = True
         meter.uploaded(head.size, digest)
         headers, foreign = request_headers(head.headers), head.foreign
+        if head.method == "POST":
+            headers["content-type"] = "application/json"  # the provider is to read it as it was checked
         if foreign is not None and head.method == "GET":
             model = self._router.placed(foreign.api, "")
             return ProviderRequest(head.method, foreign.path, headers, WholeBody(), model, foreign.api.name)
         sent = ProviderRequest(head.method, head.path, headers, WholeBody())
         if head.method == "POST":
-            whole = b"".join(pieces)
+            pieces = [b"".join(pieces)]
             if head.keep:
-                self.bodies.keep(digest, whole)
-            if foreign is None:
-                asked = await self._billed(whole, answers=head.answers)
-            else:
-                asked, sent = await self._foreign(foreign, headers, whole)
-            del whole
+                self.bodies.keep(digest, pieces[0])
+            with self._room(2 * head.size):  # its text, and its values
+                if foreign is None:
+                    asked = await self._billed(pieces[0], answers=head.answers)
+                else:
+                    asked, sent = await self._foreign(foreign, headers, pieces[0])
             sent = replace(sent, model=asked.model)
             self._router.learn(asked.model)
             meter.asked(asked)
@@ -317,6 +321,7 @@ class AuthProxy:
                 self._reserved[call] = await self._accounts.reserve(asked)
                 kept, api = list(pieces), None if foreign is None else foreign.api  # whoever sends it lets pieces go
                 audited.callback(lambda: self._auditor.sent(head.id, b"".join(kept), digest, api))
+                call.in_one_piece = not asked.streams
         return sent if sent.body.left else replace(sent, body=WholeBody(*pieces))
 
     async def _billed(self, body: bytes, *, answers: bool) -> BilledRequest:
@@ -328,8 +333,8 @@ class AuthProxy:
     async def _foreign(
         self, call: ForeignCall, headers: Mapping[str, str], body: bytes
     ) -> tuple[BilledRequest, ProviderRequest]:
-        """Read a body in another API than Messages. Its own bytes go on if nothing of it has to change. Raise
-        Refusal, and CcbError if its provider cannot be used."""
+        """Read a body in another API than Messages. The body of what is sent is empty if nothing of it has to change.
+        Raise Refusal, and CcbError if its provider cannot be used."""
         from .foreign_requests import checked  # most sessions need none of it
 
         asked = await read_json(body)
@@ -338,10 +343,10 @@ class AuthProxy:
         own_name = model.partition("/")[2]
         self._policy.requests.check(request.limited(model), answers=call.answers)
         sent = request.sent if call.model else {**request.sent, "model": own_name}
-        data = body if sent == asked else dump(sent).encode("utf-8", "replace")
+        changed = WholeBody() if sent == asked else WholeBody(dump(sent).encode("utf-8", "replace"))
         path = call.path.format(model=own_name)
         bill = request.billed(model, len(body))
-        return bill, ProviderRequest("POST", path, headers, WholeBody(data), model, call.api.name)
+        return bill, ProviderRequest("POST", path, headers, changed, model, call.api.name)
 
 
 def _answer_reader(head: RequestHead, meter: CallMeter, auditor: Auditor, headers: Mapping[str, str]) -> AnswerReader:

@@ -17,7 +17,9 @@ from ..providers.json_fields import Json, object_in, objects_in, text_in
 from ..wire.dataclass import dataclass
 from .policy import NOT_ALLOWED
 
-_GEMINI_PATH = re.compile(r"/v1beta/models/([A-Za-z0-9._-]{1,100}):(generateContent|streamGenerateContent|countTokens)")
+_GEMINI_PATH = re.compile(
+    r"/v1beta/models/([A-Za-z0-9][A-Za-z0-9._-]{0,99}):(generateContent|streamGenerateContent|countTokens)"
+)
 _COUNT = "countTokens"
 
 
@@ -32,11 +34,11 @@ def foreign_call(method: str, path: str, query: str) -> ForeignCall | None:
     if not query and path == "/v1/responses":
         return ForeignCall(RESPONSES, "/responses")
     found = _GEMINI_PATH.fullmatch(path)
-    if found is None or query not in ("", "alt=sse"):
+    if found is None:
         return None
     model, operation = found.groups()
-    if operation.startswith("stream") and not query:
-        return None  # an array that grows: its usage could be read at its end only
+    if query != ("alt=sse" if operation.startswith("stream") else ""):
+        return None  # a stream without it is an array that grows: its usage could be read at its end only
     path = f"/models/{{model}}:{operation}" + (f"?{query}" if query else "")
     return ForeignCall(GEMINI, path, operation != _COUNT, model)
 
@@ -70,11 +72,12 @@ def _members(names: str, **only: tuple[object, ...]) -> Members:
 
 _TIERS = ("auto", "default", "flex")  # others cost more
 _CHAT = _members(
-    """model messages tools tool_choice parallel_tool_calls functions function_call stream stream_options
+    """model messages tools tool_choice parallel_tool_calls functions function_call stream_options
     max_tokens max_completion_tokens temperature top_p top_k min_p seed stop presence_penalty frequency_penalty
     repetition_penalty logit_bias logprobs top_logprobs response_format verbosity reasoning reasoning_effort thinking
     enable_thinking thinking_budget preserve_thinking chat_template_kwargs user user_id metadata safety_identifier
     prompt_cache_key prompt_cache_retention vl_high_resolution_images""",
+    stream=(True, False),
     n=(1,),
     best_of=(1,),
     store=(False,),
@@ -83,9 +86,10 @@ _CHAT = _members(
     service_tier=_TIERS,
 )
 _RESPONSES = _members(
-    """model input instructions tools tool_choice parallel_tool_calls max_tool_calls stream stream_options
+    """model input instructions tools tool_choice parallel_tool_calls max_tool_calls stream_options
     max_output_tokens temperature top_p top_logprobs text reasoning include truncation user metadata client_metadata
     safety_identifier prompt_cache_key prompt_cache_retention""",
+    stream=(True, False),
     store=(False,),
     background=(False,),
     service_tier=_TIERS,
@@ -119,14 +123,17 @@ names, and an id names what the account keeps."""
 @dataclass(frozen=True)
 class ForeignRequest:
     """A request that is allowed. `sent` goes to the provider. `longest` is what it says of the length of its answer.
-    `longer`: its prompt may be longer than its bytes tell."""
+    The others are as in `BilledRequest`."""
 
     sent: Json
     longest: object
-    longer: bool = False
+    longer: bool
+    streams: bool
+    own_tools: bool = True
 
     def billed(self, model: str, size: int) -> BilledRequest:
-        return BilledRequest(model, size, longest_answer(self.longest), longer=self.longer)
+        longest = longest_answer(self.longest)
+        return BilledRequest(model, size, longest, self.own_tools, longer=self.longer, streams=self.streams)
 
     def limited(self, model: str) -> Json:
         """Return what the policy's limits are compared with."""
@@ -148,8 +155,8 @@ def _chat(call: ForeignCall, asked: Json) -> ForeignRequest:
     if asked.get("stream"):  # the last chunk has the usage
         sent["stream_options"] = {**object_in(asked, "stream_options"), "include_usage": True}
     lengths = [each for name in ("max_tokens", "max_completion_tokens") if (each := asked.get(name)) is not None]
-    longest = max(lengths) if lengths and all(type(each) is int for each in lengths) else None
-    return ForeignRequest(sent, longest, longer=any(media))
+    longest = max(lengths) if lengths and all(type(each) is int and each >= 0 for each in lengths) else None
+    return ForeignRequest(sent, longest, any(media), bool(asked.get("stream")))
 
 
 def _responses(call: ForeignCall, asked: Json) -> ForeignRequest:
@@ -161,8 +168,9 @@ def _responses(call: ForeignCall, asked: Json) -> ForeignRequest:
         if kind not in _ITEMS:
             raise _refused(f"an item of the type {str(kind)[:100]!r}")
         media += [_is_media(part, "") for name in ("content", "output", "summary") for part in _parts(item, name)]
-    searches = "web_search" in _check_tools(asked, _RESPONSES_TOOLS)  # what it finds is paid for as prompt
-    return ForeignRequest({**asked, "store": False}, asked.get("max_output_tokens"), longer=searches or any(media))
+    own_tools = "web_search" not in _check_tools(asked, _RESPONSES_TOOLS)  # each search has a price of its own
+    sent, streams = {**asked, "store": False}, bool(asked.get("stream"))
+    return ForeignRequest(sent, asked.get("max_output_tokens"), any(media), streams, own_tools)
 
 
 def _gemini(call: ForeignCall, asked: Json) -> ForeignRequest:
@@ -181,7 +189,7 @@ def _gemini(call: ForeignCall, asked: Json) -> ForeignRequest:
         raise _refused("a systemInstruction that is no object")
     media = [_is_gemini_media(part) for each in contents for part in _objects(each, "parts")]
     sent = inner if inner is asked else {"generateContentRequest": {**inner, "model": f"models/{call.model}"}}
-    return ForeignRequest(sent, config.get("maxOutputTokens"), longer=any(media))
+    return ForeignRequest(sent, config.get("maxOutputTokens"), any(media), streams=":stream" in call.path)
 
 
 _CHECKS: Mapping[str, Callable[[ForeignCall, Json], ForeignRequest]] = {

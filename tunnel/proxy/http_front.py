@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _CLOSE_S = 0.1
+_AHEAD = 64 * 1024  # bytes of an answer ahead of its agent: a lost connection is never resumed
 _IDLE_S = 75.0  # after which a connection without a call is closed
 _STATUS_NAMES = {
     400: "INVALID_ARGUMENT",
@@ -48,7 +49,7 @@ class HttpFront:
 
     def __init__(self, proxy: AuthProxy, token: Secret, warn: Callable[[str], None] = log.warning) -> None:
         self._proxy = proxy
-        self._token = token
+        self._guard = NonceGuard(token)
         self._warn = warn
         self._warned = False
         self._server: web.Server | None = None
@@ -79,7 +80,7 @@ class HttpFront:
         target, _, query = request.raw_path.partition("?")
         _, token, path = (*target.split("/", 2), "", "")[:3]
         path = f"/{path}"
-        if not (target.startswith("/") and NonceGuard(self._token).matches(token)):
+        if not (target.startswith("/") and self._guard.matches(token)):
             self._unknown()
             return web.Response(status=404)
         if (request.method, path) == ("HEAD", "/"):  # Claude Code looks whether there is somebody
@@ -95,7 +96,7 @@ class HttpFront:
         own_path = f"{path}?{query}" if messages and query else path
         head = RequestHead(f"http-{uuid4().hex}", token, request.method, own_path, headers, size or 0, foreign=call)
         try:
-            async with self._proxy.call(head, request.content.iter_any(), nonce=NonceGuard(self._token)) as response:
+            async with self._proxy.call(head, request.content.iter_any(), nonce=self._guard) as response:
                 return await self._answer(request, call, response)
         finally:
             self._proxy.discard(head.id)  # nobody can ask for it again
@@ -106,6 +107,7 @@ class HttpFront:
         from aiohttp import web
 
         headers, refusal = dict(response.headers), response.call.refusal
+        response.call.limit(_AHEAD)
         if refusal is not None and call is not None:
             headers.pop("content-length", None)
             return web.Response(status=response.status, headers=headers, body=_error_body(call, refusal))

@@ -107,8 +107,8 @@ class RequestLimits:
                 raise not_allowed(f"the laptop's settings do not allow the model {named!r} here, only {allowed}")
         most = self.max_output_tokens
         lengths = [request.get("max_tokens"), *(each["max_tokens"] for each in others if each.get("max_tokens"))]
-        for tokens in lengths if answers else ():
-            if most is not None and not (isinstance(tokens, int) and tokens <= most):
+        for tokens in lengths if answers else ():  # -1 means no limit to some servers
+            if most is not None and not (type(tokens) is int and 0 <= tokens <= most):
                 said = f"the laptop's settings allow answers of {most} tokens here, not of {str(tokens)[:20]}"
                 raise not_allowed(said)
 
@@ -132,7 +132,7 @@ def not_allowed(text: str) -> Refusal:
 
 _CREDENTIAL_LIKE = re.compile(r"auth|cookie|credential|nonce|secret|token$|(^|-)(api-?)?key|organization|workspace")
 
-_REQUEST_NAMES = frozenset({"accept", "content-type", "user-agent", "x-app", "idempotency-key"})
+_REQUEST_NAMES = frozenset({"accept", "user-agent", "x-app", "idempotency-key"})
 _REQUEST_PREFIXES = ("anthropic-", "x-stainless-", "x-claude-")
 
 _RESPONSE_NAMES = frozenset(

@@ -21,14 +21,15 @@ class Superseded(Exception):
 
 class ProxiedCall:
     """The response of one call. One task fills it; at most one `CallReader` reads it. `uploaded`: all of the request is
-    here, and it must not be sent again. `refusal` is why the proxy itself answers, None for an answer of the provider.
+    here, and it must not be sent again. `in_one_piece`: the provider makes the whole answer, and wants its price, also
+    if nobody waits for it. `refusal` is why the proxy itself answers, None for an answer of the provider.
     `status` is 0 until the head of the response is here; `headers` are what the worker may see of it. `over`: nothing
     more will arrive; `complete`: all of it has, else `failure` is why not."""
 
     def __init__(self, call_id: str, refusal: Refusal | None = None) -> None:
         self.id = call_id
         self.refusal = refusal
-        self.uploaded = False
+        self.uploaded = self.in_one_piece = False
         self.status = 0
         self.headers: Mapping[str, str] = {}
         self.over = self.complete = False

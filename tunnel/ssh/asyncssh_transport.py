@@ -12,7 +12,7 @@ from ..heavy_imports import collection_paused, load_asyncssh
 from ..openssh.shared_master import MasterTrial, usable_master
 from ..ssh_config.host_config import HostConfig
 from ..ssh_config.ssh_target import SshTarget, of_consequence, only_openssh
-from ..transports.login_prompts import Prompts, tell_once
+from ..transports.login_prompts import NobodyToAsk, Prompts, tell_once
 from ..transports.pipe import NOTHING_SHARED, Sharing, Transport
 from .carrier import Carrier, Hop, route
 from .exec_channel import SshPipe, lost
@@ -111,9 +111,9 @@ async def _log_in_over(
             await stream.close()
         raise
 
-    async def again(failed: Pipelining | None) -> SshTransport:
-        fresh = await _route(target, lambda: None, admit)
-        return await _log_in_over(fresh, prompts, lambda: None, past if failed else None, admit, failed)
+    async def again(failed: Pipelining | None, ask: bool) -> SshTransport:
+        fresh, asked = await _route(target, lambda: None, admit), prompts if ask else NobodyToAsk(prompts.memory)
+        return await _log_in_over(fresh, asked, lambda: None, past if failed else None, admit, failed)
 
     return SshTransport(target.shown, connections, stream, pipelining, again)
 
@@ -150,13 +150,15 @@ def _load() -> None:
 
 
 class SshTransport(Transport):
+    """Opens another connection when the server runs no more commands on this one (MaxSessions), and closes it, too."""
+
     def __init__(
         self,
         name: str,
         connections: list[asyncssh.SSHClientConnection],
         stream: Carrier,
         pipelining: Pipelining,
-        again: Callable[[Pipelining | None], Awaitable[SshTransport]],
+        again: Callable[[Pipelining | None, bool], Awaitable[SshTransport]],
     ) -> None:
         self.name = name
         self._stream = stream
@@ -164,6 +166,8 @@ class SshTransport(Transport):
         self._hops = connections[:-1]
         self._again = again
         self._first = True
+        self._next: SshTransport | None = None
+        self._opening_next = asyncio.Lock()
         self._again_logged_in = False
         self.pipelining = pipelining
         """How the login to the host itself was pipelined."""
@@ -171,6 +175,7 @@ class SshTransport(Transport):
     async def execute(self, command: str) -> SshPipe:
         import asyncssh
 
+        first = self._first
         try:
             async with asyncio.timeout(_OPEN_S):
                 process = await self._start(command)
@@ -179,9 +184,15 @@ class SshTransport(Transport):
 
             if not self.alive and not isinstance(error, ChannelRefusedError):
                 raise lost(self.name, error) from error
+            said = error.reason
+            if not first:
+                try:
+                    return await (await self._another()).execute(command)
+                except CcbError as failure:
+                    said = f"{said}; another connection: {failure.what}"
             raise Unreachable(
                 f"{self.name} refused to run a command",
-                evidence=error.reason,
+                evidence=said,
                 do="Raise MaxSessions in its sshd_config: it allows no session, or all of them are in use.",
             ) from error
         except (asyncssh.Error, OSError) as error:
@@ -225,10 +236,25 @@ class SshTransport(Transport):
         await self.pipelining.first_channel(getattr(process.channel, "_send_chan", None), ahead=False)
         return process
 
+    async def _another(self) -> SshTransport:
+        """Return the connection for what this one has no room for. Nobody is asked to log in. Raise CcbError."""
+        async with self._opening_next:
+            if self._next is None or not self._next.alive:
+                dead, self._next = self._next, None
+                if dead is not None:
+                    await dead.close()
+                log.info("%s runs no more commands on this connection: opening another one", self.name)
+                fresh = await self._again(None, False)
+                if not self.alive:  # closed meanwhile
+                    await fresh.close()
+                    raise lost(self.name, ConnectionResetError("it was closed"))
+                self._next = fresh
+            return self._next
+
     async def _log_in_again(self, failed: Pipelining | None) -> None:
         """Replace the connections by new ones. Their login is plain, or in the place of the one that `failed`."""
         self._again_logged_in = True
-        fresh = await self._again(failed)
+        fresh = await self._again(failed, True)
         self.connection, fresh.connection = fresh.connection, self.connection
         self._hops, fresh._hops = fresh._hops, self._hops
         self._stream, fresh._stream = fresh._stream, self._stream
@@ -238,13 +264,23 @@ class SshTransport(Transport):
     def alive(self) -> bool:
         return not self.connection.is_closed()
 
+    @property
+    def has_more(self) -> bool:
+        """Whether the server ran no more commands on one connection, so that there is another one."""
+        return self._next is not None
+
     def abort(self) -> None:
+        if self._next is not None:
+            self._next.abort()
         for connection in (self.connection, *reversed(self._hops)):
             connection.abort()
 
     async def close(self) -> None:
-        await self.pipelining.close()
+        more, self._next = self._next, None
         try:
+            if more is not None:
+                await more.close()
+            await self.pipelining.close()
             await close_all([self.connection, *reversed(self._hops)])
         finally:
             await self._stream.close()

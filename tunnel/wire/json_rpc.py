@@ -61,7 +61,8 @@ def _error_of(value: object) -> RpcError:
 
 
 class JsonRpcPeer:
-    """One end of a connection. `read` gives the next bytes, and b"" at the end; `write` gets whole lines.
+    """One end of a connection. `read` gives the next bytes, and b"" at the end; `write` gets whole lines. `outgoing`
+    gives each message the form in which the other end gets it.
 
     What names the same session is handled in order of arrival, one after the other. The handlers of `long` methods
     begin in this order, too, up to where they first wait; then the next one need not wait for their end. A handler
@@ -75,12 +76,14 @@ class JsonRpcPeer:
         *,
         long: Collection[str] = (),
         line_limit: int = MAX_FRAME,
+        outgoing: Callable[[Json], Json] = lambda message: message,
     ) -> None:
         self.has_ended = False
         self._handlers = handlers
         self._long = long
         self._read = read
         self._write = write
+        self._outgoing = outgoing
         self._lines = LineSplitter(line_limit)
         self._writing = asyncio.Lock()
         self._last_id = 0
@@ -133,7 +136,7 @@ class JsonRpcPeer:
         await self._send({"method": method, "params": params})
 
     async def _send(self, message: Json) -> None:
-        line = to_bytes(dump_line({"jsonrpc": "2.0", **message})) + b"\n"
+        line = to_bytes(dump_line({"jsonrpc": "2.0", **self._outgoing(message)})) + b"\n"
         try:
             async with self._writing:
                 await self._write(line)
@@ -141,7 +144,8 @@ class JsonRpcPeer:
             raise RpcError(PEER_ENDED, f"the other end does not read any more ({error})") from None
 
     async def _refuse(self, number: object, error: RpcError) -> None:
-        await self._send({"id": number, "error": error.as_json()})
+        with contextlib.suppress(RpcError):  # the other end is gone, which ends the reading, too
+            await self._send({"id": number, "error": error.as_json()})
 
     async def _take(self, line: bytes) -> None:
         try:

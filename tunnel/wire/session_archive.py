@@ -25,7 +25,8 @@ _BLOCK, _PIECE = 512, 1 << 20
 _MAX_MEMBERS = 100_000
 MAX_BYTES = 16 << 30  # of all members
 _TABLE = (
-    (MANIFEST, 64 << 10), (JOURNAL, 4 << 30), (PLAN, 1 << 20), (TITLE, 64 << 10), (TREE, 4 << 30), (_END, 64),
+    (re.escape(MANIFEST), 64 << 10), (re.escape(JOURNAL), 4 << 30), (re.escape(PLAN), 1 << 20), (TITLE, 64 << 10),
+    (re.escape(TREE), 4 << 30), (_END, 64),
     (OUTPUTS + r"/[0-9A-Za-z][0-9A-Za-z._-]{0,89}", 1 << 30), (HISTORY + r"/[0-9a-f]{64}", 128 << 20),
 )  # fmt: skip
 """The names that a member may have, as patterns, each with the most bytes of such a member."""

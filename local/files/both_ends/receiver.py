@@ -162,6 +162,8 @@ class _Incoming:
         existing = _info(folder, name)
         if existing is not None and stat.S_ISDIR(existing.st_mode):
             raise CannotCopy(name, "a folder of this name is in the way")
+        if existing is not None and not (stat.S_ISREG(existing.st_mode) or stat.S_ISLNK(existing.st_mode)):
+            raise CannotCopy(name, "a device, pipe or socket of this name is in the way")  # /dev/null, for root
         if existing is not None and stat.S_ISREG(existing.st_mode):
             self._mode = stat.S_IMODE(existing.st_mode) & 0o777
         self.fd = self._open(mode | 0o600)

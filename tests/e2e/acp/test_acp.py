@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import re
@@ -10,13 +11,15 @@ from pathlib import Path
 from uuid import uuid4
 
 import pytest
-from tests.support.acp_client import AcpError, Json, acp, chosen, content
+from tests.support.acp_client import AcpClient, AcpError, Json, acp, chosen, content
 from tests.support.hosts.reached_host import Host
 from tests.support.machine.processes import name_of, processes_of
 from tests.support.machine.waiting import until
 from tests.support.model.model_script import uses
 from tests.support.network.relay import relay
 from tests.support.person.laptop import STDIO
+
+from ccb.local.command_line.exit_codes import ExitCode
 
 pytestmark = pytest.mark.visited
 
@@ -54,8 +57,10 @@ async def test_a_prompt_streams_text_and_a_tool_call_that_the_editor_allows(host
         terminal = [each["_meta"] for each in editor.updates("tool_call_update") if "_meta" in each]
         assert "".join(each.get("terminal_output", {}).get("data", "") for each in terminal) == "out"
         assert terminal[-1]["terminal_exit"]["exit_code"] == 0
-        usage = editor.updates("usage_update")[-1]
-        assert usage["size"] == 200_000 and usage["cost"]["amount"] > 0
+        usage = editor.updates("usage_update")
+        assert usage[-1]["size"] == 200_000 and usage[-1]["cost"]["amount"] > 0
+        kinds = [each["sessionUpdate"] for each in editor.updates()]
+        assert kinds.index("usage_update") < kinds.index("tool_call")  # not only when the turn has ended
 
 
 async def test_a_session_is_loaded_resumed_listed_and_deleted_by_another_process(host: Host, here: Path) -> None:
@@ -66,7 +71,9 @@ async def test_a_session_is_loaded_resumed_listed_and_deleted_by_another_process
         await editor.prompt(session, "read it")
     async with acp(host.laptop, words(host)) as editor:
         await editor.initialize()
-        listed = (await editor.call("session/list", cwd=str(here)))["sessions"]
+        assert (await editor.call("session/list", cwd=str(here)))["sessions"]
+        assert (await editor.call("session/list", cwd=str(here / "sub")))["sessions"] == []
+        listed = (await editor.call("session/list", cwd=f"{here}/"))["sessions"]
         assert [(each["sessionId"], each["cwd"]) for each in listed] == [(session, str(here))]
         assert listed[0]["title"].endswith("read it")
         loaded = await editor.load(session, here)
@@ -99,6 +106,9 @@ async def test_cancel_answers_open_questions_and_ends_the_prompt_as_cancelled(ho
         assert (await prompt)["result"] == {"stopReason": "cancelled"}
         host.model.add({"text": "Fine."})
         assert await editor.prompt(session, "something else") == {"stopReason": "end_turn"}
+        host.model.add(uses("Bash", command="touch never"))
+        editor.answers["session/request_permission"] = lambda params: chosen("an option that nobody offered")
+        assert await editor.prompt(session, "go") == {"stopReason": "cancelled"}
     assert not (host.home / "app" / "never").exists()
 
 
@@ -154,8 +164,11 @@ async def test_the_editor_ends_a_terminal_goes_on_and_the_editor_takes_it_back(h
         session = await editor.new(here)
         await editor.begin("session/prompt", sessionId=session, prompt=content("begin"))
         await editor.until(editor.text)
-    host.model.release()
-    host.model.add({"text": "The first half, and the second."}, {"text": "Said in the terminal."})
+        editor.running.end_input()
+        assert editor.running.process.stderr is not None
+        assert b"when it has read the answer" in await editor.running.process.stderr.readline()
+        host.model.release()
+    host.model.add({"text": "Said in the terminal."})
     done = await host.run("--resume", session, "-p", "go on")
     assert done.stdout == "Said in the terminal.\n", done.stderr
     async with acp(host.laptop, words(host)) as editor:
@@ -172,10 +185,44 @@ async def test_the_editor_ends_a_terminal_goes_on_and_the_editor_takes_it_back(h
             with pytest.raises(AcpError, match="only watches"):
                 await editor.prompt(session, "too late")
             await terminal.until("control_request")
-            editor.answers["session/request_permission"] = lambda params: chosen("allow")
             await editor.load(session, here)
-            await editor.until(lambda: editor.text().endswith("Made."))
+        async with acp(host.laptop, words(host)) as another:
+            another.answers["session/request_permission"] = lambda params: chosen("allow")
+            await another.initialize()
+            await another.load(session, here, "session/resume")
+            await another.until(lambda: another.text() == "Made.")
+            assert another.tool_call("toolu_0004_00")["status"] == "completed"
     assert (host.home / "app" / "made").exists()
+
+
+async def test_a_signal_ends_it_without_waiting_for_the_answer_of_the_model(host: Host, here: Path) -> None:
+    host.model.add({"text": "An answer that takes long.", "stall_after": 6})
+    async with host.laptop.start(["acp", *words(host)]) as running:
+        editor = AcpClient(running)
+        reading = asyncio.create_task(editor.read())
+        await editor.initialize()
+        await editor.begin("session/prompt", sessionId=await editor.new(here), prompt=content("hi"))
+        await editor.until(editor.text)
+        running.process.terminate()
+        assert await asyncio.wait_for(running.process.wait(), 10) == ExitCode.TERMINATED
+        await reading
+
+
+async def test_a_prompt_is_steered_into_the_running_turn(host: Host, here: Path) -> None:
+    host.model.add(uses("Bash", command="until [ -e go ]; do sleep 0.05; done"), {"text": "Both."})
+    async with acp(host.laptop, words(host)) as editor:
+        editor.answers["session/request_permission"] = lambda params: chosen("allow")
+        assert (await editor.initialize())["_meta"]["steering"]["supported"]
+        session = await editor.new(here)
+        steering: Json = {"sessionId": session, "prompt": content("and this"), "idleBehavior": "promptRequired"}
+        assert (await editor.call("_session/steering", **steering))["outcome"] == "promptRequired"
+        prompt = await editor.begin("session/prompt", sessionId=session, prompt=content("do it"))
+        await editor.until(lambda: editor.tool_call("toolu_0001_00").get("status") == "in_progress")
+        assert (await editor.call("_session/steering", **steering)) == {"outcome": "injected"}
+        await editor.call("session/set_mode", sessionId=session, modeId="default")  # the host has what came before
+        host.put("app/go", b"")
+        assert (await prompt)["result"] == {"stopReason": "end_turn"}
+        assert "and this" in json.dumps(host.model.requests[1].messages) and not editor.updates("user_message_chunk")
 
 
 async def test_modes_models_and_effort_are_shown_and_changed_both_ways(host: Host, here: Path) -> None:
@@ -219,6 +266,17 @@ async def test_always_and_never_are_rules_of_the_session(host: Host, here: Path)
         states = [editor.tool_call(f"toolu_000{n}_00")["status"] for n in (1, 2, 3, 4)]
         assert states == ["completed", "completed", "failed", "failed"]
     assert (host.home / "app" / "a").exists() and not (host.home / "app" / "b").exists()
+
+
+async def test_a_project_is_trusted_by_a_question_to_the_editor(host: Host, here: Path) -> None:
+    host.put("app/.claude/settings.json", json.dumps({"permissions": {"allow": ["Bash(touch made)"]}}).encode())
+    host.model.add(uses("Bash", command="touch made"), {"text": "Made."})
+    async with acp(host.laptop, words(host)) as editor:  # whose end checks that each call was announced
+        editor.answers["session/request_permission"] = lambda params: chosen("trust")
+        await editor.initialize()
+        assert await editor.prompt(await editor.new(here), "go") == {"stopReason": "end_turn"}
+        assert [each["params"]["options"][0]["kind"] for each in editor.asked] == ["allow_always"]
+        assert "Bash(touch made)" in json.dumps(editor.asked) and editor.updates("tool_call")[0]["kind"] == "other"
 
 
 async def test_mcp_servers_of_the_editor_run_on_the_laptop_and_their_forms_come_to_it(host: Host, here: Path) -> None:
@@ -335,12 +393,13 @@ async def test_what_cannot_be_opened_is_an_error_with_the_places_in_it(host: Hos
     host.put("app/sub")
     async with acp(host.laptop, words(host)) as editor:
         await editor.initialize()
-        await editor.new(here)
+        session = await editor.new(here)
         await editor.new(here / "sub")
         for params, code, says in (
             ({"cwd": str(here / "none")}, -32602, "app/none"),
             ({"cwd": "/elsewhere"}, -32602, f"{host.login}:~/app"),
             ({"cwd": "relative"}, -32602, "absolute"),
+            ({"cwd": f"{here}\0"}, -32602, "absolute"),
             ({"cwd": str(here), "mcpServers": [{"name": "x"}]}, -32603, "command"),
         ):
             with pytest.raises(AcpError, match=re.escape(says)) as raised:
@@ -350,6 +409,9 @@ async def test_what_cannot_be_opened_is_an_error_with_the_places_in_it(host: Hos
             with pytest.raises(AcpError) as raised:
                 await editor.load(str(uuid4()), here, method)
             assert raised.value.code == -32002
+            with pytest.raises(AcpError, match="outside"):
+                await editor.load(session, "/elsewhere", method)
+        assert await editor.prompt(session, "/status") == {"stopReason": "end_turn"}  # it is still open
         for method in ("session/prompt", "session/set_mode", "session/close"):
             with pytest.raises(AcpError) as raised:
                 await editor.call(method, sessionId="nothing", prompt=[])

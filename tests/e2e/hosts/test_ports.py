@@ -73,8 +73,9 @@ async def test_ports_of_a_running_session_are_listed_and_forwarded_by_another_cc
             listed = ""
             while f'"port": {remote}' not in listed:
                 words = ("ports", f"{host.login}:~/app", *host.server.client_options(), "--json")
-                listed = (await host.laptop.run(words, stdin=None, **without)).stdout
-            assert f'{{"port": {remote}, "name": "python3", "url": ""}}' in listed
+                done = await host.laptop.run(words, stdin=None, **without)
+                listed = done.stdout
+            assert f'{{"port": {remote}, "name": "python3", "url": ""}}' in listed and not done.stderr
             words = (
                 *("ports", f"{host.login}:~/app", *host.server.client_options(between.port)),
                 *("--forward", f"{local}:{remote}", "--reverse", f"{back}"),
@@ -94,4 +95,4 @@ async def test_ports_of_a_running_session_are_listed_and_forwarded_by_another_cc
     gone = await host.laptop.run(
         ("ports", f"{host.login}:~/nowhere", *host.server.client_options()), stdin=None, **without
     )
-    assert gone.code != 0 and "no session runs there" in gone.stderr
+    assert gone.code != 0 and "no session runs there" in gone.stderr and "ccb ps --local" in gone.stderr

@@ -5,11 +5,20 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from types import SimpleNamespace
+from typing import Any
 
 import psutil
 import pytest
-from tests.support.acp_client import AcpError, acp
+from tests.support.acp_client import AcpError, Json, acp, chosen
+from tests.support.model.model_script import uses
 from tests.support.person.laptop import Here, Laptop
+
+from ccb.local.acp.acp_agent import AcpAgent
+from ccb.local.command_line.exit_codes import ExitCode
+from ccb.local.command_line.parser import parse_arguments
+from ccb.tunnel.plain_text import HostText
+from ccb.tunnel.wire.ndjson import MAX_FRAME
 
 STRAY = """
 import asyncio, os
@@ -29,6 +38,13 @@ def test_nothing_but_the_protocol_reaches_stdout_and_nobody_else_reads_stdin() -
     assert (hello["id"], hello["result"]["protocolVersion"], hello["result"]["authMethods"]) == (1, 1, [])
     assert (refusal["id"], refusal["error"]["code"]) == (None, -32700)
     assert done.stderr == b"stray\nstray\n"
+
+
+def test_a_line_over_the_limit_is_an_error_and_no_bug(laptop: Laptop) -> None:
+    argv, line = [sys.executable, "-m", "ccb", "acp", "nobody@127.0.0.1:/srv/app"], b"x" * (MAX_FRAME + 1)
+    done = subprocess.run(argv, input=line, capture_output=True, env=laptop.env, check=False, timeout=60)
+    assert json.loads(done.stdout)["error"]["code"] == -32700 and done.returncode == ExitCode.PROTOCOL
+    assert b"Send a shorter prompt" in done.stderr
 
 
 async def test_the_first_answer_needs_no_host_and_little_time(laptop: Laptop) -> None:
@@ -57,3 +73,42 @@ async def test_on_this_machine_a_session_works_in_the_folder_of_the_editor(here:
         assert await editor.prompt(session, "look at", link) == {"stopReason": "end_turn"}
         assert "words" in json.dumps(here.model.requests[-1].messages)
         assert (await editor.call("session/list"))["sessions"][0]["cwd"] == str(here.project)
+
+
+async def test_nothing_that_the_host_says_can_drive_the_terminal_of_an_editor(here: Here) -> None:
+    evil = "a\x1b]0;x\x07\x9b2Jb\u202e"
+    edit = {"file_path": f"{here.project}/{evil}", "content": evil}
+    blocks = [{"type": "text", "text": evil}, *uses("Write", **edit)["blocks"], *uses(evil, key=evil)["blocks"]]
+    here.model.add({"blocks": blocks}, {"text": evil})
+    async with acp(here.laptop, []) as editor:  # whose client looks at each line
+        editor.answers["session/request_permission"] = lambda params: chosen("allow")
+        await editor.initialize()
+        await editor.prompt(await editor.new(here.project), "go")
+        assert editor.asked and editor.text() and len(editor.updates("tool_call")) == 2
+
+
+class ListedHost:
+    """A host with one session more each time that somebody asks for the list."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    async def sessions(self) -> ListedHost:
+        return self
+
+    async def listed(self) -> list[Any]:
+        self.asked += 1
+        ids = [f"new {self.asked}", *map(str, range(119))]
+        more = {"prompts": 1, "prompt": HostText("hi"), "cwd": HostText("/srv/app"), "idle_s": 0}
+        return [SimpleNamespace(session=each, **more) for each in ids]
+
+
+async def test_the_pages_of_a_list_are_of_one_listing_of_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
+    host = ListedHost()
+    agent = AcpAgent(parse_arguments(["acp", "nobody@127.0.0.1:/srv/app"]), {})
+    monkeypatch.setattr(agent, "_host", host)
+    pages: list[Json] = [await agent.handlers["session/list"]({})]
+    while "nextCursor" in pages[-1]:
+        pages.append(await agent.handlers["session/list"]({"cursor": pages[-1]["nextCursor"]}))
+    listed = [each["sessionId"] for page in pages for each in page["sessions"]]
+    assert (len(pages), len(set(listed)), len(listed), host.asked) == (3, 120, 120, 1)

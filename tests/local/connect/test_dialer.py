@@ -179,12 +179,27 @@ async def test_a_copy_is_one_more_command_on_the_connection(tmp_path: Path, sshd
     assert (tmp_path / "x").read_bytes() == data
 
 
-async def test_where_a_host_allows_one_command_the_copy_is_refused(tmp_path: Path, host_user: HostUser) -> None:
+async def test_where_a_host_allows_one_command_the_copy_has_another_connection(
+    tmp_path: Path, host_user: HostUser
+) -> None:
+    data = os.urandom(SIZE)
+    on_host(host_user, data)
+    strict = serve(tmp_path / "strict", ["MaxSessions 1"])
+    async with strict as server, logged_in(target(server, host_user)) as transport, beside_a_worker(transport):
+        assert await copied(tmp_path / "x", lambda: transport) == str(tmp_path / "x")
+        assert (tmp_path / "x").read_bytes() == data
+        assert server.logins == 2
+
+
+async def test_where_that_needs_another_login_which_fails_the_copy_is_refused(
+    tmp_path: Path, host_user: HostUser
+) -> None:
     on_host(host_user, b"data")
     strict = serve(tmp_path / "strict", ["MaxSessions 1"])
     async with strict as server, logged_in(target(server, host_user)) as transport, beside_a_worker(transport):
+        server.identity.unlink()
         error = await copied(tmp_path / "x", lambda: transport)
-        assert isinstance(error, Unreachable) and "MaxSessions" in error.do
+        assert isinstance(error, Unreachable) and "MaxSessions" in error.do and "another connection" in error.evidence
 
 
 @pytest.mark.parametrize("comes_back", [True, False])

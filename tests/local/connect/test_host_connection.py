@@ -17,7 +17,7 @@ from ccb.local.connect import dialer
 from ccb.local.connect.connect_session import OpenSession, connect_session
 from ccb.local.connect.host_connection import HostConnection
 from ccb.local.session.session_client import LinkChange, SessionEvent
-from ccb.tunnel.errors import CcbError
+from ccb.tunnel.errors import CcbError, ConnectionLost
 from ccb.tunnel.transports.login_prompts import NobodyToAsk
 from ccb.tunnel.wire.control_protocol import new_uuid
 
@@ -62,6 +62,20 @@ async def test_three_sessions_have_one_login_and_after_a_cut_one_more(host: Host
         rows = await (await connection.sessions()).listed()
         assert {row.session for row in rows} == {each.session.hello.session for each in opened}
         assert host.server.logins == 2
+
+
+async def test_a_login_that_outlives_the_connection_leaves_nothing_open(host: Host) -> None:
+    async with asyncio.timeout(60), relay(host.server.port) as between:
+        arguments = parse_arguments(host.ssh(port=between.port))
+        async with HostConnection(arguments, NobodyToAsk(), host.laptop.env) as connection:
+            between.freeze()
+            login = asyncio.create_task(connection.connected())
+            await connection.loader.loaded()
+            await until(lambda: between.connections)
+        between.thaw()
+        with pytest.raises(ConnectionLost):
+            await login
+        assert connection.current is None
 
 
 async def test_a_transport_that_is_silent_is_given_up_once_for_all(host: Host) -> None:

@@ -156,6 +156,10 @@ def test_a_target_that_cannot_be_is_named_as_is_what_the_other_end_cannot_send(t
         carry(source, tmp_path, "..")
     with pytest.raises(protocol.CannotCopy, match="a folder of this name"):
         carry(source, tmp_path / "copy", "name")
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(protocol.CannotCopy, match="a device, pipe or socket of this name"):
+        carry(source, tmp_path / "pipe")
+    assert (tmp_path / "pipe").is_fifo()
     with pytest.raises(FileNotFoundError, match="no such folder"):
         received(f"{tmp_path}/nowhere/", {"is": "source"}, name="name")
     with pytest.raises(protocol.CannotCopy, match="a link or a file of this name"):

@@ -3,8 +3,11 @@ counted reaches no provider."""
 
 from __future__ import annotations
 
+import asyncio
 import gzip
 import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import aiohttp
@@ -20,6 +23,7 @@ from ccb.local.ledger.budgets import Budgets, SessionAccounts
 from ccb.local.ledger.call_ledger import open_ledger
 from ccb.local.providers.session_provider import session_provider
 from ccb.tunnel.proxy.auth_proxy import AuthProxy
+from ccb.tunnel.proxy.foreign_requests import checked, foreign_call
 from ccb.tunnel.wire.frames import Json
 from ccb.tunnel.wire.model_facts import ModelTable
 
@@ -250,6 +254,23 @@ def path_of(api: str, way: str) -> str:
     return base + (ending or ":streamGenerateContent?alt=sse")
 
 
+@asynccontextmanager
+async def lending(url: str, home: Path) -> AsyncIterator[tuple[AuthProxy, str]]:
+    """A proxy with a budget of $2 whose providers are all at `url`, and its address for an agent."""
+    own = {"openai": ProviderSettings(baseUrl=f"{url}/v1"), "gemini": ProviderSettings(baseUrl=f"{url}/v1beta/openai")}
+    environ = {f"{name}_API_KEY": "k" for name in ("OPENAI", "GEMINI", "ANTHROPIC")}
+    environ |= {"HOME": str(home), "ANTHROPIC_BASE_URL": url}
+    table = ModelTable()
+    router = session_provider(environ, Settings(providers=own), None, table=table)
+    async with (
+        SessionAudit(home) as audit,
+        SessionAccounts(home, Budgets(run_usd=2.0), table) as accounts,
+        AuthProxy(router, accounts=accounts, auditor=audit, models=table) as proxy,
+        relayed(proxy) as relay,
+    ):
+        yield proxy, relay
+
+
 UNREADABLE = ("compressed", "cut", "array", "33 MiB", "alone")
 
 
@@ -263,30 +284,12 @@ async def test_five_calls_of_two_dollars_do_not_pass_a_budget_of_two(tmp_path: P
         asked.append(json.loads(await got.read()))
         return web.Response(body=answer, headers=headers)
 
-    async with serving(upstream) as url:
-        own = {
-            "openai": ProviderSettings(baseUrl=f"{url}/v1"),
-            "gemini": ProviderSettings(baseUrl=f"{url}/v1beta/openai"),
-        }
-        environ = {"HOME": str(tmp_path), "OPENAI_API_KEY": "k", "GEMINI_API_KEY": "k", "ANTHROPIC_API_KEY": "k"}
-        table = ModelTable()
-        async with (
-            SessionAudit(tmp_path) as audit,
-            SessionAccounts(tmp_path, Budgets(run_usd=2.0), table) as accounts,
-            AuthProxy(
-                session_provider(environ, Settings(providers=own), None, table=table),
-                accounts=accounts,
-                auditor=audit,
-                models=table,
-            ) as proxy,
-            relayed(proxy) as relay,
-            aiohttp.ClientSession() as client,
-        ):
-            for _ in range(5):
-                async with client.post(relay + path_of(api, way), json={**model, **request}) as got:
-                    told = await got.read()
-                    assert reach or got.status == 404 or (got.status, b"the laptop" in told) == (400, True)
-                await until(lambda: not proxy.under_way)
+    async with serving(upstream) as url, lending(url, tmp_path) as (proxy, relay), aiohttp.ClientSession() as client:
+        for _ in range(5):
+            async with client.post(relay + path_of(api, way), json={**model, **request}) as got:
+                told = await got.read()
+                assert reach or got.status == 404 or (got.status, b"the laptop" in told) == (400, True)
+            await until(lambda: not proxy.under_way)
     assert len(asked) == reach
     with open_ledger(tmp_path) as ledger:
         rows = [each.kind for _, each in ledger.audited("") if each.kind == "wanted"]
@@ -299,3 +302,44 @@ async def test_five_calls_of_two_dollars_do_not_pass_a_budget_of_two(tmp_path: P
         assert all(each["stream_options"]["include_usage"] for each in asked)
     if api == "responses":
         assert all(each["store"] is False for each in asked)
+
+
+def test_a_search_of_the_provider_reserves_more_than_its_tokens() -> None:
+    call = foreign_call("POST", "/v1/responses", "")
+    assert call is not None
+    asked = [checked(call, body).billed("openai/gpt-5", 99) for body in (ASKED, WITH_SEARCH)]
+    assert [each.own_tools for each in asked] == [True, False]
+
+
+MESSAGE: Json = {"model": "claude-opus-4-1", "content": [], "usage": {"input_tokens": 140_000, "output_tokens": 1}}
+IN_ONE_PIECE: dict[str, tuple[Json, bytes]] = {
+    "/v1/messages": ({"model": "claude-opus-4-1", "max_tokens": 9, **SAID}, text(MESSAGE)),
+    "/v1/chat/completions": ({"model": "gpt-5", **SAID}, chat(USED, stream=False)),
+    "/v1/responses": ({"model": "gpt-5", **ASKED}, responses(stream=False)),
+    "/v1beta/models/gemini-2.5-pro:generateContent": (CONTENTS, gemini(stream=False)),
+}
+
+
+@pytest.mark.parametrize("path", IN_ONE_PIECE)
+async def test_an_agent_that_leaves_does_not_make_an_answer_in_one_piece_cheaper(tmp_path: Path, path: str) -> None:
+    """Providers finish such an answer, and want its price: it is read to its end."""
+    request, answered = IN_ONE_PIECE[path]
+    asked, left = asyncio.Event(), asyncio.Event()
+
+    async def upstream(got: web.Request) -> web.Response:
+        await got.read()
+        asked.set()
+        await left.wait()
+        return web.Response(body=answered, headers=JSON)
+
+    async with serving(upstream) as url, lending(url, tmp_path) as (proxy, relay):
+        async with aiohttp.ClientSession() as client:
+            call = asyncio.create_task(client.post(relay + path, json=request))
+            await asked.wait()
+            call.cancel()
+        await until(lambda: proxy._calls._unread or not proxy.under_way)
+        left.set()
+        await until(lambda: not proxy.under_way)
+    with open_ledger(tmp_path) as ledger:
+        (sums,) = ledger.sums("model")
+    assert sums.usd >= 2.0 and not sums.estimated

@@ -88,7 +88,7 @@ class HostAndLaptop:
 async def agent_at(url: str, home: Path) -> AsyncIterator[tuple[HostAndLaptop, ModelRelay]]:
     """A session, and the relay that an agent on its host connects to; the provider is at `url`."""
     connections = WaitingConnections()
-    relay = ModelRelay(connections, str(home / "models.sock"))
+    relay = ModelRelay(connections)
     session = HostAndLaptop({"relay": relay.serve, "reversed": connections.carry})
     async with session_proxy(url, home, "claude-sonnet-4-5") as proxy, relay:
         session.connect()
@@ -157,7 +157,7 @@ async def test_the_agent_of_a_worker_that_was_started_again_is_answered_too(tmp_
 
     async with serving(upstream) as url, agent_at(url, tmp_path) as (session, _), aiohttp.ClientSession() as agent:
         connections = WaitingConnections()
-        async with ModelRelay(connections, "") as relay:
+        async with ModelRelay(connections) as relay:
             session.restart({"relay": relay.serve, "reversed": connections.carry})
             async with agent.post(f"{relay.url}/v1/messages", json=ASKED) as answer:
                 assert answer.status == 200
@@ -168,7 +168,8 @@ async def test_a_request_without_the_token_reaches_no_provider_and_the_person_he
         raise AssertionError("nobody asks")
 
     async with serving(upstream) as url, agent_at(url, tmp_path) as (session, relay), aiohttp.ClientSession() as agent:
-        for path in ("/", "/v1/messages", f"/{'x' * 43}/v1/messages", f"/{relay.path}/v1/messages"):
-            async with agent.post(relay.url.removesuffix(relay.path) + path, json=ASKED) as answer:
+        address, _, token = relay.url.rpartition("/")
+        for path in ("/", "/v1/messages", f"/{'x' * 43}/v1/messages", f"//{token}/v1/messages"):
+            async with agent.post(address + path, json=ASKED) as answer:
                 assert answer.status == 404
     assert len(session.warnings) == 1 and "model relay" in session.warnings[0]

@@ -165,6 +165,23 @@ async def test_a_forward_ends_with_its_program_and_comes_back_with_it_unless_the
         assert not ports.forwards, "the person has ended it"
 
 
+async def test_a_forward_that_cannot_come_back_is_told() -> None:
+    remote, local = free_port(), free_port()
+    vite = Listening(1, {"ports": [{**VITE, "port": remote}]})
+    async with forwards(ignored=remote) as (ports, session, peer):
+        await peer.send(vite)
+        await until(lambda: remote in ports.listening)
+        await ports.forward(remote, local)
+        await peer.send(Listening(1, {"ports": []}))
+        await until(lambda: not listens(local))
+        with socket.socket() as busy:
+            busy.bind(("127.0.0.1", local))
+            busy.listen()
+            await peer.send(vite)
+            said = await first_notice(session)
+    assert f"port {remote} of the host is back" in said and f"port {local} of this machine" in said
+
+
 async def test_a_port_gets_one_listener_however_often_it_is_asked_for() -> None:
     remote = free_port()
     vite = {**VITE, "port": remote}

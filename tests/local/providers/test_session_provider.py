@@ -148,7 +148,9 @@ def test_prices_of_the_settings_reach_both_ends_before_a_request_goes_out() -> N
     own = with_provider("openai", models={"gpt-4.1": model})
     table = ModelTable()
     told = model_options("openai/gpt-4.1", [], KEYS, own, table)["model_facts"]
+    model_options("openai/gpt-4o-2024-05-13", [], KEYS, NONE, table)
     assert table.facts("openai/gpt-4.1").input_price == 2.0
+    assert table.facts("openai/gpt-4o-2024-05-13").input_price == 5, "it costs more than the later ones of its name"
     assert told["openai/gpt-4.1"] == [1_000_000, 32_768, 2.0, 8.0, 0.25, 1.0]
     claude = model_options("openrouter/anthropic/claude-sonnet-4.5", [], KEYS, NONE, ModelTable())["model_facts"]
     assert claude == {"openrouter/anthropic/claude-sonnet-4.5": [200_000, 64_000, 3, 15, 0.1, 1.25, 200_000, 2, 1.5]}

@@ -16,8 +16,8 @@ from tests.remote.agent_kit import says
 from tests.remote.worker_process import Laptop, WorkerHost
 
 from ccb.remote.daemon import ports as worker_ports
-from ccb.remote.daemon.ports import MAX_REVERSED, PortWatch
-from ccb.tunnel.wire.channels import ChannelFrame, Channels
+from ccb.remote.daemon.ports import MAX_REVERSED, PortWatch, ReversePorts, WaitingConnections
+from ccb.tunnel.wire.channels import ChannelError, ChannelFrame, Channels
 from ccb.tunnel.wire.frames import (
     CHUNK,
     INITIAL_CREDIT,
@@ -234,6 +234,25 @@ async def test_a_reverse_port_tells_of_connections_and_carries_what_the_laptop_t
         await asyncio.open_connection("127.0.0.1", port)
     for _, each in crowd:
         each.close()
+
+
+@pytest.mark.parametrize("turns", [2, 3], ids="after {} turns of the loop".format)
+async def test_a_connection_that_comes_as_its_reverse_port_ends_is_closed(turns: int) -> None:
+    channels, port, loop = Channels(), free_port(), asyncio.get_running_loop()
+    channels.back(lambda _: asyncio.sleep(0))
+    async with channels.add(1) as channel:
+        listen = ReversePorts(WaitingConnections()).listen(channel, {"port": port}, "driver")
+        listening = asyncio.create_task(listen)
+        with socket.socket() as made:
+            while made.connect_ex(("127.0.0.1", port)):
+                await asyncio.sleep(0)
+            made.setblocking(False)
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            channel.broken("the laptop has closed it")
+            with pytest.raises(ChannelError):
+                await listening
+            assert await asyncio.wait_for(loop.sock_recv(made, 1), 10) == b""
 
 
 async def test_where_the_system_does_not_tell_who_listens_the_output_of_commands_does(

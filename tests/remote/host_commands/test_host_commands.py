@@ -106,6 +106,18 @@ async def test_ps_shows_a_session_at_work_and_one_that_has_ended(host: WorkerHos
     assert list(bodies).index(session) < list(bodies).index(other), "the one used last comes first"
 
 
+async def test_ps_of_a_directory_shows_only_its_sessions(host: WorkerHost, session: str) -> None:
+    await host.ended(session)
+
+    async def found(directory: str) -> list[str]:
+        return [body["session"] for kind, body in await command(host, "ps", directory=directory) if kind == "session"]
+
+    assert await found(str(host.project)) == [session]
+    assert await found(os.path.relpath(host.project, host.home)) == [session]
+    assert not await found(f"~/{host.project.name}-2") and not await found("~")
+    assert not await found(f"/elsewhere/{host.project.name}")
+
+
 async def test_ps_says_that_a_driver_is_away(host: WorkerHost, session: str) -> None:
     async def driver() -> tuple[str, bool]:
         (found,) = [body for _, body in await command(host, "ps") if body["session"] == session]

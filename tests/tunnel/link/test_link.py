@@ -254,6 +254,23 @@ async def test_credit_is_never_dropped_however_many_answers_wait() -> None:
     await writer.close()
 
 
+async def test_the_end_of_a_channel_waits_for_no_room() -> None:
+    """Who leaves a shell would wait for a network that takes nothing."""
+    pipe = _StuckPipe()
+    writer = FrameWriter(pipe)
+    writer.start()
+
+    piece = wire.ChannelData(1, 0, "A" * 90_000)
+    sending = [asyncio.ensure_future(writer.send(piece)) for _ in range(100)]
+    done, waiting = await asyncio.wait(sending, timeout=0.1)
+    assert done and waiting
+    sending.append(asyncio.ensure_future(writer.send(piece)))  # the queue has the room of the piece that is written
+    await asyncio.wait_for(writer.send(wire.ChannelEnd(1, "closed")), 5)
+    pipe.opened.set()
+    await asyncio.gather(*sending)
+    await writer.close()
+
+
 async def test_a_cancellation_that_comes_while_a_read_is_being_ended_is_not_lost() -> None:
     pipe = _StuckPipe()
     link = Link(pipe)

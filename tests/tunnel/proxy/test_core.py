@@ -37,6 +37,7 @@ async def test_a_call_gets_the_key_and_loses_every_credential_and_hop_header_it_
     hops |= {"Host": "evil.example", "X-Forwarded-For": "10.0.0.1", "Accept-Encoding": "gzip"}
     brought = {**dict.fromkeys((*stolen, "Anthropic-Api-Key"), "stolen"), **hops}
     brought |= {name.title(): value for name, value in kept.items()}
+    brought["Content-Type"] = "application/json; charset=utf-7"  # not as the proxy has read it
     async with proxy_to(fake_model.url) as proxy:
         answer = await answer_to(proxy, body, headers=brought, path="/v1/messages?beta=true")
     assert answer.status == 200 and answer.body.endswith(b'{"type": "message_stop"}\n\n')

@@ -58,6 +58,8 @@ def checked(body: bytes, max_output_tokens: int | None = None) -> None:
         (b'{"model": "m", "max_tokens": 101}', 403),
         (b'{"model": "m"}', 403),
         (b'{"model": "m", "max_tokens": "9"}', 403),
+        (b'{"model": "m", "max_tokens": -1}', 403),
+        (b'{"model": "m", "max_tokens": true}', 403),
         (b'{"model": "m", "model": "gpt-9", "max_tokens": 1}', 400),
         (b'{"model": "m", "max_tokens": 1, "max_tokens": 200}', 400),
         (b'{"model": "m", "Model": "gpt-9", "max_tokens": 1}', 400),

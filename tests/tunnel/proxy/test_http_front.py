@@ -12,6 +12,7 @@ import aiohttp
 import pytest
 from aiohttp import web
 from keyring.backends import fail
+from tests.support.machine.waiting import until
 from tests.support.network.http_server import serving
 from tests.support.providers.adapters import adapter
 from tests.support.providers.dialect_server import KEY, DialectServer
@@ -22,7 +23,9 @@ from yarl import URL
 from ccb.local.config.settings import ProviderSettings, Settings
 from ccb.local.providers.session_provider import session_provider
 from ccb.tunnel.proxy.auth_proxy import AuthProxy
+from ccb.tunnel.proxy.http_front import HttpFront
 from ccb.tunnel.proxy.policy import Policy, RequestLimits
+from ccb.tunnel.secret import Secret
 from ccb.tunnel.wire.frames import Json
 
 ANTHROPIC = {"anthropic-version": "2023-06-01"}
@@ -96,7 +99,9 @@ async def agent(
         ("POST", "/v1beta/cachedContents", {}, None),
         ("POST", f"{GEMINI}:generateContent?key=AIzaStolen", {}, None),
         ("POST", f"{GEMINI}/../gemini-9:generateContent", {}, None),
+        ("POST", "/v1beta/models/..:generateContent", {}, None),
         ("POST", f"{GEMINI}:batchGenerateContent", {}, None),
+        ("POST", f"{GEMINI}:generateContent?alt=sse", {}, None),
     ],
 )
 async def test_the_requests_are_a_closed_list_and_go_to_the_provider_of_their_api(
@@ -182,8 +187,53 @@ async def test_a_body_of_unknown_length_or_in_another_encoding_is_refused() -> N
     assert not upstream.asked
 
 
+@pytest.mark.parametrize(
+    "lengths", [{"max_tokens": 9, "max_completion_tokens": 101}, {"max_tokens": -1, "max_completion_tokens": 9}, {}]
+)
+async def test_the_longest_of_two_lengths_counts_and_some_servers_take_minus_one_as_no_limit(lengths: Json) -> None:
+    policy = Policy(requests=RequestLimits(max_output_tokens=100))
+    async with (
+        agent(policy) as (upstream, client, address),
+        client.post(address + CHAT, json={**BODIES[CHAT], **lengths}) as answer,
+    ):
+        assert answer.status == 403 and not upstream.asked
+
+
+async def test_what_an_agent_sends_while_it_waits_or_does_not_read_fills_no_memory_here() -> None:
+    piece = b":%b\n\n" % (b"x" * 60_000)
+
+    async def upstream(request: web.Request) -> web.StreamResponse:
+        await request.read()
+        answer = web.StreamResponse(headers={"content-type": "text/event-stream"})
+        await answer.prepare(request)
+        for _ in range(400):
+            await answer.write(piece)
+        return answer
+
+    async with serving(upstream) as url:
+        environ = {"OPENAI_API_KEY": "k", "ANTHROPIC_API_KEY": "k", "HOME": "/nonexistent"}
+        own = Settings(providers={"openai": ProviderSettings(baseUrl=f"{url}/v1")})
+        async with AuthProxy(session_provider(environ, own, None)) as proxy, HttpFront(proxy, Secret(TOKEN)) as front:
+            _, writer = await front.connect()
+            body = json.dumps({**BODIES[CHAT], "stream": True}).encode()
+            start = f"POST /{TOKEN}{CHAT} HTTP/1.1\r\nhost: x\r\ncontent-length: {len(body)}\r\n\r\n".encode()
+            writer.write(start + body + f"HEAD /{TOKEN}/ HTTP/1.1\r\nhost: x\r\n\r\n".encode() * 100_000)
+            taken = asyncio.create_task(writer.drain())
+            await until(lambda: proxy.under_way)
+            (call,) = proxy._tasks
+            await until(lambda: call.held > 64 * 1024)
+            done, _ = await asyncio.wait({taken}, timeout=0.5)
+            assert not done and call.held < 1024 * 1024
+            taken.cancel()
+            writer.transport.abort()
+
+
 async def test_a_refused_key_is_told_without_a_part_of_it() -> None:
     async with agent() as (upstream, client, address):
+        for path, key in (("/v1/messages", b"key-of-anthropic"), (CHAT, b"key-of-openai")):
+            upstream.status, upstream.body = 500, b'{"headers": "Bearer %b"}' % key
+            async with client.post(address + path, json=BODIES[path]) as answer:
+                assert (answer.status, await answer.read()) == (500, b'{"headers": "Bearer ..."}')
         upstream.status, upstream.body = 401, b'{"error": {"message": "Incorrect API key: sk-proj-abc***xyz"}}'
         async with client.post(address + CHAT, json=BODIES[CHAT]) as answer:
             assert answer.status == 401 and b"sk-" not in await answer.read()

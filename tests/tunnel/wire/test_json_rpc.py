@@ -189,3 +189,12 @@ async def test_open_requests_have_a_limit_and_end_with_the_connection() -> None:
         await asking
     assert raised.value.code == PEER_ENDED
     assert ended == [True] * MAX_OPEN
+
+
+async def test_a_refusal_that_nobody_reads_does_not_end_the_reading() -> None:
+    async def broken(_: bytes) -> None:
+        raise BrokenPipeError
+
+    lines = [b"no json\n", b""]
+    await JsonRpcPeer({}, lambda: asyncio.sleep(0, lines.pop(0)), broken).serve()
+    assert lines == []

@@ -61,6 +61,7 @@ def test_an_archive_is_read_as_it_was_written_and_tar_reads_it_too(tmp_path: Pat
         pytest.param(with_member("outputs/../../x"), id="up below"),
         pytest.param(with_member("outputs/.hidden"), id="hidden"),
         pytest.param(with_member("summary.json"), id="of no session that moves"),
+        pytest.param(with_member("plan/md"), id="nearly a name of the table"),
         pytest.param(with_member("moved"), id="the mark of a move"),
         pytest.param(with_member("complete"), id="the mark of an arrival"),
         pytest.param(with_member("x" * 300), id="a long name"),
