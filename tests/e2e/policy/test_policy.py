@@ -187,12 +187,13 @@ async def test_a_budget_and_its_ledger_are_not_moved(
 
 async def test_what_is_older_than_a_policy_keeps_is_removed(laptop: PolicedLaptop, host: Host, tmp_path: Path) -> None:
     ledger = tmp_path / "ledger"
-    laptop.under(ledger=str(ledger), retentionDays=0.000_001)
+    laptop.under(ledger=str(ledger))
     host.model.add({"text": "first"}, {"text": "second"})
     await laptop.run(host.ssh("-p", "--record", "a secret of the first"))
     (journal,) = host.home.rglob("journal.jsonl")
     assert list(ledger.glob("recorded/*/*"))
     await host.command("stop", "--all")
+    laptop.under(ledger=str(ledger), retentionDays=0.000_001)
     second = await laptop.run(host.ssh("-p", "of the second"))
     assert second.stdout == "second\n", second
     assert not journal.exists() and not list(ledger.glob("recorded/*/*"))
