@@ -87,6 +87,10 @@ class ConfigError(CcbError):
     exit_name = "CONFIG"
 
 
+class PolicyRefused(ConfigError):
+    """The owner of this machine does not allow it."""
+
+
 class ConnectError(CcbError):
     exit_name = "UNREACHABLE"
 

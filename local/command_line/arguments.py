@@ -524,6 +524,7 @@ class HostCommandOptions:
         "--recursive", "Copy folders too, as scp does with it (also -r); they are always copied.", commands="cp")
     provider: str | None = option("--provider", "List only the models of this provider.", "provider", commands="models")
     man: bool = option("--man", "Print the manual page, as `man` reads it.", commands="help")
+    policy: bool = option("--policy", "The schema of /etc/ccb/policy.json.", commands="config")
     origin: bool = option("--origin", "Print where each value comes from: source, file, line.", commands="config")
     check: bool = option("--check", "Ask the package index for the newest version.", commands="upgrade")
     env: tuple[str, ...] = option(

@@ -98,7 +98,7 @@ SUBCOMMANDS = (
         words=(("login", 0, 1), ("status", 0, 1), ("logout", 0, 1))),
     Subcommand("config",
         ("ccb config show [--origin] [--settings JSON] [HOST:/PATH]", "ccb config get KEY [--origin]",
-         "ccb config set KEY VALUE", "ccb config unset KEY", "ccb config edit", "ccb config schema"),
+         "ccb config set KEY VALUE", "ccb config unset KEY", "ccb config edit", "ccb config schema [--policy]"),
         "show and change the settings of this machine", "With `show`, print each setting that is set here, and "
         'what is kept of projects: trust, and rules of "always"; with HOST:/PATH, also what the project there sets. '
         "With --settings, these settings count too. `get` prints the value of one setting that is in force, set or "

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
 from functools import partial
 from typing import TYPE_CHECKING
@@ -20,6 +20,7 @@ from .target import Target
 
 if TYPE_CHECKING:
     from ccb.tunnel.ssh.past_logins import PastLogins
+    from ccb.tunnel.ssh_config.host_config import HostConfig
     from ccb.tunnel.transports.login_prompts import Prompts
 
 
@@ -130,21 +131,27 @@ async def open_chosen_transport(
     on_wait: Callable[[], None] = lambda: None,
     past: PastLogins | None = None,
     sharing: Sharing | None = None,
+    admit: Callable[[Sequence[HostConfig]], None] = lambda configs: None,
 ) -> Transport:
     """Connect to the host, and enter its container if one is named.
 
     `on_wait` is called as soon as the network is busy and this process has time for other work. `past` is what the
-    built-in SSH may know of earlier logins, `sharing` says which connections it may use instead of a login. Raises
-    CcbError.
+    built-in SSH may know of earlier logins, `sharing` says which connections it may use instead of a login. `admit`
+    raises an error for hosts that must not be connected to. Raises CcbError.
     """
     env, kind = without_secrets(environ), transport_kind(connection)
     if kind is TransportKind.ASYNCSSH:
         from ccb.tunnel.ssh import asyncssh_transport as ssh
 
         target = ssh_target(connection)
-        opened: Transport = await ssh.connect(target, prompts, on_wait, past, sharing or NOTHING_SHARED)
+        opened: Transport = await ssh.connect(target, prompts, on_wait, past, sharing or NOTHING_SHARED, admit)
     else:
         on_wait()
+        if kind is TransportKind.OPENSSH:
+            from ccb.tunnel.ssh.carrier import route
+
+            words = words_of(connection.ssh_command or "ssh", "--ssh-command")
+            admit([hop.config for hop in await route(ssh_target(connection), words)])
         opened = await _open_program(kind, connection, prompts, env)
     if connection.container is None:
         return opened

@@ -16,7 +16,17 @@ from ..command_line.arguments import Arguments, shortened
 from ..command_line.exit_codes import ExitCode
 from ..command_line.transport_choice import needs_host
 from ..config.project_records import Projects
-from ..config.settings import CLAUDE, EVERYTHING, MANAGED, USER, Settings, SettingsChoice, near_setting, settings_path
+from ..config.settings import (
+    CLAUDE,
+    EVERYTHING,
+    MANAGED,
+    POLICY,
+    USER,
+    Settings,
+    SettingsChoice,
+    near_setting,
+    settings_path,
+)
 from ..config.settings_file import changed, read_settings_text, write_text
 from ..config.settings_loading import JOINED, SCHEMA, load_settings
 from ..terminal.console import print_line, say
@@ -24,7 +34,7 @@ from ..terminal.console import print_line, say
 _NAME = re.compile(r'"([^"]*)"|([^."]+)')
 _NO_KEYS = ("given", "layers")
 _DRAFT = "https://json-schema.org/draft/2020-12/schema"
-_JOINED = ("permissions", "env", "mcpServers", "hooks")  # the keys whose values in different sources add up
+_JOINED = ("permissions", "env", "mcpServers", "hooks", POLICY)  # the keys whose values in different sources add up
 
 
 def run_config(arguments: Arguments, environ: Mapping[str, str]) -> int:
@@ -32,7 +42,7 @@ def run_config(arguments: Arguments, environ: Mapping[str, str]) -> int:
     if action == "show":
         return _show(arguments, environ)
     if action == "schema":
-        print_line(*schema_text().splitlines())
+        print_line(*schema_text(policy=arguments.host_command.policy).splitlines())
         return ExitCode.OK
     if action == "edit":
         return _edit(environ)
@@ -214,8 +224,8 @@ def _edit(environ: Mapping[str, str]) -> int:
     return ExitCode.OK
 
 
-def schema_text() -> str:
-    """Return the JSON schema of a settings file, for editors."""
+def schema_text(*, policy: bool = False) -> str:
+    """Return the JSON schema of a settings file, or of the policy of a machine, for editors."""
     from pydantic import TypeAdapter
     from pydantic.json_schema import GenerateJsonSchema
 
@@ -224,8 +234,9 @@ def schema_text() -> str:
             return False  # a title would be the name in another spelling
 
     made = TypeAdapter(Settings).json_schema(schema_generator=Untitled)
-    for name in _NO_KEYS:
+    for name in (*_NO_KEYS, *(() if policy else (POLICY,))):
         del made["properties"][name]
-    made["$defs"].pop("SettingsLayer", None)
+    for name in ("SettingsLayer", *(() if policy else ("PolicySettings",))):
+        made["$defs"].pop(name, None)
     made["properties"] = {SCHEMA: {"type": "string", "description": "The schema of this file."}, **made["properties"]}
     return json.dumps({"$schema": _DRAFT, **made}, indent=2, ensure_ascii=False) + "\n"

@@ -17,7 +17,7 @@ from ccb.tunnel.plain_text import HostText, neutralise, one_line
 from ..command_line.arguments import Arguments
 from ..command_line.exit_codes import ExitCode
 from ..command_line.transport_choice import shown_host
-from ..config.log import state_dir
+from ..config.policy import ledger_folder
 from ..ledger.call_ledger import AuditEntry, UsageSum, dollars, read_ledger
 from ..ledger.proxy_control import ProxyState, ask, running
 from ..terminal.console import print_line
@@ -49,7 +49,7 @@ _HEADINGS = ("CALLS", "FAILED", "INPUT", "CACHED", "OUTPUT", "COST", "LAST")
 def run_audit(arguments: Arguments, environ: Mapping[str, str]) -> int:
     """Run `ccb audit` and return the exit code. It is 1 if something was tampered with."""
     wanted = arguments.rest[0]
-    found: list[tuple[str, AuditEntry]] = read_ledger(state_dir(environ), lambda ledger: ledger.audited(wanted), [])
+    found: list[tuple[str, AuditEntry]] = read_ledger(ledger_folder(environ), lambda ledger: ledger.audited(wanted), [])
     if not found:
         raise NoSuchSession(f"this machine has seen no session {wanted}", do="`ccb usage --by session` lists them.")
     if arguments.host_command.json:
@@ -131,7 +131,7 @@ def _line(state: ProxyState) -> str:
 def run_usage(arguments: Arguments, environ: Mapping[str, str]) -> int:
     by, days = arguments.usage.by, arguments.usage.days
     since = time.time() - days * _DAY_S if days else 0.0
-    sums: list[UsageSum] = read_ledger(state_dir(environ), lambda ledger: ledger.sums(by, since=since), [])
+    sums: list[UsageSum] = read_ledger(ledger_folder(environ), lambda ledger: ledger.sums(by, since=since), [])
     if arguments.host_command.json:
         for each in sums:
             fields = {by if name == "group" else name: value for name, value in asdict(each).items()}

@@ -24,10 +24,11 @@ Effort = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
 
 _PLACE = r"^[a-z0-9][a-z0-9.:-]{0,62}$"
 _PROJECT = r"^[A-Za-z0-9][A-Za-z0-9._:-]{0,62}$"
+POLICY = "policy"
 CLAUDE, USER, FLAG, KEPT, MANAGED = "claude", "user", "flag", "kept", "managed"
 """The sources of settings on this machine. `kept` are the rules that "always" has added. The worker, which has the same
 names, takes those of Claude Code as the user's."""
-MANAGED_FILE = Path("/etc/ccb/managed-settings.json")
+POLICY_FILES = (Path("/etc/ccb/policy.json"), Path("/etc/ccb/managed-settings.json"))  # the first that is there counts
 MAX_KEEP = 24 * 60  # minutes
 
 
@@ -104,6 +105,11 @@ class BudgetSettings:
     dayTokens: int | None = key("Tokens of all kinds for all sessions of this machine since midnight.", gt=0)
     strict: bool = key("Refuse each call that might pass a budget. Else one call may pass it.", False)
     hosts: dict[str, HostBudget] = key("`dayUsd` and `dayTokens` of single hosts, by patterns such as `gpu-*`.", dict)
+
+    @property
+    def in_dollars(self) -> bool:
+        days = [each.dayUsd for each in self.hosts.values()]
+        return any(each is not None for each in (self.sessionUsd, self.dayUsd, *days))
 
     def of_host(self, host: str) -> HostBudget:
         """Return what holds for a host: of several patterns that match, the last one for each key."""
@@ -198,6 +204,62 @@ SandboxMode = Literal["read-only", "workspace", "off"]
 
 
 @dataclass(frozen=True)
+class PolicySettings:
+    """What nobody can pass who uses ccb on this machine. It counts only in the policy of the machine's owner."""
+
+    remoteOnly: bool = key("No session works on this machine (`--local`, a directory, a container here).", False)
+    hosts: list[str] | None = key(
+        "Patterns of the hosts that may be connected to, such as `*.example.com`. The name or address counts that "
+        "ssh_config resolves, and those of jump hosts, too."
+    )
+    commands: list[str] | None = key(
+        "With `hosts` or `remoteOnly`: patterns of the commands that may make a connection (ProxyCommand, "
+        "`--transport`, `--ssh-command`), as they are written. Without it, none may."
+    )
+    directories: list[str] | None = key(
+        "Patterns of the directories on hosts in which sessions may work, with all below them; their real paths count."
+    )
+    providers: list[str] | None = key(
+        "The providers that may be asked: a kind (`anthropic`, `bedrock`) at its own address, or the name of a server "
+        "(`llm.example.com`), also as a pattern."
+    )
+    models: list[str] | None = key("Patterns of the models that may be asked, besides what `modelCalls` allows.")
+    agents: list[str] | None = key(
+        "Patterns of agents of others that may work (`--agent acp:…`, `--remote-bin`). They have rules, hooks and "
+        "servers of their own: without it, none may if the policy is about such things."
+    )
+    sandbox: Literal["read-only", "workspace"] | None = key(
+        "The least cage of a session: with `workspace`, `read-only` is allowed, too. A host that can make none is "
+        "refused, and so is bypassPermissions, which has none."
+    )
+    budgets: BudgetSettings = key("The most that `budgets` may allow. Smaller ones of a person count.", BudgetSettings)
+    ledger: str | None = key(
+        "Directory of the ledger; `~` is the home of the account, `%u` its name. Without it, it is "
+        "`~/.local/state/ccb`, whatever HOME and XDG_STATE_HOME say.",
+        pattern="^[~/]",
+    )
+    ledgerCommand: list[str] | None = key(
+        "Program, by its path, and arguments, that gets each row of the ledger as a line of JSON on its input.",
+        min_length=1,
+    )
+    mcpServers: list[str] | None = key(
+        "Patterns of the MCP servers that may be used: a command with its arguments, a URL, or `sdk NAME` for one "
+        "inside a program that drives ccb."
+    )
+    hooks: list[str] | None = key(
+        "Patterns of the hooks that may run besides those of this file: a command, a URL, the text of a prompt, or "
+        "`callback *` for those of a program that drives ccb."
+    )
+    retentionDays: float | None = key(
+        "Days after which ended sessions on hosts, and texts, recorded calls, logs and reports here, are removed.", gt=0
+    )
+
+    @property
+    def about_agents(self) -> bool:
+        return any(each is not None for each in (self.sandbox, self.mcpServers, self.hooks, self.models))
+
+
+@dataclass(frozen=True)
 class SettingsLayer:
     """The settings of one source. `path` is the file, or the option. `unknown` are the keys without effect, `notes`
     sentences about what does not count."""
@@ -212,13 +274,13 @@ class SettingsLayer:
 
 @dataclass(frozen=True)
 class SettingsChoice:
-    """Which sources count. `flag` is the value of --settings; `managed` is the administrator's policy; `draft` is a
-    text in the place of the user's file."""
+    """Which sources count. `flag` is the value of --settings; `managed` is a policy in the place of this
+    machine's; `draft` is a text in the place of the user's file."""
 
     user: bool = True
     draft: str | None = None
     flag: str | None = None
-    managed: Path = MANAGED_FILE
+    managed: Path | None = None
 
 
 EVERYTHING = SettingsChoice()
@@ -295,6 +357,9 @@ class Settings:
         "servers, agents, commands and skills; `hooks` also its hooks, which then run on the host; `off` nothing.",
         "on",
     )
+    policy: PolicySettings = key(
+        "In `/etc/ccb/policy.json` only: what nobody can pass who uses ccb on this machine.", PolicySettings
+    )
     given: frozenset[str] = frozenset()  # the keys that a source sets
     layers: tuple[SettingsLayer, ...] = ()  # the sources, the weakest first
 
@@ -322,12 +387,16 @@ class Settings:
         own = {name for layer, name in layers if layer.source != CLAUDE}
         return {name: layer.path for layer, name in layers if name not in own}
 
+    @property
+    def may_bypass(self) -> bool:
+        return not (self.permissions.disableBypassPermissionsMode or self.policy.sandbox)
+
     def is_managed(self, name: str) -> bool:
         """Return whether a policy sets a key, so that no option outranks it."""
         return any(layer.source == MANAGED and name in layer.values for layer in self.layers)
 
 
-SETTING_NAMES = tuple(each.name for each in fields(Settings) if each.metadata)
+SETTING_NAMES = tuple(each.name for each in fields(Settings) if each.metadata and each.name != POLICY)
 
 
 def _near(name: str) -> str:
@@ -342,6 +411,11 @@ def near_setting(name: str) -> str:
     names = [each.name for each in fields(made)] if isinstance(made, type) and is_dataclass(made) else SETTING_NAMES
     near = nearest(last, names, 0.7) if not section or names is not SETTING_NAMES else []
     return ".".join(filter(None, (section, *near))) if near and near[0] != last else ""
+
+
+def policy_file() -> Path:
+    """Return the policy of this machine, which need not be there."""
+    return next((path for path in POLICY_FILES if os.path.lexists(path)), POLICY_FILES[0])
 
 
 def settings_choice(arguments: Arguments) -> SettingsChoice:

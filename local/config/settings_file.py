@@ -7,7 +7,7 @@ import json
 import os
 import re
 import stat
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -94,10 +94,18 @@ def read_settings_file(path: Path, environ: Mapping[str, str]) -> dict[str, Any]
     return None if text is None else parse_settings(str(path), text)
 
 
-def read_settings_text(path: Path, environ: Mapping[str, str], most: int = MAX_BYTES) -> str | None:
-    """Return the text of the file, or None without a file. Raises ConfigError."""
+def read_policy_text(path: Path) -> str | None:
+    """Return the text of a file that only root can have written, or None without a file. Raises ConfigError."""
+    return read_settings_text(path, {}, owners=(0,))
+
+
+def read_settings_text(
+    path: Path, environ: Mapping[str, str], most: int = MAX_BYTES, owners: Sequence[int] = ()
+) -> str | None:
+    """Return the text of the file, or None without a file. `owners`: those who may own it and all directories above,
+    instead of root and this user, who decides about what is above the home directory. Raises ConfigError."""
     try:
-        raw = _content(path, environ, most)
+        raw = _content(path, environ, most, owners)
     except FileNotFoundError:
         return None
     except OSError as error:
@@ -181,16 +189,18 @@ def locked(path: Path, *, wait: bool = True) -> Iterator[None]:
         yield
 
 
-def _content(path: Path, environ: Mapping[str, str], most: int) -> bytes:
+def _content(path: Path, environ: Mapping[str, str], most: int, owners: Sequence[int]) -> bytes:
     """Return the first bytes of the file. Opening a pipe or a device could wait for ever, or have effects."""
     _require_file(path, path.stat())
     fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY)
     with os.fdopen(fd, "rb") as file:
         found = os.fstat(fd)
         _require_file(path, found)
-        _require_ours(path, path, found)
-        for directory in _looked_up_in(path, Path(environ.get("HOME") or Path.home())):
-            _require_ours(path, directory, directory.lstat())
+        above = () if owners else Path(environ.get("HOME") or Path.home()).resolve().parents
+        owners = owners or (os.getuid(), 0)
+        _require_ours(path, path, found, owners)
+        for directory in _looked_up_in(path, above):
+            _require_ours(path, directory, directory.lstat(), owners)
         return file.read(most + 1)
 
 
@@ -199,14 +209,15 @@ def _require_file(path: Path, found: os.stat_result) -> None:
         raise ConfigError(f"{path} cannot be read: it is not a file", do=f"Remove {path}, or make it a file.")
 
 
-def _require_ours(path: Path, found_at: Path, found: os.stat_result) -> None:
+def _require_ours(path: Path, found_at: Path, found: os.stat_result, owners: Sequence[int]) -> None:
     """Raise ConfigError if others can change `found_at`. In a sticky directory they cannot remove or replace ours."""
     way = "" if found_at == path else f" through {found_at}"
     mode = stat.S_IMODE(found.st_mode)
-    if found.st_uid not in (os.getuid(), 0):
+    if found.st_uid not in owners:
+        whom = "yourself" if owners[0] == os.getuid() else "root"
         raise ConfigError(
             f"{path} can be changed by other users{way}: it belongs to user {found.st_uid}",
-            do=f"Make yourself the owner: `sudo chown {os.getuid()} {found_at}`.",
+            do=f"Make {whom} the owner: `sudo chown {owners[0]} {found_at}`.",
         )
     sticky = stat.S_ISDIR(found.st_mode) and mode & stat.S_ISVTX
     if mode & (stat.S_IWGRP | stat.S_IWOTH) and not sticky:
@@ -215,9 +226,8 @@ def _require_ours(path: Path, found_at: Path, found: os.stat_result) -> None:
         raise ConfigError(f"{path} can be changed by other users{way}: {who} may write to it (mode {mode:04o})", do=do)
 
 
-def _looked_up_in(path: Path, home: Path) -> Iterator[Path]:
-    """Yield each directory in which a part of `path` is looked up, also parts of links, without those above `home`."""
-    above = set(home.resolve().parents)
+def _looked_up_in(path: Path, above: Collection[Path]) -> Iterator[Path]:
+    """Yield each directory in which a part of `path` is looked up, also parts of links, without those of `above`."""
     rest = [*path.absolute().parts[:0:-1]]
     here, links = Path("/"), 0
     while rest:

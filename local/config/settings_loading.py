@@ -20,7 +20,20 @@ from ccb.tunnel.wire.settings_text import line_of
 from ..terminal.keymap import DEFAULT_KEYMAP, Keymap, KeyRefused, keymap_of
 from . import settings_file
 from .claude_settings import check_rules, read_claude_settings
-from .settings import EVERYTHING, FLAG, MANAGED, MAX_KEEP, USER, Settings, SettingsChoice, SettingsLayer, settings_path
+from .settings import (
+    EVERYTHING,
+    FLAG,
+    MANAGED,
+    MAX_KEEP,
+    POLICY,
+    USER,
+    PolicySettings,
+    Settings,
+    SettingsChoice,
+    SettingsLayer,
+    policy_file,
+    settings_path,
+)
 
 JOINED = (
     *("permissions", "budgets", "modelCalls", "credentials", "network"),
@@ -138,7 +151,13 @@ def _sources(environ: Mapping[str, str], choice: SettingsChoice) -> Iterator[tup
         text = settings_file.read_settings_text(path, environ)
     yield USER, str(path), text
     yield FLAG, *_flagged(choice.flag)
-    yield MANAGED, str(choice.managed), settings_file.read_settings_text(choice.managed, environ)
+    managed = choice.managed or policy_file()
+    yield MANAGED, str(managed), settings_file.read_policy_text(managed)
+
+
+def load_policy() -> PolicySettings:
+    """Return what nobody can pass on this machine, whatever the environment says. Raise ConfigError."""
+    return load_settings({}, SettingsChoice(user=False)).policy
 
 
 def load_sharing(environ: Mapping[str, str] = os.environ) -> Sharing:
@@ -167,7 +186,7 @@ def _layer(source: str, path: str, text: str) -> tuple[SettingsLayer, Settings]:
     values = settings_file.parse_settings(path, text)
     values.pop(SCHEMA, None)
     settings_file.refuse_secrets(path, text, values)
-    unknown = [name for name in _NO_KEYS if name in values]
+    unknown = [name for name in (*_NO_KEYS, *(() if source == MANAGED else (POLICY,))) if name in values]
     if isinstance(values.get("sandbox"), dict):  # the family's key of this name is an object with other content
         unknown.append("sandbox")
     for name in unknown:
@@ -178,6 +197,11 @@ def _layer(source: str, path: str, text: str) -> tuple[SettingsLayer, Settings]:
         for name, provider in providers.items():
             _check_provider(path, text, name, provider)
     settings, more = _validated(values, path, text)
+    if source == MANAGED and (unknown or more):
+        name = (*unknown, *more)[0]
+        where = f"{path}, line {line_of(text, name.split('.'))}"
+        do = "Correct it (`ccb config schema --policy` has the keys): what it is to hold would not hold."
+        raise ConfigError(f"{where}: unknown key {name!r} in the policy of this machine", do=do)
     settings_file.refuse_broken_rules(path, text, values.get("permissions", {}))
     settings_file.refuse_wrong_models(path, text, values)
     return SettingsLayer(source, path, text, values, (*unknown, *more)), settings

@@ -21,6 +21,7 @@ from ccb.tunnel.wire.session_options import SessionOptions
 
 from ..command_line.arguments import Arguments
 from ..command_line.transport_choice import host_key, host_label, resume_command
+from ..config import policy as policies
 from ..config.settings import settings_choice
 from ..session.dialing import AttachOptions
 from . import session_request as requests
@@ -54,6 +55,7 @@ SCREEN_TAIL = 256 * 1024
 RECONNECT_TAIL = 4 * 1024 * 1024
 """Bytes of events that a terminal takes after a reconnect; if it missed more, it asks for a snapshot."""
 
+_RETENTION_S = 10.0
 HEADLESS_TAIL = 1
 """Bytes of events for a headless run that resumes a session: it needs only open questions and new events."""
 
@@ -147,12 +149,16 @@ async def connect_session(
         session = await stack.enter_async_context(RemoteSession(partial(dialer.dial, proxy), attach))
         session.register(TRUST_PROJECT, partial(desk.answer, session))
         proxy_desk.tell(session)
-        hooks = {} if settings.disableAllHooks else settings.hooks
+        hooks = policies.own_hooks(settings)
         mcp = await _laptop_services(arguments, startup, asked, desk, session, hooks, new=new, stack=stack)
         _watch(session, asked.models, environ, startup, stack)
         hello = session.hello
         proxy_desk.serves(CallPlace(requests.counted_session(parameters, hello.session), key, hello.cwd.raw))
         await stack.enter_async_context(proxy_desk.control(environ))
+        sessions = HostSessions(lambda: dialer.transport(ask=False), startup.bundle)
+        if settings.policy.retentionDays is not None:
+            work = sessions.remove_old(settings.policy.retentionDays * starting.DAY_S)
+            stack.push_async_callback(_ended, asyncio.create_task(work, name="retention"))
         shown = host_label(arguments.connection)
         log.info("attached to session %s on %s, worker pid %d", hello.session, shown, hello.pid)
         offers = settings.ports.offer and not arguments.headless
@@ -178,7 +184,7 @@ async def connect_session(
             ),
             _resume(arguments, hello),
             desk,
-            HostSessions(lambda: dialer.transport(ask=False), startup.bundle),
+            sessions,
             FileConnection(lambda: session.state, lambda: dialer.current, lambda: host.log_in(ask=False)),
             notifications,
             settings.notify,
@@ -314,6 +320,12 @@ async def view_session(host: HostConnection, session: str, *, answers: bool = Fa
         yield await stack.enter_async_context(RemoteSession(partial(dialer.dial, None), options))
 
 
+async def _ended(work: asyncio.Task[None]) -> None:
+    """Wait for what a short session has begun, but not for ever."""
+    await asyncio.wait((work,), timeout=_RETENTION_S)
+    await cancelled(work)
+
+
 async def dialer_to(
     host: HostConnection, stack: AsyncExitStack, loaded: Callable[[], Awaitable[starting.LoadedBasics]] | None = None
 ) -> tuple[Dialer, starting.LoadedBasics]:
@@ -378,6 +390,7 @@ def _attach_options(
         tail = HEADLESS_TAIL if arguments.headless else SCREEN_TAIL
 
     async def for_host(hello: Greeting) -> Mapping[str, object]:
+        policies.check_directory(startup.settings.policy, hello.cwd.raw)
         option = (await desk.option(hello)).to_json()
         return {"settings": option} if option else {}
 

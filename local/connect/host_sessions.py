@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
 from typing import TYPE_CHECKING
 
 from ccb.deploy.bundle import Bundle
-from ccb.tunnel.errors import ProtocolError, UsageError
+from ccb.tunnel.errors import CcbError, ProtocolError, UsageError
 from ccb.tunnel.plain_text import HostText
 from ccb.tunnel.transports.pipe import Transport
 
 if TYPE_CHECKING:
     from .session_rows import Row, SessionRow
 
+log = logging.getLogger(__name__)
 _MAX_ABOUT_ONE = 10_000  # reports
 _SAID_LINES = 60
 _SAID = ("prompt: ", "agent: ", "call ", "asks to use ", "turn failed")
@@ -60,6 +62,15 @@ class HostSessions:
         command = {"command": "remove", "session": row.session, "driven": bool(row.driver)}
         if not await self._rows(command, "removed", ReportRow):
             raise UsageError("the session is still there: a process on the host has it open", do="Try it again.")
+
+    async def remove_old(self, older_s: float) -> None:
+        """Remove ended sessions that nobody has used for so long. A failure is logged: the next session tries again."""
+        from .session_rows import ReportRow
+
+        try:
+            await self._rows({"command": "gc", "dry_run": False, "older_than_s": older_s}, "removed", ReportRow)
+        except CcbError as error:
+            log.warning("old sessions were not removed: %s", error)
 
     async def _rows(self, command: Mapping[str, object], kind: str, shape: type[Row]) -> list[Row]:
         from .session_rows import reports, row_of

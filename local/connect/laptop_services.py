@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ccb.tunnel.errors import CcbError, ConfigError
 from ccb.tunnel.wire import control_protocol as control
+from ccb.tunnel.wire.policy_patterns import NOT_ALLOWED, is_allowed
 from ccb.tunnel.wire.session_options import SessionOptions
 from ccb.tunnel.wire.web_fetch import MAX_TEXT, TIMEOUT_S, FetchedText, WebFetcher, WebPage, WebRefused
 
@@ -48,7 +49,10 @@ async def laptop_servers(
 
     if package_missing():
         return {}, (*left, MISSING)
-    servers = server_configs(described, environ)
+    patterns = settings.policy.mcpServers
+    found = server_configs(described, environ)
+    servers = {name: each for name, each in found.items() if is_allowed(each.reached, patterns)}
+    left += tuple(f"{NOT_ALLOWED.format(name)}: {found[name].shown}" for name in found if name not in servers)
     if any(isinstance(each, HttpServer) and not each.headers for each in servers.values()):
         with suppress(CcbError):
             await secrets.unlock()

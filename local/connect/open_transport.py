@@ -7,6 +7,7 @@ import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack
+from functools import partial
 from typing import TYPE_CHECKING
 
 from ccb.tunnel.errors import AuthFailed, Dropped, Unreachable
@@ -15,12 +16,13 @@ from ccb.tunnel.reconnecting import waits
 from ccb.tunnel.ssh.past_logins import PastLogins
 from ccb.tunnel.tasks import cancelled
 from ccb.tunnel.transports.login_prompts import NobodyToAsk, Prompts
-from ccb.tunnel.transports.pipe import Transport
+from ccb.tunnel.transports.pipe import NOTHING_SHARED, Transport
 
 from ..command_line.arguments import Arguments
 from ..command_line.transport_choice import host_label, open_chosen_transport
+from ..config import policy as policies
 from ..config.log import state_dir
-from ..config.settings_loading import load_sharing
+from ..config.settings_loading import load_policy, load_sharing
 from ..session.dialing import FIRST_TRIES
 from .startup import StartupLoader
 
@@ -62,7 +64,12 @@ async def open_transport(
     allowed = load_sharing(environ)  # what is wrong with the settings is told by their check
     pipelined = allowed.pipelined and not connection.plain_login
     past = PastLogins(state_dir(environ) / "logins") if pipelined else None
-    opening = open_chosen_transport(connection, prompts, environ, startup.start, past, sharing or allowed)
+    policy = load_policy()
+    policies.check_connection(policy, connection)
+    if policies.binds_routes(policy):  # nobody knows where a connection leads that ccb has not made
+        sharing = NOTHING_SHARED
+    admit = partial(policies.check_route, policy)
+    opening = open_chosen_transport(connection, prompts, environ, startup.start, past, sharing or allowed, admit)
     connecting = asyncio.create_task(opening, name="connect")
     connecting.add_done_callback(lambda _: startup.start())
     try:

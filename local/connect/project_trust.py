@@ -27,8 +27,9 @@ from ccb.tunnel.wire.tool_traits import BASH
 
 from ..command_line.arguments import Arguments, ConnectionOptions
 from ..command_line.transport_choice import TransportKind, host_key, host_label, ssh_target, transport_kind
+from ..config import policy as policies
 from ..config.project_records import DIRECTORIES, EVERYWHERE, RULE_KINDS, HostIdentity, ProjectRecord, Projects
-from ..config.settings import CLAUDE, KEPT, USER, Settings
+from ..config.settings import CLAUDE, KEPT, MANAGED, POLICY, USER, Settings
 from .session_request import flagged_mode
 
 if TYPE_CHECKING:
@@ -105,7 +106,10 @@ class ProjectDesk:
         layers: list[Json] = []
         for layer in self._settings.layers:
             source = USER if layer.source == CLAUDE else layer.source
-            if values := {name: value for name, value in layer.values.items() if name in FOR_WORKER}:
+            values = {name: value for name, value in layer.values.items() if name in FOR_WORKER}
+            if layer.source == MANAGED and (bounds := self._for_worker()):
+                values[POLICY] = bounds
+            if values:
                 layers.append({"source": source, "path": layer.path, "values": values, **_lines(layer.text, values)})
         if kept is not None and kept.permissions:
             values = {"permissions": kept.permissions}
@@ -115,6 +119,13 @@ class ProjectDesk:
         trusted = ANY_PROJECT if self._arguments.permissions.trust else kept.trusted if kept is not None else ""
         chosen = None if sources is None else sources.split(",") if sources else []
         return SettingsOption(layers, chosen, trusted, [] if hello.seq else self._left_open())
+
+    def _for_worker(self) -> Json:
+        """Return what of the policy only the worker can see being passed."""
+        policy = self._settings.policy
+        names = ("sandbox", "directories", "hooks", "mcpServers")
+        found = {name: getattr(policy, name) for name in names} | {"agents": policies.allowed_agents(self._settings)}
+        return {name: value for name, value in found.items() if value is not None}
 
     def _left_open(self) -> list[str]:
         """Return what the person has not chosen, so that a trusted project may."""

@@ -18,6 +18,7 @@ from ccb.tunnel.wire.session_options import BUILT_IN_AGENTS, INSTRUCTIONS, OwnFi
 
 from ..command_line.arguments import OPTIONS, Arguments, SdkOptions, SessionChoice, shortened
 from ..command_line.transport_choice import TransportKind, host_label, transport_kind
+from ..config import policy as policies
 from .startup import chosen_model, without_alias
 
 if TYPE_CHECKING:
@@ -168,6 +169,8 @@ def session_options(
     mode = _mode(arguments, settings)
     asks = streams.permission_prompt_tool or ("none" if arguments.headless else "stdio")
     foreign = chosen_agent(arguments, settings.agent)
+    if foreign:
+        policies.check_agent(settings, foreign)
     appended = _prompt(agent.append_system_prompt, sdk.append_system_prompt_file, "--append-system-prompt-file")
     return SessionOptions(
         model=agent.model if foreign else chosen_model(settings, agent.model),
@@ -213,6 +216,8 @@ def _declared(arguments: Arguments, settings: Settings) -> Iterator[tuple[str, A
         elif flag is not None and not settings.is_managed(option.setting):
             value = flag
         if value is not None:
+            if option.wire == "sandbox":
+                policies.check_sandbox(settings.policy, str(value))
             yield option.wire, option.to_wire(list(value) if isinstance(value, tuple) else value)
 
 
@@ -240,7 +245,7 @@ def _mode(arguments: Arguments, settings: Settings) -> str:
     rules, mode = settings.permissions, flagged_mode(arguments)
     if mode is None or settings.is_managed("permissionMode"):
         mode = settings.permissionMode or rules.defaultMode or "default"
-    if rules.disableBypassPermissionsMode and (arguments.permissions.allow_bypass or mode == "bypassPermissions"):
+    if not settings.may_bypass and (arguments.permissions.allow_bypass or mode == "bypassPermissions"):
         raise UsageError("the settings do not allow the permission mode bypassPermissions", do="Choose another mode.")
     return mode
 

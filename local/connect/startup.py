@@ -16,6 +16,7 @@ from ccb.tunnel.wire.model_facts import ALIASES, ModelTable, may_be_model
 
 from ..command_line.transport_choice import host_key
 from ..config.log import state_dir
+from ..config.policy import ledger_folder
 from ..terminal.stdio import in_thread
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 
 
 T = TypeVar("T")
+DAY_S = 24 * 3600.0
 _QUICK_LOGIN_S = 0.25  # longer than it takes to load asyncssh and to log in to a host nearby
 _NEEDED_NEXT = (
     *("ccb.local.connect.laptop_services", "ccb.tunnel.proxy.auth_proxy"),
@@ -109,12 +111,22 @@ async def open_proxy(
 
     warnings = Warnings()
     host = host_key(arguments.connection)
+    policy = startup.settings.policy
+    state = ledger_folder(environ)
     spending = budgets(arguments.sdk.max_budget_usd, startup.settings, host)
-    accounts = SessionAccounts(state_dir(environ), spending, startup.models, warnings)
-    record = arguments.agent.record or startup.settings.recordModelCalls
-    audit = SessionAudit(state_dir(environ), warnings, record=record)
-    policy = call_policy(startup.settings, host)
-    proxy = AuthProxy(startup.provider, policy, accounts=accounts, auditor=audit, models=startup.models, warn=warnings)
+    forwarder = None
+    if policy.ledgerCommand:
+        from ..ledger.forwarding import LedgerForwarder
+
+        forwarder = await stack.enter_async_context(LedgerForwarder(state, policy.ledgerCommand, warnings))
+    written = forwarder.wake if forwarder is not None else lambda: None
+    accounts = SessionAccounts(state, spending, startup.models, warnings, written)
+    asked = arguments.agent.record and not startup.settings.is_managed("recordModelCalls")
+    audit = SessionAudit(state, warnings, record=asked or startup.settings.recordModelCalls)
+    if policy.retentionDays is not None:
+        audit.forget(policy.retentionDays * DAY_S, state_dir(environ))
+    limits = call_policy(startup.settings, host)
+    proxy = AuthProxy(startup.provider, limits, accounts=accounts, auditor=audit, models=startup.models, warn=warnings)
     await stack.enter_async_context(accounts)
     await stack.enter_async_context(audit)
     await stack.enter_async_context(proxy)

@@ -12,7 +12,7 @@ import sqlite3
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -96,6 +96,19 @@ class SessionAudit(Auditor, AbstractAsyncContextManager["SessionAudit"]):
 
     def others_drove(self) -> None:
         self._seen.first, self._seen.whole = True, False
+
+    def forget(self, older_s: float, also: Path) -> None:
+        """Remove noted texts and recorded bodies that are older, and logs, reports and prompts in `also`."""
+        self._submit(self._forget, time.time() - older_s, also)
+
+    def _forget(self, before: float, also: Path) -> None:
+        if (ledger := self._opened()) is not None:
+            ledger.forget_texts(before)
+        kept_here = (path for name in ("reports/*", "prompts/*", "ccb-*.log*") for path in also.glob(name))
+        for path in (*self._state.glob("recorded/*/*"), *kept_here):
+            with suppress(OSError):
+                if path.lstat().st_mtime < before:
+                    path.unlink()
 
     def revoked(self) -> None:
         self._note(AuditEntry("revoked", time.time()))

@@ -14,7 +14,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractAsyncContextManager, ExitStack, suppress
 from dataclasses import astuple, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from ccb.tunnel.errors import CcbError, ConfigError, UsageError
 from ccb.tunnel.plain_text import one_line
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from ..config.settings import Settings
 
 log = logging.getLogger(__name__)
+Amount = TypeVar("Amount", int, float)
 
 BUDGET_KIND = "laptop_budget"  # the error type of a call that is refused because a budget is used up
 _TELLS_AT = 0.8  # of a budget
@@ -70,11 +71,24 @@ class Budgets:
 
 
 def budgets(run_usd: float | None, settings: Settings, host: str) -> Budgets:
-    """Return what a run on `host` may spend: `run_usd` is the value of --max-budget-usd."""
-    own = settings.budgets
-    there = own.of_host(host)
-    limits = own.sessionUsd, own.dayUsd, own.dayTokens, own.sessionTokens, there.dayUsd, there.dayTokens
-    return Budgets(run_usd, *limits, own.strict)
+    """Return what a run on `host` may spend: `run_usd` is the value of --max-budget-usd. Of the settings and the policy
+    of this machine the smaller one counts."""
+    own, owners = settings.budgets, settings.policy.budgets
+    there, owners_there = own.of_host(host), owners.of_host(host)
+    return Budgets(
+        run_usd,
+        _least(own.sessionUsd, owners.sessionUsd),
+        _least(own.dayUsd, owners.dayUsd),
+        _least(own.dayTokens, owners.dayTokens),
+        _least(own.sessionTokens, owners.sessionTokens),
+        _least(there.dayUsd, owners_there.dayUsd),
+        _least(there.dayTokens, owners_there.dayTokens),
+        own.strict or owners.strict,
+    )
+
+
+def _least(one: Amount | None, other: Amount | None) -> Amount | None:
+    return min((each for each in (one, other) if each is not None), default=None)
 
 
 class _Limit(NamedTuple):
@@ -104,14 +118,21 @@ class _Verdict(NamedTuple):
 
 
 class SessionAccounts(Accounts, AbstractAsyncContextManager["SessionAccounts"]):
-    """Rows are written by a thread of its own. `place` is what the calls are made for. Use as a context manager."""
+    """Rows are written by a thread of its own, which then calls `written`. `place` is what the calls are made for. Use
+    as a context manager."""
 
     def __init__(
-        self, state: Path, budgets: Budgets, models: ModelTable | None = None, warn: Callable[[str], None] = log.warning
+        self,
+        state: Path,
+        budgets: Budgets,
+        models: ModelTable | None = None,
+        warn: Callable[[str], None] = log.warning,
+        written: Callable[[], None] = lambda: None,
     ) -> None:
         self._models = models or ModelTable()
         self.place = CallPlace()
         self._warn = warn
+        self._written = written
         self._state = state
         self._budgets = budgets
         self._books: Reservations | None = None
@@ -258,6 +279,7 @@ class SessionAccounts(Accounts, AbstractAsyncContextManager["SessionAccounts"]):
                     if row:
                         books.settle(row)
                 del self._unwritten[0]
+                self._written()
             self._broken = ""
         except (CcbError, sqlite3.Error, OSError) as error:
             if not self._broken:

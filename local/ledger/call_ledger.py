@@ -80,7 +80,7 @@ By = Literal["host", "model", "day", "session"]
 Found = TypeVar("Found")
 
 _BUSY_MS = 5_000
-_VERSION = 5
+_VERSION = 6
 _TABLE = """
 CREATE TABLE IF NOT EXISTS calls (
     id INTEGER PRIMARY KEY, began REAL NOT NULL, session TEXT NOT NULL, host TEXT NOT NULL, directory TEXT NOT NULL,
@@ -105,6 +105,7 @@ CREATE TABLE IF NOT EXISTS reservations (
     usd REAL NOT NULL, tokens INTEGER NOT NULL
 )"""
 _SETTLEMENTS = "CREATE TABLE IF NOT EXISTS settlements (reservation INTEGER PRIMARY KEY, at REAL NOT NULL)"
+_FORWARDED = "CREATE TABLE IF NOT EXISTS forwarded (row INTEGER PRIMARY KEY)"  # the last call that was
 _INDEXES = (
     "CREATE INDEX IF NOT EXISTS reservations_at ON reservations (at)",
     "CREATE INDEX IF NOT EXISTS calls_began ON calls (began)",
@@ -150,7 +151,7 @@ class CallLedger(AbstractContextManager["CallLedger"]):
             base.execute("PRAGMA journal_mode=WAL")
         base.execute("PRAGMA synchronous=NORMAL")
         if base.execute("PRAGMA user_version").fetchone()[0] < _VERSION:
-            tables = (_TABLE, _EVENTS, _RESERVATIONS, _SETTLEMENTS)
+            tables = (_TABLE, _EVENTS, _RESERVATIONS, _SETTLEMENTS, _FORWARDED)
             for statement in (*tables, *_INDEXES, *_APPEND_ONLY):
                 base.execute(statement)
             if "estimated" not in {row[1] for row in base.execute("PRAGMA table_info(calls)")}:
@@ -217,6 +218,24 @@ class CallLedger(AbstractContextManager["CallLedger"]):
             "GROUP BY host, directory ORDER BY last DESC LIMIT :most"
         )
         return [(str(host), str(where), float(last)) for host, where, last in self.run(query, {"most": most})]
+
+    def not_forwarded(self, most: int) -> list[dict[str, Any]]:
+        """Return the next calls that were not forwarded yet, as objects with the names of the columns."""
+        last = "(SELECT IFNULL(MAX(row), 0) FROM forwarded)"
+        query = f"SELECT id, {_COLUMNS} FROM calls WHERE id > {last} ORDER BY id LIMIT ?"  # noqa: S608 - fixed names
+        names = ["id", *_COLUMNS.split(", ")]
+        return [dict(zip(names, row, strict=True)) for row in self.run(query, (most,))]
+
+    def forwarded(self, row: int) -> None:
+        self.run("INSERT OR IGNORE INTO forwarded VALUES (?)", (row,))
+
+    def forget_texts(self, before: float) -> None:
+        """Remove what the audit has noted before a time. Calls and their costs stay."""
+        with self.transaction():
+            self.run("DROP TRIGGER IF EXISTS all_events", ())
+            self.run("DELETE FROM events WHERE at < ?", (before,))
+            for statement in _APPEND_ONLY:
+                self.run(statement, ())
 
     @contextmanager
     def transaction(self) -> Iterator[None]:

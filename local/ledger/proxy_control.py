@@ -196,7 +196,7 @@ def check_allowed(model: str, settings: Settings, host: str) -> None:
     if not limits.allows(sent_name(model)):
         raise UsageError(
             f"the settings of this machine do not allow the model {model} on {host}",
-            evidence=f"Allowed are {', '.join(limits.models)}.",
+            evidence=f"Allowed are {limits.shown}.",
             do="Choose another one with --model, or change modelCalls.models.",
         )
 
@@ -208,7 +208,7 @@ def call_policy(settings: Settings, host: str) -> Policy:
         max_body=calls.maxRequestBytes or MAX_BODY,
         max_answer=calls.maxResponseBytes,
         lasts_s=None if calls.expiresHours is None else calls.expiresHours * 3600.0,
-        requests=RequestLimits(tuple(calls.models or ()), calls.maxOutputTokens),
+        requests=RequestLimits(tuple(calls.models or ()), calls.maxOutputTokens, settings.policy.models),
         max_calls=calls.maxConcurrent or MAX_CALLS,
         max_burst=per_minute,
         max_per_minute=per_minute,

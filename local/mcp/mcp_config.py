@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Literal
@@ -61,6 +62,11 @@ class StdioServer(_Server):
     env: dict[str, str] = Field(default_factory=dict)
 
     @property
+    def reached(self) -> str:
+        """What patterns of a policy are about."""
+        return shlex.join([self.command, *self.args])
+
+    @property
     def shown(self) -> str:
         names = "".join(f"{name}=… " for name in self.env)
         return f"{names}{' '.join([self.command, *self.args])}"
@@ -80,6 +86,10 @@ class HttpServer(_Server):
     url: str = Field(pattern=r"^https?://")
     headers: dict[str, str] = Field(default_factory=dict)
     oauth: OAuthClient | None = None
+
+    @property
+    def reached(self) -> str:
+        return self.url
 
     @property
     def shown(self) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
-from ccb.tunnel.errors import NoCredential
+from ccb.tunnel.errors import NoCredential, PolicyRefused
 from ccb.tunnel.providers.anthropic import AnthropicProvider, RenamedProvider, anthropic_client
 from ccb.tunnel.providers.api_errors import Refusal
 from ccb.tunnel.providers.cloud_provider import BEARER_VARIABLE, Bedrock, Cloud, CloudProvider, Vertex
@@ -21,10 +21,12 @@ from ccb.tunnel.providers.openai_chat import chat_call
 from ccb.tunnel.providers.openai_responses import responses_call
 from ccb.tunnel.providers.provider_kinds import ANTHROPIC, KINDS
 from ccb.tunnel.providers.translating_provider import TranslatedProvider
+from ccb.tunnel.proxy.policy import not_allowed
 from ccb.tunnel.wire.known_agents import KNOWN_AGENTS, foreign_agent
 from ccb.tunnel.wire.model_facts import ModelTable
 from ccb.tunnel.wire.model_facts import provider_of as provider_of_name
 
+from ..config.policy import check_provider
 from ..credentials.credential_helper import HelperCredential, checked
 from ..credentials.credential_sources import StoredCredentials, credential_source
 from .named_provider import Environ, NamedProvider, granted_names, named_provider, project_of, region_of
@@ -64,7 +66,10 @@ def session_provider(
     default = AnthropicProvider(credential_source(environ, settings, client.endpoint.host, accounts), client)
     lent = _LentProviders(environ, settings, granted, accounts, table)
     named = provider_of_name(model or "")
-    return ModelRouter(default, lent.make, model or "", lent.learn, partial(lent.home, named), lent.make_passing)
+    home = partial(lent.home, named)
+    router = ModelRouter(default, lent.make, model or "", lent.learn, home, lent.make_passing, lent.check)
+    check_provider(settings.policy, router.main.client.endpoint.host)
+    return router
 
 
 class _LentProviders:
@@ -116,6 +121,13 @@ class _LentProviders:
             self._traits[name] = named.traits(self._environ) if named is not None else None
         if (known := self._traits[name]) is not None:
             self._table.learn(asked, known(own_name).facts(asked))
+
+    def check(self, provider: Provider) -> None:
+        """Raise Refusal for one that the policy of this machine does not allow."""
+        try:
+            check_provider(self._settings.policy, provider.client.endpoint.host)
+        except PolicyRefused as error:
+            raise not_allowed(error.what) from error
 
 
 def _not_granted(name: str) -> Refusal:

@@ -14,7 +14,8 @@ from ccb.tunnel.wire.dataclass import dataclass
 
 from ..command_line.transport_choice import shown_host
 from ..commands.config import setting_lines
-from ..config.log import state_dir, write_report
+from ..config.log import write_report
+from ..config.policy import ledger_folder
 from ..config.settings import settings_path
 from ..config.settings_loading import load_settings
 from ..files.copying import CopyOrder, get_order, put_order
@@ -130,7 +131,7 @@ async def recent_hosts(api: SessionApi) -> list[RecentHost]:
     from ..ledger.call_ledger import read_ledger
 
     none: list[tuple[str, str, float]] = []
-    places = await in_thread(lambda: read_ledger(state_dir(api.environ), lambda ledger: ledger.places(), none))
+    places = await in_thread(lambda: read_ledger(ledger_folder(api.environ), lambda ledger: ledger.places(), none))
     kept = {each.host for each in await in_thread(lambda: all_kept(api.environ))}
     found = [RecentHost(api.info.host, api.info.path, state=api.client.state.value, here=True)]
     for key, directory, last in places:

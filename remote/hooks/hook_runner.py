@@ -17,11 +17,12 @@ from ccb.tunnel.wire.control_protocol import HOOK_CALLBACK, Broker, HookCallback
 from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.journal_records import MAIN_AGENT, HookRecord, MessageRecord
 from ccb.tunnel.wire.model_facts import CCB_NAMES, ModelNames
+from ccb.tunnel.wire.policy_patterns import Patterns, is_allowed
 
 from ..permissions.engine import PermissionEngine
 from ..session_store.journal import NotKept
 from ..session_store.session_log import SessionLog
-from ..settings.worker_settings import Sourced
+from ..settings.worker_settings import MANAGED, Sourced
 from ..system.deadline import in_thread, within, within_while
 from ..system.host import Host, nearest_directory
 from . import hook_table as events
@@ -98,6 +99,7 @@ class HookRunner:
         self._configured: tuple[Hook, ...] = ()
         self._callbacks: tuple[Hook, ...] = ()
         self._agents: dict[str, HookWork] = {}
+        self._allowed: Patterns = None
         self._initial = ""  # what goes before the first prompt that reaches the model
         self._watching: asyncio.Task[None] | None = None
         self._watched: tuple[str, ...] = ()  # what hooks want to be watched
@@ -108,7 +110,8 @@ class HookRunner:
     @property
     def hooks(self) -> Sequence[Hook]:
         """All hooks, with those of the agents that work."""
-        return (*self._configured, *self._callbacks, *chain.from_iterable(each.hooks for each in self._agents.values()))
+        agents = chain.from_iterable(each.hooks for each in self._agents.values())
+        return tuple(filter(self._may_run, (*self._configured, *self._callbacks, *agents)))
 
     def begin_turn(self, turn: HookTurn, sources: Iterable[Sourced]) -> Sequence[str]:
         """Use the hooks of these settings, which are trusted. A notification hook of the person's own settings runs on
@@ -156,6 +159,14 @@ class HookRunner:
             said = "\n\n".join(outcome.context)
             self._session.remind(key, f"{name} hook additional context: {said}")
 
+    def allow_only(self, patterns: Patterns) -> None:
+        """Run besides hooks of a policy only those that these patterns of it cover."""
+        self._allowed = patterns
+
+    def _may_run(self, hook: Hook) -> bool:
+        """A hook that cannot be read runs nothing: it refuses."""
+        return bool(hook.broken) or hook.layer.source == MANAGED or is_allowed(hook.does, self._allowed)
+
     def use_callbacks(self, hooks: Sequence[Hook]) -> Sequence[str]:
         """Use the callbacks of the driving program (`client_hooks`). Return its events that ccb does not have."""
         self._callbacks = tuple(hooks)
@@ -177,7 +188,7 @@ class HookRunner:
         """Return the hooks that run for an event of an agent, each command and callback once."""
         found: dict[tuple[str, str], Hook] = {}
         for hook in (*self._configured, *self._callbacks, *self._agents.get(agent_id, NOBODY).hooks):
-            if hook.event == event and hook.matches(match):
+            if hook.event == event and hook.matches(match) and self._may_run(hook):
                 found[hook.does, hook.condition] = hook
         return list(found.values())
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Awaitable, Collection, Mapping
 from functools import partial
 from typing import Callable, Union
 
 from ccb.tunnel.wire.mcp_messages import LIMIT_VARIABLE, limit_of
+from ccb.tunnel.wire.policy_patterns import NOT_ALLOWED, is_allowed
 
 from ..settings.worker_settings import WorkerSettings
 from ..system.host import Host
@@ -51,14 +53,16 @@ def project_servers(settings: WorkerSettings, cwd: str, environ: Mapping[str, st
         enabled = None
     for name, sourced in settings.mcp_servers.items():
         if sourced.layer.on_host and name not in (disabled or ()) and (enabled is None or name in enabled):
-            found[name] = wanted_server(name, sourced.value, environ, cwd, settings.env)
+            found[name] = wanted_server(name, sourced.value, environ, cwd, settings)
     return found
 
 
-def wanted_server(name: str, given: object, environ: Mapping[str, str], cwd: str, shared: Mapping[str, str]) -> Wanted:
-    """Return how a server is reached that files describe, or why it is not. It gets the variables `shared`."""
+def wanted_server(name: str, given: object, environ: Mapping[str, str], cwd: str, settings: WorkerSettings) -> Wanted:
+    """Return how a server is reached that files describe, or why it is not. It gets the variables of `settings`."""
     try:
-        return _wanted(name, given, environ, cwd, shared)
+        found = _wanted(name, given, environ, cwd, settings.env)
+        reached = found.url if isinstance(found, ServerAddress) else shlex.join(found.argv)
+        return found if is_allowed(reached, settings.bound("mcpServers")) else NOT_ALLOWED.format(name)
     except KeyError as error:
         return f"the variable {error.args[0]} is not set"
     except ValueError as error:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Callable
 from ccb.tunnel.wire.control_protocol import SET_SANDBOX
 from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.frames import Json
+from ccb.tunnel.wire.policy_patterns import Patterns, holds_directory
 from ccb.tunnel.wire.tool_traits import Effect, RuleKind, View, traits_of
 
 from ..settings.worker_settings import MANAGED, OF_PROJECT, SOURCES, Sourced, WorkerSettings
@@ -29,6 +30,7 @@ from .modes import (
     WORKSPACE,
     Cages,
     Sandbox,
+    SandboxError,
     check_mode,
     stricter,
 )
@@ -84,6 +86,8 @@ class PermissionEngine:
         self._cwd = cwd
         self._add_dirs: list[str] = []
         self._set_dirs: list[str] = []  # of the settings
+        self._allowed_dirs: Patterns = None  # of the policy, as the cage
+        self._least_cage: str | None = None
         self._rules = RuleSet()
         self.relaunch(launch)
 
@@ -115,11 +119,19 @@ class PermissionEngine:
         """Raise SandboxError if the mode does not exist, or the host cannot make its cage for these directories."""
         sandbox = replace(self._sandbox, mode=mode)
         sandbox.check(self.directories)
+        if sandbox.at_least(self._least_cage) != sandbox:
+            raise SandboxError(f"the policy of the laptop wants the cage {self._least_cage} at least")
         self._sandbox = sandbox
 
     def _work_in(self, add_dirs: Sequence[str]) -> None:
         self._add_dirs = list(add_dirs)
-        self._places = PathScope.of(self._cwd, self._home, [*add_dirs, *self._set_dirs])
+        allowed = filter(self.may_add, [*add_dirs, *self._set_dirs])
+        self._places = PathScope.of(self._cwd, self._home, list(allowed))
+
+    def may_add(self, directory: str) -> bool:
+        """Return whether the policy of the laptop allows a directory besides that of the session."""
+        real = os.path.realpath(os.path.join(self._cwd, os.path.expanduser(directory)))
+        return holds_directory(real, self._allowed_dirs)
 
     def _switch(self, mode: str) -> None:
         if mode == PLAN and self._mode != PLAN:
@@ -140,6 +152,9 @@ class PermissionEngine:
     def use_settings(self, settings: WorkerSettings) -> None:
         """Replace the rules from settings. Raise ValueError for one that allows and cannot be read; then nothing has
         changed. One that denies or asks covers all that it may have been about."""
+        if settings.bound("sandbox") and not self._sandbox.cages.probe().mechanism:
+            why = self._sandbox.cages.probe().why
+            raise SandboxError(f"the policy of the laptop wants a sandbox, and this host cannot make one: {why}")
         found: dict[tuple[str, Behavior], list[Rule]] = {key: [] for key in itertools.product(SOURCES, Behavior)}
         for behavior in Behavior:
             for each in settings.rules(behavior.value):
@@ -156,9 +171,16 @@ class PermissionEngine:
         for (source, behavior), rules in found.items():
             self._rules.replace(source, behavior, rules)
         self._set_dirs = settings.directories
+        self._hold_policy(settings)
         self._work_in(self._add_dirs)
+
+    def _hold_policy(self, settings: WorkerSettings) -> None:
+        least = self._least_cage = settings.bound("sandbox")
+        self._sandbox = self._sandbox.at_least(least)
+        self._allowed_dirs = settings.bound("directories")
         managed = [each.value for each in settings.of("permissions", MANAGED)]
-        if any(isinstance(each, dict) and each.get("disableBypassPermissionsMode") == "disable" for each in managed):
+        switches = [each.get("disableBypassPermissionsMode") for each in managed if isinstance(each, dict)]
+        if least or "disable" in switches:
             self._allow_bypass = False
             self._mode = DEFAULT if self._mode == BYPASS else self._mode
 
@@ -251,6 +273,8 @@ class PermissionEngine:
     def _change_directories(self, kind: str, given: list[Any]) -> None:
         if not all(isinstance(each, str) and each for each in given):
             raise ValueError(f"{kind}: directories must be a list of paths")
+        if kind == "addDirectories" and not all(map(self.may_add, given)):
+            raise ValueError("the policy of the laptop does not allow one of these directories")
         added, named = self._places.roots[1:], PathScope.of(self._cwd, self._home, given).roots[1:]
         if kind == "addDirectories":
             self._work_in(list(dict.fromkeys([*added, *named])))
@@ -288,6 +312,8 @@ class PermissionEngine:
 
     def _can_be_caged(self, matcher: RuleMatcher, tool: Askable, tool_input: Json, state: RuleState) -> bool:
         sandbox = replace(state.sandbox, mode=WORKSPACE)
+        if sandbox.at_least(self._least_cage) != sandbox:
+            return False
         if tool.traits.rules is not RuleKind.COMMAND or self._mode in (PLAN, BYPASS) or state.sandbox.mode != READ_ONLY:
             return False
         if not sandbox.opens_workspace(self.directories):

@@ -188,6 +188,12 @@ class Sandbox:
         if self.mode == WORKSPACE and (why := self.cages.why_no_workspace(directories)):
             raise SandboxError("ccb cannot make the cage of --sandbox workspace here", why, about_place=True)
 
+    def at_least(self, least: str | None) -> Sandbox:
+        """Return this, with the cage `least` if its own holds less."""
+        strictness = (OFF, WORKSPACE, READ_ONLY)
+        holds_less = least is not None and strictness.index(self.mode) < strictness.index(least)
+        return replace(self, mode=least) if least is not None and holds_less else self
+
     def opens_workspace(self, directories: Sequence[str]) -> bool:
         """Return whether calls that stay in the workspace need no question."""
         wanted = self.mode == WORKSPACE and self.cages.probe().workspace

@@ -17,6 +17,7 @@ from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.frames import Json
 from ccb.tunnel.wire.mcp_messages import LAPTOP_MCP_MESSAGE, MCP_MESSAGE, tool_name
 from ccb.tunnel.wire.model_facts import ModelTable
+from ccb.tunnel.wire.policy_patterns import NOT_ALLOWED, is_allowed
 from ccb.tunnel.wire.session_options import SessionOptions
 
 from ..agent.agent import Agent
@@ -24,7 +25,7 @@ from ..agent.agent_config import AgentConfig
 from ..agent.turn_state import AgentProgram, Budget, StructuredOutput
 from ..context.system_prompt import style_names
 from ..mcp.host_servers import Wanted, channels_to, project_servers
-from ..mcp.mcp_client import ELSEWHERE_S, RequestChannel, answer_form
+from ..mcp.mcp_client import ELSEWHERE_S, RefusedChannel, RequestChannel, answer_form
 from ..mcp.mcp_servers import IN_CLIENT, OF_AGENT, ON_HOST, ON_LAPTOP, McpServers
 from ..permissions.modes import Sandbox, SandboxError
 from ..session_store.refusal import HostRefusal
@@ -100,8 +101,11 @@ class ClientSetup:
 
     def use(self, options: SessionOptions) -> None:
         broker, limits = self._broker, call_seconds(options.client_mcp_configs)
+        patterns = self._agent.config.settings.bound("mcpServers")
         inside = {
             name: RequestChannel(broker, MCP_MESSAGE, name, limits.get(name, ELSEWHERE_S))
+            if is_allowed(f"sdk {name}", patterns)
+            else RefusedChannel(NOT_ALLOWED.format(name))
             for name in options.client_mcp
         }
         self.servers.use(IN_CLIENT, inside)

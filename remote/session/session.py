@@ -14,6 +14,7 @@ from ccb.tunnel.wire.frames import Json
 from ccb.tunnel.wire.journal_records import BEFORE, PRIORITY
 from ccb.tunnel.wire.messages import ControlRequest, ControlResponse, UserMessage, parse_message
 from ccb.tunnel.wire.model_facts import ALIASES, ModelTable
+from ccb.tunnel.wire.policy_patterns import is_allowed
 from ccb.tunnel.wire.session_options import SessionOptions
 
 from ..agent.agent import Agent
@@ -236,7 +237,9 @@ class Session:
                 self._warn(setup.no_directory(each))
 
     def add_directory(self, path: str) -> None:
-        """Let tools use a directory, also after a restart. Raise NotKept."""
+        """Let tools use a directory, also after a restart. Raise NotKept, RequestRefused."""
+        if not self.agent.config.permissions.may_add(path):
+            raise RequestRefused(f"the policy of the laptop does not allow sessions in {path}")
         config = self.agent.config
         self._record(replace(self.options, add_dirs=[*self.options.add_dirs, path]))
         config.permissions.apply([{"type": "addDirectories", "directories": [path]}])
@@ -296,9 +299,19 @@ class Session:
         self.log.say(informational(text, "warning"))
 
     def _use_settings(self, settings: WorkerSettings) -> None:
-        permissions, context = self.agent.config.permissions, self.agent.config.context
+        permissions, context, agent = (
+            self.agent.config.permissions,
+            self.agent.config.context,
+            self.options.foreign_agent,
+        )
+        if agent and not is_allowed(agent, settings.bound("agents")):
+            raise ValueError(f"the policy of the laptop does not allow the agent {agent}")
         permissions.use_settings(settings)
-        context.add_dirs[:] = [*setup.added_directories(context.cwd, self.options), *settings.directories]
+        if not permissions.may_add(context.cwd):
+            raise ValueError(f"the policy of the laptop does not allow sessions in {os.path.realpath(context.cwd)}")
+        self.hooks.allow_only(settings.bound("hooks"))
+        added = [*setup.added_directories(context.cwd, self.options), *settings.directories]
+        context.add_dirs[:] = filter(permissions.may_add, added)
         if not self.agent.conversation.messages:  # a session that begins
             self._begin_as(settings)
         variables = context.login.variables

@@ -90,5 +90,5 @@ def own_servers(
         elif described is not None and strict and definition.source != CLIENT:
             told.append(f"{about} of the agent {definition.name} does not start: {_STRICT}.")
         elif described is not None:
-            wanted[name] = wanted_server(name, described, environ, cwd, settings.env)
+            wanted[name] = wanted_server(name, described, environ, cwd, settings)
     return wanted, told

@@ -20,7 +20,7 @@ from tests.support.tool_page import tool_blocks
 from ccb.local.command_line.arguments import OPTIONS, Group, Option, OptionKind
 from ccb.local.command_line.subcommands import HOSTS, PATHS, SUBCOMMANDS, Subcommand
 from ccb.local.commands.config import schema_text
-from ccb.local.config.settings import Settings
+from ccb.local.config.settings import POLICY, PolicySettings, Settings
 from ccb.local.slash_commands.command_table import COMMANDS
 from ccb.local.slash_commands.registry import LaptopCommand
 from ccb.local.slash_commands.session_api import Place
@@ -40,6 +40,8 @@ def pages() -> dict[Path, str]:
         FOLDER / "command-line.md": _page("Command line", _command_line()),
         FOLDER / "settings.md": _page("Settings", _settings()),
         FOLDER / "settings.schema.json": schema_text(),
+        FOLDER / "policy.md": _page("Policy of a machine", _policy()),
+        FOLDER / "policy.schema.json": schema_text(policy=True),
         FOLDER / "tools.md": _page("Tools", tool_blocks()),
         FOLDER / "repl.md": _page("Commands and keys of the REPL", _repl()),
         ROOT / "docs" / "ccb.1": manual_page(),
@@ -156,10 +158,22 @@ def _settings() -> Iterator[str]:
     yield '```json\n{"model": "opus", "permissions": {"allow": ["Bash(git status)"], "deny": ["Read(**/.env)"]}}\n```'
 
 
+def _policy() -> Iterator[str]:
+    yield (
+        "The object `policy` in `/etc/ccb/policy.json` of the laptop has any of these keys. Patterns are those of a "
+        "shell: `*`, `?`, `[…]`. Any other key of the file is a [setting](settings.md) that nobody can change. "
+        "[Managed laptops](../guide/policy.md) says how to write one, and `ccb config schema --policy` prints its JSON "
+        "schema."
+    )
+    yield _table(("key", "type", "default", "meaning"), _setting_rows(PolicySettings))
+
+
 def _setting_rows(keys: Any, prefix: str = "") -> Iterator[tuple[str, str, str, str]]:
     kinds = get_type_hints(keys)
     for each in fields(keys):
         kind = kinds[each.name]
+        if each.name == POLICY:
+            continue
         if is_dataclass(kind):
             yield from _setting_rows(kind, f"{prefix}{each.name}.")
         elif each.metadata:

@@ -24,7 +24,8 @@ class ModelRouter:
     """`default` answers for every model that names no other provider. `make` returns the provider with a name, None for
     an unknown one; each is made once. `main` is that of `model`, the model of the session: it gets ready before the
     first call. `learn` is told of each model before it is asked. `home` names the provider of a model that is asked for
-    in another API than Messages, and `make_foreign` makes one that passes such calls on."""
+    in another API than Messages, and `make_foreign` makes one that passes such calls on. `check`
+    raises an error for a provider that must not be asked."""
 
     def __init__(
         self,
@@ -34,8 +35,10 @@ class ModelRouter:
         learn: Callable[[str], None] = lambda model: None,
         home: Callable[[ForeignApi, str], str] = lambda api, model: api.home,
         make_foreign: Callable[[ForeignApi, str], Provider] | None = None,
+        check: Callable[[Provider], None] = lambda provider: None,
     ) -> None:
         self.default = default
+        self._check = check
         self._make = make
         self.learn = learn
         self._home, self._make_foreign = home, make_foreign
@@ -55,6 +58,7 @@ class ModelRouter:
     async def exchange(self, request: ProviderRequest) -> AsyncIterator[ProviderResponse]:
         """See `Provider`."""
         provider = self._foreign.get((request.api, provider_of(request.model))) or self.provider_of(request.model)
+        self._check(provider)
         if not request.api and provider is self.default and _OURS in request.body.whole():
             kept = dump(without_ours(await read_json(request.body.take()))).encode("utf-8", "replace")
             request = replace(request, body=WholeBody(kept))

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from ..errors import CcbError, Unreachable
 from ..heavy_imports import collection_paused, load_asyncssh
 from ..openssh.shared_master import MasterTrial, usable_master
+from ..ssh_config.host_config import HostConfig
 from ..ssh_config.ssh_target import SshTarget, of_consequence, only_openssh
 from ..transports.login_prompts import NobodyToAsk, Prompts, tell_once
 from ..transports.pipe import NOTHING_SHARED, Sharing, Transport
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 OnWait = Callable[[], None]
+Admit = Callable[[Sequence[HostConfig]], None]
 
 _CLOSE_S = 5.0
 _OPEN_S = 30.0
@@ -37,20 +39,22 @@ async def connect(
     on_wait: OnWait = lambda: None,
     past: PastLogins | None = None,
     sharing: Sharing = NOTHING_SHARED,
+    admit: Admit = lambda configs: None,
 ) -> Transport:
     """Return a transport over a connection that `sharing` allows to share, or else log in to `target` with the options
     that `ssh -G` prints for it.
 
     `on_wait` is called when `ssh -G`, or the network, leaves time for other work. With `past`, logins are
     pipelined where the last one allows it; the transport may then be returned before the end of the login (see
-    `logged_in`). Raise Unreachable, AuthFailed, HostKeyError, ConfigError.
+    `logged_in`). `admit` raises an error for a way that must not be taken; it sees the options that are then used.
+    Raise Unreachable, AuthFailed, HostKeyError, ConfigError.
     """
-    hops = await _route(target, on_wait)
+    hops = await _route(target, on_wait, admit)
     config = hops[-1].config
     master = usable_master(config, target, prompts) if sharing.own_master else None
 
     def log_in() -> Awaitable[SshTransport]:
-        return _log_in_over(hops, prompts, on_wait, past)
+        return _log_in_over(hops, prompts, on_wait, past, admit)
 
     if master is None and not sharing.keep_s:
         return await log_in()
@@ -63,7 +67,12 @@ async def connect(
 
 
 async def _log_in_over(
-    hops: Sequence[Hop], prompts: Prompts, on_wait: OnWait, past: PastLogins | None, failed: Pipelining | None = None
+    hops: Sequence[Hop],
+    prompts: Prompts,
+    on_wait: OnWait,
+    past: PastLogins | None,
+    admit: Admit,
+    failed: Pipelining | None = None,
 ) -> SshTransport:
     """Log in to the last of `hops`, each through the one before it.
 
@@ -103,18 +112,20 @@ async def _log_in_over(
         raise
 
     async def again(failed: Pipelining | None, ask: bool) -> SshTransport:
-        fresh, asked = await _route(target, lambda: None), prompts if ask else NobodyToAsk(prompts.memory)
-        return await _log_in_over(fresh, asked, lambda: None, past if failed else None, failed)
+        fresh, asked = await _route(target, lambda: None, admit), prompts if ask else NobodyToAsk(prompts.memory)
+        return await _log_in_over(fresh, asked, lambda: None, past if failed else None, admit, failed)
 
     return SshTransport(target.shown, connections, stream, pipelining, again)
 
 
-async def _route(target: SshTarget, on_wait: OnWait) -> list[Hop]:
+async def _route(target: SshTarget, on_wait: OnWait, admit: Admit) -> list[Hop]:
     waiting = asyncio.get_running_loop().call_later(_STARTED_S, on_wait)
     try:
-        return await route(target)
+        hops = await route(target)
     finally:
         waiting.cancel()
+    admit([hop.config for hop in hops])
+    return hops
 
 
 def _warn_of_options_without_effect(hop: Hop, prompts: Prompts, *, last: bool) -> None:
