@@ -131,7 +131,7 @@ async def open_chosen_transport(
     on_wait: Callable[[], None] = lambda: None,
     past: PastLogins | None = None,
     sharing: Sharing | None = None,
-    admit: Callable[[Sequence[HostConfig]], None] = lambda configs: None,
+    admit: Callable[[Sequence[HostConfig]], None] | None = None,
 ) -> Transport:
     """Connect to the host, and enter its container if one is named.
 
@@ -147,7 +147,7 @@ async def open_chosen_transport(
         opened: Transport = await ssh.connect(target, prompts, on_wait, past, sharing or NOTHING_SHARED, admit)
     else:
         on_wait()
-        if kind is TransportKind.OPENSSH:
+        if kind is TransportKind.OPENSSH and admit is not None:
             from ccb.tunnel.ssh.carrier import route
 
             words = words_of(connection.ssh_command or "ssh", "--ssh-command")

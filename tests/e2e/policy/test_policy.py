@@ -83,6 +83,7 @@ ANYWAY = ["--settings", json.dumps(LOOSE)]
         ({"remoteOnly": True}, ["ssh", "h", "--ssh-command", "wrapped", "-p", "hi"], "made by 'wrapped' (commands)"),
         ({"remoteOnly": True}, ["ssh", "localhost", "-p", "hi"], "localhost, which is this machine (remoteOnly)"),
         ({"remoteOnly": True}, ["ssh", "fair", "-p", "hi"], "127.0.0.1, which is this machine (remoteOnly)"),
+        ({"remoteOnly": True}, ["ssh", "fair", "-o", "ProxyJump=fair", "-p", "hi"], "127.0.0.1, which is this machine"),
         ({"hosts": ["fair"]}, ["ssh", "fair", "-p", "hi"], "the host 127.0.0.1 (hosts)"),
         ({"hosts": ["fair"]}, ["ps", "fair"], "the host 127.0.0.1 (hosts)"),
         ({"hosts": ["fair"]}, ["cp", "fair:/etc/passwd", "."], "the host 127.0.0.1 (hosts)"),

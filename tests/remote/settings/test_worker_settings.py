@@ -26,6 +26,13 @@ def test_the_strongest_layer_sets_a_value_and_lists_keep_every_layer() -> None:
     assert [each.layer for each in settings.hooks] == [user, flag]
 
 
+def test_only_a_policy_switches_its_hooks_off() -> None:
+    policy, person = {"hooks": {"Stop": []}}, Layer(USER, "u", {"hooks": {"Stop": []}, "disableAllHooks": True})
+    managed = Layer(MANAGED, "m", policy)
+    assert [each.layer for each in WorkerSettings((person, managed)).hooks] == [managed]
+    assert WorkerSettings((person, Layer(MANAGED, "m", {**policy, "disableAllHooks": True}))).hooks == []
+
+
 def test_a_policy_can_leave_only_its_own_hooks() -> None:
     hooks = {"Stop": [{"hooks": [{"type": "command", "command": "id"}]}]}
     managed = Layer(MANAGED, "m", {"allowManagedHooksOnly": True, "hooks": hooks})
