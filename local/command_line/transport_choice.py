@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from enum import Enum
 from functools import partial
 from typing import TYPE_CHECKING
@@ -152,6 +153,8 @@ async def open_chosen_transport(
 
             words = words_of(connection.ssh_command or "ssh", "--ssh-command")
             admit([hop.config for hop in await route(ssh_target(connection), words)])
+            # nobody knows where a master of the person's leads
+            connection = replace(connection, ssh_options=("ControlPath=none", *connection.ssh_options))
         opened = await _open_program(kind, connection, prompts, env)
     if connection.container is None:
         return opened

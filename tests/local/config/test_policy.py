@@ -199,6 +199,21 @@ def test_a_star_in_a_directory_stands_for_a_part_of_one_name() -> None:
     assert fits == ["/srv/a", "/srv/a/b"]
 
 
+@pytest.mark.parametrize(
+    ("bounds", "allowed"),
+    [
+        ({}, True),
+        ({"hosts": ["*"]}, True),
+        ({"providers": ["anthropic"]}, False),
+        ({"models": ["claude-*"]}, False),
+        ({"providers": ["anthropic"], "agents": ["acp:good*"]}, True),
+    ],
+)
+def test_an_agent_with_calls_of_its_own_needs_a_pattern(bounds: dict[str, Any], allowed: bool) -> None:
+    with nullcontext() if allowed else pytest.raises(PolicyRefused, match="does not allow the agent"):
+        policy.check_agent(Settings(policy=PolicySettings(**bounds)), "acp:good")
+
+
 def test_own_hooks_of_the_laptop_are_filtered() -> None:
     hooks = {"Notification": [{"hooks": [{"command": each} for each in ("/opt/a", "curl evil")]}]}
     found = policy.own_hooks(Settings(hooks=hooks, policy=PolicySettings(hooks=["/opt/*"])))
