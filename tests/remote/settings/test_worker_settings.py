@@ -11,6 +11,7 @@ from ccb.remote.settings.project_switches import project_directories, read_proje
 from ccb.remote.settings.worker_settings import FLAG, MANAGED, PROJECT, USER, Layer, WorkerSettings
 from ccb.remote.slash_commands.command_files import discover
 from ccb.remote.subagents.agent_catalogue import Catalogue
+from ccb.tunnel.wire.frames import Json
 from ccb.tunnel.wire.session_options import SessionOptions
 
 ALL = WorkerSettings().sources
@@ -27,7 +28,8 @@ def test_the_strongest_layer_sets_a_value_and_lists_keep_every_layer() -> None:
 
 
 def test_only_a_policy_switches_its_hooks_off() -> None:
-    policy, person = {"hooks": {"Stop": []}}, Layer(USER, "u", {"hooks": {"Stop": []}, "disableAllHooks": True})
+    policy: Json = {"hooks": {"Stop": []}}
+    person = Layer(USER, "u", {"hooks": {"Stop": []}, "disableAllHooks": True})
     managed = Layer(MANAGED, "m", policy)
     assert [each.layer for each in WorkerSettings((person, managed)).hooks] == [managed]
     assert WorkerSettings((person, Layer(MANAGED, "m", {**policy, "disableAllHooks": True}))).hooks == []
