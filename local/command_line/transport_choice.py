@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from enum import Enum
 from functools import partial
 from typing import TYPE_CHECKING
@@ -131,7 +132,7 @@ async def open_chosen_transport(
     on_wait: Callable[[], None] = lambda: None,
     past: PastLogins | None = None,
     sharing: Sharing | None = None,
-    admit: Callable[[Sequence[HostConfig]], None] = lambda configs: None,
+    admit: Callable[[Sequence[HostConfig]], None] | None = None,
 ) -> Transport:
     """Connect to the host, and enter its container if one is named.
 
@@ -147,11 +148,13 @@ async def open_chosen_transport(
         opened: Transport = await ssh.connect(target, prompts, on_wait, past, sharing or NOTHING_SHARED, admit)
     else:
         on_wait()
-        if kind is TransportKind.OPENSSH:
+        if kind is TransportKind.OPENSSH and admit is not None:
             from ccb.tunnel.ssh.carrier import route
 
             words = words_of(connection.ssh_command or "ssh", "--ssh-command")
             admit([hop.config for hop in await route(ssh_target(connection), words)])
+            # nobody knows where a master of the person's leads
+            connection = replace(connection, ssh_options=("ControlPath=none", *connection.ssh_options))
         opened = await _open_program(kind, connection, prompts, env)
     if connection.container is None:
         return opened

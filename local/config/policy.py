@@ -56,8 +56,8 @@ def check_route(policy: PolicySettings, configs: Sequence[HostConfig]) -> None:
             raise refused(f"the host {config.hostname}", "hosts")
         if config.route.proxy_command:
             _check_command(policy, config.route.proxy_command)
-    if policy.remoteOnly and len(configs) == 1 and _is_loopback(configs[0].hostname):
-        raise refused(f"the host {configs[0].hostname}, which is this machine", "remoteOnly")
+    if policy.remoteOnly and all(_is_loopback(config.hostname) for config in configs):
+        raise refused(f"the host {configs[-1].hostname}, which is this machine", "remoteOnly")
 
 
 def binds_routes(policy: PolicySettings) -> bool:
@@ -120,13 +120,13 @@ def check_provider(policy: PolicySettings, server: str) -> None:
 
 def own_hooks(settings: Settings) -> Mapping[str, Any]:
     """Return the hooks that may run on this machine."""
-    if settings.disableAllHooks:
+    by_policy, patterns = settings.is_managed("hooks"), settings.policy.hooks
+    if settings.disableAllHooks and (not by_policy or settings.is_managed("disableAllHooks")):
         return {}
-    if settings.is_managed("hooks"):
+    if by_policy:
         return settings.hooks
     if settings.is_managed("allowManagedHooksOnly") and settings.allowManagedHooksOnly:
         return {}
-    patterns = settings.policy.hooks
     if patterns is None:
         return settings.hooks
     return {event: _kept(each, patterns) for event, each in settings.hooks.items()}

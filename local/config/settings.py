@@ -256,7 +256,8 @@ class PolicySettings:
 
     @property
     def about_agents(self) -> bool:
-        return any(each is not None for each in (self.sandbox, self.mcpServers, self.hooks, self.models))
+        bounds = (self.sandbox, self.mcpServers, self.hooks, self.models, self.providers)
+        return any(each is not None for each in bounds)
 
 
 @dataclass(frozen=True)

@@ -96,7 +96,10 @@ def read_settings_file(path: Path, environ: Mapping[str, str]) -> dict[str, Any]
 
 def read_policy_text(path: Path) -> str | None:
     """Return the text of a file that only root can have written, or None without a file. Raises ConfigError."""
-    return read_settings_text(path, {}, owners=(0,))
+    text = read_settings_text(path, {}, owners=(0,))
+    if text is None and os.path.lexists(path):  # a link to what is not there, such as a file that is not mounted yet
+        raise ConfigError(f"{path} cannot be read: it is not a file", do=f"Remove {path}, or make it a file.")
+    return text
 
 
 def read_settings_text(

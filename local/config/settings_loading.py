@@ -254,8 +254,19 @@ def _merged(layers: Sequence[SettingsLayer]) -> dict[str, Any]:
         for name, value in layer.values.items():
             if name in JOINED and name in merged:
                 before = merged[name]
-                lists = {} if name == "keys" else {key: each for key, each in value.items() if isinstance(each, list)}
+                lists = {key: each for key, each in value.items() if isinstance(each, list)}
+                if name == "keys" or (layer.source == MANAGED and name != "permissions"):
+                    lists = {}  # what a policy lists, nobody adds to
+                if layer.source == MANAGED and name == "modelCalls":
+                    before = {**before, "hosts": _besides(value, before.get("hosts", {}))}
                 joined = {key: [*before.get(key, []), *each] for key, each in lists.items()}
                 value = {**before, **value, **joined}
             merged[name] = value
     return merged
+
+
+def _besides(managed: Mapping[str, Any], hosts: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """Return what a person sets for single hosts, which would outrank a policy, without the keys that it sets."""
+    return {
+        pattern: {name: value for name, value in own.items() if name not in managed} for pattern, own in hosts.items()
+    }

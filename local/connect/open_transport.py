@@ -66,9 +66,9 @@ async def open_transport(
     past = PastLogins(state_dir(environ) / "logins") if pipelined else None
     policy = load_policy()
     policies.check_connection(policy, connection)
+    admit = None
     if policies.binds_routes(policy):  # nobody knows where a connection leads that ccb has not made
-        sharing = NOTHING_SHARED
-    admit = partial(policies.check_route, policy)
+        sharing, admit = NOTHING_SHARED, partial(policies.check_route, policy)
     opening = open_chosen_transport(connection, prompts, environ, startup.start, past, sharing or allowed, admit)
     connecting = asyncio.create_task(opening, name="connect")
     connecting.add_done_callback(lambda _: startup.start())

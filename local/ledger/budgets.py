@@ -25,6 +25,7 @@ from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.model_facts import ALIASES, ModelTable
 
 from ..command_line.transport_choice import shown_host
+from ..config.settings import POLICY
 from .call_ledger import CallLedger, CallPlace, Spent, dollars, open_ledger
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ log = logging.getLogger(__name__)
 Amount = TypeVar("Amount", int, float)
 
 BUDGET_KIND = "laptop_budget"  # the error type of a call that is refused because a budget is used up
+_LOCAL_TIME = Path("/etc/localtime")
 _TELLS_AT = 0.8  # of a budget
 _SOFT_USD = 5.0  # of this run, told to a person who has set no budget in dollars
 _WAITS_S, _LOOKS_EVERY_S = 60.0, 0.2  # how long a call waits for those under way, and how often it looks
@@ -53,10 +55,11 @@ class Budgets:
     host_usd: float | None = None
     host_tokens: int | None = None
     strict: bool = False
+    by_policy: bool = False
 
     @property
     def limits(self) -> tuple[float | None, ...]:
-        return astuple(self)[:-1]
+        return astuple(self)[:-2]
 
     @property
     def in_dollars(self) -> bool:
@@ -68,6 +71,19 @@ class Budgets:
 
     def __bool__(self) -> bool:
         return any(each is not None for each in self.limits)
+
+    def midnight(self) -> float:
+        """Return when the day began. Under a policy TZ does not count: with it, each hour could begin a new day."""
+        if not self.by_policy:
+            today = time.localtime()
+            return time.mktime((today.tm_year, today.tm_mon, today.tm_mday, 0, 0, 0, 0, 0, -1))
+        from datetime import UTC, datetime, tzinfo  # only a policy needs them
+        from zoneinfo import ZoneInfo
+
+        zone: tzinfo = UTC
+        with suppress(OSError, ValueError), _LOCAL_TIME.open("rb") as file:
+            zone = ZoneInfo.from_file(file)
+        return datetime.now(zone).replace(hour=0, minute=0, second=0, microsecond=0).timestamp()
 
 
 def budgets(run_usd: float | None, settings: Settings, host: str) -> Budgets:
@@ -84,6 +100,7 @@ def budgets(run_usd: float | None, settings: Settings, host: str) -> Budgets:
         _least(there.dayUsd, owners_there.dayUsd),
         _least(there.dayTokens, owners_there.dayTokens),
         own.strict or owners.strict,
+        by_policy=settings.is_managed(POLICY) or settings.is_managed("budgets"),
     )
 
 
@@ -252,8 +269,8 @@ class SessionAccounts(Accounts, AbstractAsyncContextManager["SessionAccounts"]):
             return _Verdict(said=f"the ledger of the laptop cannot be read, so no budget can hold: {self._broken}")
 
     def _limits(self, books: Reservations, most: MostCost) -> Iterator[_Limit]:
-        budgets, here, today = self._budgets, self.place, time.localtime()
-        midnight = time.mktime((today.tm_year, today.tm_mon, today.tm_mday, 0, 0, 0, 0, 0, -1))
+        budgets, here = self._budgets, self.place
+        midnight = budgets.midnight()
         for name, usd, tokens, since, session, host in (
             ("the session", budgets.session_usd, budgets.session_tokens, 0.0, here.session, None),
             ("the day", budgets.day_usd, budgets.day_tokens, midnight, None, None),

@@ -16,7 +16,7 @@ from ccb.tunnel.providers.model_traits import ModelTraits, traits_of
 from ccb.tunnel.providers.provider_kinds import ANTHROPIC, KINDS, DialectName, ProviderKind
 from ccb.tunnel.wire.dataclass import dataclass
 
-from ..config.settings import ModelSettings, ProviderSettings
+from ..config.settings import MANAGED, ModelSettings, ProviderSettings
 from .model_list_cache import ModelList, read_list
 
 if TYPE_CHECKING:
@@ -170,7 +170,8 @@ def named_provider(name: str, environ: Environ, settings: Settings) -> NamedProv
         if name not in KINDS or environ.get(BASE_URL_VARIABLE, "").strip():
             return None
         own = ProviderSettings()
-    if own.models and settings.policy.budgets.in_dollars and not settings.is_managed("providers"):
+    by_policy = any(name in layer.values.get("providers", {}) for layer in settings.layers if layer.source == MANAGED)
+    if own.models and settings.policy.budgets.in_dollars and not by_policy:
         own = replace(own, models={model: _without_prices(each) for model, each in own.models.items()})
     kind = KINDS.get(own.kind or name)
     if kind is None:

@@ -143,7 +143,7 @@ class PermissionEngine:
         may_bypass = self._allow_bypass or launch.allow_bypass
         check_mode(launch.mode, may_bypass, self._is_root)
         allow, deny = parse_rules(launch.allowed), parse_rules(launch.disallowed)
-        self._allow_bypass, self._sandbox = may_bypass, launch.sandbox
+        self._allow_bypass, self._sandbox = may_bypass, launch.sandbox.at_least(self._least_cage)
         self._switch(launch.mode)
         self._work_in(list(dict.fromkeys([*self._add_dirs, *launch.add_dirs])))
         self._rules.replace(permission_rules.COMMAND_LINE, Behavior.ALLOW, allow)

@@ -234,7 +234,7 @@ class WorkerSettings:
     def runs_hooks(self, source: str) -> bool:
         disabled = self.value("disableAllHooks")
         if disabled is not None and disabled.value is True:
-            return False
+            return source == MANAGED and disabled.layer.source != MANAGED
         return source == MANAGED or all(each.value is not True for each in self.of("allowManagedHooksOnly", MANAGED))
 
     def bound(self, name: str) -> Any:

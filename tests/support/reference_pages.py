@@ -41,7 +41,6 @@ def pages() -> dict[Path, str]:
         FOLDER / "settings.md": _page("Settings", _settings()),
         FOLDER / "settings.schema.json": schema_text(),
         FOLDER / "policy.md": _page("Policy of a machine", _policy()),
-        FOLDER / "policy.schema.json": schema_text(policy=True),
         FOLDER / "tools.md": _page("Tools", tool_blocks()),
         FOLDER / "repl.md": _page("Commands and keys of the REPL", _repl()),
         ROOT / "docs" / "ccb.1": manual_page(),

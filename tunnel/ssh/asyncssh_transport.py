@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 OnWait = Callable[[], None]
-Admit = Callable[[Sequence[HostConfig]], None]
+Admit = Callable[[Sequence[HostConfig]], None] | None
 
 _CLOSE_S = 5.0
 _OPEN_S = 30.0
@@ -39,7 +39,7 @@ async def connect(
     on_wait: OnWait = lambda: None,
     past: PastLogins | None = None,
     sharing: Sharing = NOTHING_SHARED,
-    admit: Admit = lambda configs: None,
+    admit: Admit = None,
 ) -> Transport:
     """Return a transport over a connection that `sharing` allows to share, or else log in to `target` with the options
     that `ssh -G` prints for it.
@@ -124,7 +124,8 @@ async def _route(target: SshTarget, on_wait: OnWait, admit: Admit) -> list[Hop]:
         hops = await route(target)
     finally:
         waiting.cancel()
-    admit([hop.config for hop in hops])
+    if admit is not None:
+        admit([hop.config for hop in hops])
     return hops
 
 

@@ -83,6 +83,7 @@ ANYWAY = ["--settings", json.dumps(LOOSE)]
         ({"remoteOnly": True}, ["ssh", "h", "--ssh-command", "wrapped", "-p", "hi"], "made by 'wrapped' (commands)"),
         ({"remoteOnly": True}, ["ssh", "localhost", "-p", "hi"], "localhost, which is this machine (remoteOnly)"),
         ({"remoteOnly": True}, ["ssh", "fair", "-p", "hi"], "127.0.0.1, which is this machine (remoteOnly)"),
+        ({"remoteOnly": True}, ["ssh", "fair", "-o", "ProxyJump=fair", "-p", "hi"], "127.0.0.1, which is this machine"),
         ({"hosts": ["fair"]}, ["ssh", "fair", "-p", "hi"], "the host 127.0.0.1 (hosts)"),
         ({"hosts": ["fair"]}, ["ps", "fair"], "the host 127.0.0.1 (hosts)"),
         ({"hosts": ["fair"]}, ["cp", "fair:/etc/passwd", "."], "the host 127.0.0.1 (hosts)"),
@@ -116,6 +117,20 @@ async def test_an_allowed_host_and_directory_work_and_others_do_not(laptop: Poli
     for path in ("~", "~/app/out", "~/app/..", "/"):
         done = await laptop.under(**policy).run([*host.ssh("-p", "hi", *ANYWAY, path=path)])
         assert done.code in (2, 78) and "does not allow sessions in" in done.stderr, (path, done)
+
+
+async def test_an_allowed_ssh_goes_over_no_connection_of_the_person(
+    laptop: PolicedLaptop, host: Host, tmp_path: Path
+) -> None:
+    host.model.add({"text": "hello"})
+    bin, said = tmp_path / "bin", tmp_path / "said"
+    shell_script(bin / "ssh", f'echo "$*" >> {said}; exec {shutil.which("ssh")} "$@"')
+    words = host.ssh("-p", "hi", "--transport", "ssh", "-o", f"ControlPath={tmp_path}/master")
+    path = f"{bin}:{host.laptop.env['PATH']}"
+    done = await laptop.under(hosts=["127.0.0.*"], commands=["ssh"]).run([*words], PATH=path)
+    assert (done.code, done.stdout) == (0, "hello\n"), done
+    logins = [line for line in said.read_text().splitlines() if line.startswith("-o RemoteCommand")]
+    assert logins and all("-o ControlPath=none" in line.partition("/")[0] for line in logins), logins
 
 
 async def test_no_other_provider_and_no_other_model_is_asked(laptop: PolicedLaptop, host: Host) -> None:

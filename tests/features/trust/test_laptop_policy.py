@@ -108,7 +108,9 @@ async def test_mcp_servers_start_only_if_the_policy_names_them(host: WorkerHost,
     laptop = await host.drive(session, options)
     await laptop.request("initialize", sdkMcpServers=["other"])
     await laptop.turn("go", says("done"))
-    status = (await laptop.request("mcp_status"))["response"]["mcpServers"]
+    status: list[Json] = [{"status": "pending"}]
+    while any(each["status"] == "pending" for each in status):  # no turn waits for a server of a program
+        status = (await laptop.request("mcp_status"))["response"]["mcpServers"]
     refused = {each["name"] for each in status if "policy of the laptop" in each.get("error", "")}
     assert refused == {"bash", "far", "other"}, status
 

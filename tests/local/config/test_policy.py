@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pwd
+import time
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -96,6 +97,36 @@ def test_its_old_name_counts_where_there_is_no_other(place: Path) -> None:
     assert not load_policy().remoteOnly
 
 
+def test_a_link_to_a_file_that_is_not_there_is_refused(place: Path) -> None:
+    place.symlink_to(place.parent / "unmounted" / "policy.json")
+    with pytest.raises(ConfigError, match="is not a file"):
+        load_policy()
+
+
+def test_no_list_and_no_host_of_a_person_widens_a_setting_of_it(place: Path) -> None:
+    place.write_text(
+        '{"modelCalls": {"models": ["claude-haiku-*"], "perMinute": 9}, "permissions": {"deny": ["Read"]}}'
+    )
+    calls = {"models": ["*"], "hosts": {"*": {"models": ["*"], "perMinute": 99, "maxConcurrent": 2}}}
+    mine = json.dumps({"modelCalls": calls, "permissions": {"deny": ["Bash"]}})
+    found = load_settings({}, SettingsChoice(user=False, flag=mine))
+    limits = found.modelCalls.of_host("gpu-1")
+    assert (limits.models, limits.perMinute, limits.maxConcurrent) == (["claude-haiku-*"], 9, 2)
+    assert found.permissions.deny == ["Bash", "Read"]
+
+
+def test_no_variable_begins_a_new_day(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    place.write_text('{"policy": {"budgets": {"dayUsd": 5}}}')
+    allowed, found = budgets(None, load_settings({}, SettingsChoice(user=False)), "h"), set()
+    with monkeypatch.context() as changed:
+        for zone in ("UTC", "X-12", "X12"):
+            changed.setenv("TZ", zone)
+            time.tzset()
+            found.add(allowed.midnight())
+    time.tzset()
+    assert len(found) == 1
+
+
 @pytest.mark.parametrize("wrong", [{"remote": True}, {"retentionDays": 0}, {"ledger": "here"}])
 def test_the_schema_of_a_policy_refuses_a_wrong_value(wrong: dict[str, object]) -> None:
     with pytest.raises(jsonschema.ValidationError):
@@ -113,7 +144,8 @@ def test_no_variable_moves_the_ledger(place: Path, tmp_path: Path) -> None:
 
 
 def test_of_two_budgets_the_smaller_counts_and_no_price_of_a_person_does(place: Path) -> None:
-    place.write_text('{"policy": {"budgets": {"dayUsd": 5, "sessionUsd": 3, "hosts": {"gpu-*": {"dayUsd": 1}}}}}')
+    limits = {"dayUsd": 5, "sessionUsd": 3, "hosts": {"gpu-*": {"dayUsd": 1}}}
+    place.write_text(json.dumps({"policy": {"budgets": limits}, "providers": {"site": {"baseUrl": "https://site"}}}))
     mine: dict[str, Any] = {"budgets": {"dayUsd": 50, "sessionUsd": 2, "hosts": {"*": {"dayUsd": 9}}}}
     mine["providers"] = {"openai": {"models": {"gpt-5": {"inputPrice": 0, "contextWindow": 9}}}}
     found = load_settings({}, SettingsChoice(user=False, flag=json.dumps(mine)))
@@ -167,7 +199,29 @@ def test_a_star_in_a_directory_stands_for_a_part_of_one_name() -> None:
     assert fits == ["/srv/a", "/srv/a/b"]
 
 
+@pytest.mark.parametrize(
+    ("bounds", "allowed"),
+    [
+        ({}, True),
+        ({"hosts": ["*"]}, True),
+        ({"providers": ["anthropic"]}, False),
+        ({"models": ["claude-*"]}, False),
+        ({"providers": ["anthropic"], "agents": ["acp:good*"]}, True),
+    ],
+)
+def test_an_agent_with_calls_of_its_own_needs_a_pattern(bounds: dict[str, Any], allowed: bool) -> None:
+    with nullcontext() if allowed else pytest.raises(PolicyRefused, match="does not allow the agent"):
+        policy.check_agent(Settings(policy=PolicySettings(**bounds)), "acp:good")
+
+
 def test_own_hooks_of_the_laptop_are_filtered() -> None:
     hooks = {"Notification": [{"hooks": [{"command": each} for each in ("/opt/a", "curl evil")]}]}
     found = policy.own_hooks(Settings(hooks=hooks, policy=PolicySettings(hooks=["/opt/*"])))
     assert found == {"Notification": [{"hooks": [{"command": "/opt/a"}]}]}
+
+
+@pytest.mark.parametrize(("policy_says", "runs"), [({}, True), ({"disableAllHooks": True}, False)])
+def test_nobody_else_switches_its_hooks_off(place: Path, policy_says: dict[str, bool], runs: bool) -> None:
+    place.write_text(json.dumps({"hooks": {"Notification": []}, **policy_says}))
+    found = load_settings({}, SettingsChoice(user=False, flag='{"disableAllHooks": true}'))
+    assert bool(policy.own_hooks(found)) is runs

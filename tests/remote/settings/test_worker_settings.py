@@ -11,6 +11,7 @@ from ccb.remote.settings.project_switches import project_directories, read_proje
 from ccb.remote.settings.worker_settings import FLAG, MANAGED, PROJECT, USER, Layer, WorkerSettings
 from ccb.remote.slash_commands.command_files import discover
 from ccb.remote.subagents.agent_catalogue import Catalogue
+from ccb.tunnel.wire.frames import Json
 from ccb.tunnel.wire.session_options import SessionOptions
 
 ALL = WorkerSettings().sources
@@ -24,6 +25,14 @@ def test_the_strongest_layer_sets_a_value_and_lists_keep_every_layer() -> None:
     assert model is not None and (model.value, model.layer) == ("haiku", flag)
     assert [(each.value, each.layer.source) for each in settings.rules("deny")] == [("Read", USER), ("Bash", FLAG)]
     assert [each.layer for each in settings.hooks] == [user, flag]
+
+
+def test_only_a_policy_switches_its_hooks_off() -> None:
+    policy: Json = {"hooks": {"Stop": []}}
+    person = Layer(USER, "u", {"hooks": {"Stop": []}, "disableAllHooks": True})
+    managed = Layer(MANAGED, "m", policy)
+    assert [each.layer for each in WorkerSettings((person, managed)).hooks] == [managed]
+    assert WorkerSettings((person, Layer(MANAGED, "m", {**policy, "disableAllHooks": True}))).hooks == []
 
 
 def test_a_policy_can_leave_only_its_own_hooks() -> None:
