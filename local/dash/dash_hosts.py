@@ -13,7 +13,7 @@ from ..command_line.arguments import Arguments
 from ..command_line.target import parse_target
 from ..command_line.transport_choice import LOCAL_HOST, host_key
 from ..commands.completion_words import configured_hosts
-from ..config.log import state_dir
+from ..config.policy import ledger_folder
 from ..ledger.call_ledger import read_ledger
 
 MAX_HOSTS = 500
@@ -39,7 +39,7 @@ def dash_hosts(arguments: Arguments, environ: Mapping[str, str]) -> dict[str, Ar
 
 def _past(arguments: Arguments, environ: Mapping[str, str]) -> list[Arguments]:
     none: list[tuple[str, str, float]] = []
-    places = read_ledger(state_dir(environ), lambda ledger: ledger.places(_MAX_PLACES), none)
+    places = read_ledger(ledger_folder(environ), lambda ledger: ledger.places(_MAX_PLACES), none)
     return [each for key in dict.fromkeys(host for host, _, _ in places) for each in _of_the_past(key, arguments)]
 
 

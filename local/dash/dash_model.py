@@ -16,7 +16,7 @@ from ccb.tunnel.transports.login_prompts import Prompts
 from ccb.tunnel.wire.dataclass import dataclass
 
 from ..command_line.arguments import Arguments
-from ..config.log import state_dir
+from ..config.policy import ledger_folder
 from ..config.settings import SettingsChoice
 from ..connect.host_connection import HostConnection
 from ..connect.session_rows import ReportRow, SessionId, SessionRow, check_number, reports, row_of
@@ -197,7 +197,7 @@ class Dash:
         self._costs_at = now
         none: list[UsageSum] = []
         try:
-            sums = await in_thread(lambda: read_ledger(state_dir(self._environ), _sums, none))
+            sums = await in_thread(lambda: read_ledger(ledger_folder(self._environ), _sums, none))
         except CcbError:  # the costs are an extra here: `ccb usage` tells what is wrong
             return
         self.costs = {each.group: each.usd for each in sums}
