@@ -82,6 +82,11 @@ class QuestionDesk(Vertical):
         call_once_after(card, LOCK_S, self._settled)
         return ""
 
+    @property
+    def was_answered(self) -> bool:
+        """Whether the person has answered, although the host may not have it yet."""
+        return self._given is not None
+
     def come(self) -> None:
         """Go to the card, with its first answer marked, once it listens."""
         if self._card is not None and not self._card.settling:

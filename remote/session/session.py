@@ -121,7 +121,8 @@ class Session:
         return {**body, **shown}
 
     def take_input(self, input_id: str, body: Json, by: str = "") -> int:
-        """Apply an input once, of the viewer `by` if that is not "". Return the event after which it is in the journal. Raise NotKept."""
+        """Apply an input once; `by` is the viewer that sent it, "" for the driver. Return the event after which it is in
+        the journal. Raise NotKept."""
         journal = self.log.journal
         if self.inputs.knows(input_id):
             return journal.seq

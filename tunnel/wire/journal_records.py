@@ -254,7 +254,7 @@ class MessageRecord:
 
 @dataclass(frozen=True)
 class InputRecord:
-    """`input`: a client's public object, applied once for each `id`. `by`: the viewer that sent it, "" for the driver."""
+    """`input`: a client's public object, applied once for each `id`. `by`: the viewer that sent it, or ""."""
 
     kind: ClassVar[str] = "input"
     id: str

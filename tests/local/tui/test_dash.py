@@ -156,6 +156,22 @@ async def test_esc_leaves_the_question_open(monkeypatch: pytest.MonkeyPatch) -> 
         assert session.answers == {} and isinstance(at.dash_app.focused, DashPanel)
 
 
+async def test_esc_after_an_answer_does_not_say_that_the_question_is_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    given: list[str] = []
+
+    async def unconfirmed(request_id: str, _: object) -> None:
+        given.append(request_id)
+
+    async with asked(monkeypatch, **DRIVEN) as (at, session):
+        await card_listens(at)
+        monkeypatch.setattr(session, "answer", unconfirmed)
+        await at.pause_of_a_person()
+        await at.press("1")
+        await at.pause_of_a_person()
+        await at.press("enter", then=lambda: given)
+        await at.press("escape", sees="the host has not confirmed it", loses="Yes, once")
+
+
 async def test_another_clients_answer_takes_the_card_away(monkeypatch: pytest.MonkeyPatch) -> None:
     async with asked(monkeypatch, **DRIVEN) as (at, session):
         await card_listens(at)
