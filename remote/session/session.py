@@ -121,7 +121,7 @@ class Session:
         return {**body, **shown}
 
     def take_input(self, input_id: str, body: Json, by: str = "") -> int:
-        """Apply an input once; `by` is the viewer that sent it, "" for the driver. Return the event after which it is in
+        """Apply an input once; `by` is the viewer that sent it, or "". Return the event after which it is in
         the journal. Raise NotKept."""
         journal = self.log.journal
         if self.inputs.knows(input_id):
