@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 
 class HostConnection:
     """Logs in when the transport is first asked for, and once more, whoever asks, when that one is lost. `arguments`
-    lead to the host, and into its container once `placed` has found one. Use with `async with`; the sessions end before
-    it does."""
+    lead to the host, and into its container once `placed` has found one. `shared` loads for logins what many hosts
+    share; sessions never get that, because it may be old. Use with `async with`; the sessions end before it does."""
 
     def __init__(
         self,
@@ -41,14 +41,15 @@ class HostConnection:
         environ: Mapping[str, str] = os.environ,
         load: Callable[[Mapping[str, str], SettingsChoice], starting.LoadedBasics] = starting.load_dialing_startup,
         sharing: Sharing | None = None,
+        shared: Callable[[Mapping[str, str], SettingsChoice], starting.LoadedBasics] | None = None,
     ) -> None:
         self.arguments = arguments
         self.prompts = prompts
         self.environ = environ
-        self._load = partial(load, environ)
+        self._load, self._load_for_login = partial(load, environ), partial(shared or load, environ)
         self._sharing = sharing
         self._loader: starting.StartupLoader | None = None
-        self._loaded_for_session = False
+        self._loaded_for_session = shared is not None
         self._transport: Transport | None = None
         self._links: set[Link] = set()  # those over the transport
         self._opening = asyncio.Lock()
@@ -56,7 +57,7 @@ class HostConnection:
         self._closed = False
 
     async def __aenter__(self) -> Self:
-        self._loader = starting.StartupLoader(partial(self._load, settings_choice(self.arguments)))
+        self._loader = starting.StartupLoader(partial(self._load_for_login, settings_choice(self.arguments)))
         return self
 
     async def __aexit__(self, *_: object) -> None:

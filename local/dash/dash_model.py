@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
@@ -23,6 +24,8 @@ from ..connect.session_rows import ReportRow, SessionId, SessionRow, check_numbe
 from ..connect.startup import LoadedBasics, load_dialing_startup
 from ..ledger.call_ledger import CallLedger, UsageSum, read_ledger
 from ..terminal.stdio import in_thread
+
+log = logging.getLogger(__name__)
 
 ASKS, WORKS = "requires_action", "running"
 _GROUPS = {ASKS: 0, WORKS: 1}
@@ -102,6 +105,9 @@ class HostWatch:
                 self._lost("the host has ended the answer", needs_person=False)
             except CcbError as error:
                 self._lost(error.what, needs_person=isinstance(error, AuthFailed | HostKeyError))
+            except Exception as error:  # else the row would stay as it is, and nobody would know why
+                log.exception("watching %s failed", self.name)
+                self._lost(f"watching it failed: {type(error).__name__}", needs_person=False)
             self._again.clear()
             try:
                 async with asyncio.timeout(None if self.needs_person else max(1.0, pace.next())):
@@ -209,7 +215,7 @@ async def watching(hosts: Mapping[str, Arguments], prompts: Prompts, environ: Ma
     dash, load = Dash(environ), _loaded_once()
     async with AsyncExitStack() as stack:
         for name, arguments in hosts.items():
-            connection = await stack.enter_async_context(HostConnection(arguments, prompts, environ, load))
+            connection = await stack.enter_async_context(HostConnection(arguments, prompts, environ, shared=load))
             dash.hosts.append(HostWatch(name, arguments, connection, dash.changed))
         async with dash.watched():
             yield dash

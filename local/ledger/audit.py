@@ -279,7 +279,7 @@ class _SeenRequests:
         return [*noted[:kept], AuditEntry("unchecked", at, call_id, text=text)]
 
 
-_MAX_OPEN = 64  # answers that come at the same time
+_MAX_FILES = 64  # answers that come at the same time
 MAX_RECORDED = 4 * 1024**3  # bytes that one run keeps: a few bytes from a host can make a request of 8 MB
 _NAME = re.compile(r"[^A-Za-z0-9-]")
 
@@ -313,7 +313,7 @@ class BodyRecorder:
         path = self._path(session, call_id, "answer.gz")
         file = self._answers.pop(path, None) or gzip.GzipFile(path, "ab", compresslevel=1)
         self._answers[path] = file
-        if len(self._answers) > _MAX_OPEN:
+        if len(self._answers) > _MAX_FILES:
             self._answers.pop(next(iter(self._answers))).close()
         file.write(piece)
 

@@ -88,8 +88,8 @@ Dial = Callable[[KnownSession | None, bool], AbstractAsyncContextManager[WorkerC
 @dataclass(frozen=True)
 class AttachOptions:
     """How a session is attached. `who` is unique. `tail`s are bytes of events to ask for (0: all). `can_ask`: a person
-    can log in again. `answers`: as a viewer it answers
-    questions about tools. `for_host` returns further options of the first attach."""
+    can log in again. `answers`: as a viewer it answers questions about tools. `for_host` returns
+    further options of the first attach."""
 
     options: Mapping[str, object] = field(default_factory=dict)
     who: str = ""

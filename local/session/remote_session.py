@@ -15,7 +15,7 @@ from ccb.tunnel.tasks import cancelled
 from ccb.tunnel.wire import control_protocol as control
 from ccb.tunnel.wire.channels import Channel, ChannelError
 from ccb.tunnel.wire.frames import CHANNELS, NAMES, OUTPUT, Detach, Fetch, FindNames, Frame, ReadOutput
-from ccb.tunnel.wire.journal_records import parse_page
+from ccb.tunnel.wire.journal_records import InputRecord, parse_page
 from ccb.tunnel.wire.messages import ControlCancel, ControlRequest, ControlResponse, PublicMessage, parse_message
 
 from . import session_client as client
@@ -156,6 +156,10 @@ class RemoteSession:
                 yield item
 
     def _is_answered_here(self, item: client.SessionEvent) -> bool:
+        content = item.record.content if item.kind == "input" else None
+        if isinstance(content, InputRecord) and isinstance(content.public, ControlResponse):
+            for witness in self._witnesses:  # another client has answered: ours told them when it did
+                witness.withdrawn(content.public.request_id)
         if item.kind not in ("message", "progress") or item.body.get("type") not in _REQUESTS:
             return False
         line = item.public

@@ -130,7 +130,7 @@ class DashApp(App[DashChoice]):
         if isinstance(entry, HostWatch):
             self.exit(DashChoice(entry, directory=given or "~" if action == "new" else ""))
             return
-        work: Mapping[str, tuple[str, Callable[[DashRow], Awaitable[None]]]] = {
+        actions: Mapping[str, tuple[str, Callable[[DashRow], Awaitable[None]]]] = {
             "answer": ("Fetching the question …", self._answer),
             "logs": ("Reading …", self._show_log),
             "ports": ("Looking …", self._show_ports),
@@ -147,20 +147,20 @@ class DashApp(App[DashChoice]):
         elif not entry.host.up:  # a login would ask on a screen that is not its own
             self._say(f"{one_line(entry.host.name)} does not answer: {entry.host.problem}")
         else:
-            text, begin = work[action]
+            text, begin = actions[action]
             self._doing(text, begin(entry))
 
     def _say(self, text: str) -> None:
         self.dash.said = text
         self.panel.refresh_rows()
 
-    def _doing(self, text: str, work: Awaitable[None]) -> None:
+    def _doing(self, text: str, doing: Awaitable[None]) -> None:
         self._say(text)
-        self.run_worker(self._told(work), group="doing", exclusive=True)
+        self.run_worker(self._told(doing), group="doing", exclusive=True)
 
-    async def _told(self, work: Awaitable[None]) -> None:
+    async def _told(self, doing: Awaitable[None]) -> None:
         try:
-            await work
+            await doing
         except CcbError as error:
             self._say(f"{error.what}. {error.do}")
 
@@ -206,5 +206,6 @@ class DashApp(App[DashChoice]):
                 self.panel.focus()
 
     def on_question_card_left(self) -> None:
+        sent = any(desk.was_answered for desk in self.query(QuestionDesk))
         self.workers.cancel_group(self, "doing")
-        self._say("The question stays open.")
+        self._say("Answered, but the host has not confirmed it." if sent else "The question stays open.")

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 from textual.containers import Vertical
 
-from ccb.tunnel.errors import ConnectionLost
+from ccb.tunnel.errors import CcbError, ConnectionLost
 from ccb.tunnel.wire.control_protocol import CAN_USE_TOOL
 from ccb.tunnel.wire.journal_records import InputRecord
 from ccb.tunnel.wire.messages import ControlCancel, ControlRequest, ControlResponse
@@ -80,6 +82,11 @@ class QuestionDesk(Vertical):
         call_once_after(card, LOCK_S, self._settled)
         return ""
 
+    @property
+    def was_answered(self) -> bool:
+        """Whether the person has answered, although the host may not have it yet."""
+        return self._given is not None
+
     def come(self) -> None:
         """Go to the card, with its first answer marked, once it listens."""
         if self._card is not None and not self._card.settling:
@@ -93,4 +100,5 @@ class QuestionDesk(Vertical):
     async def on_question_card_answered(self, event: QuestionCard.Answered) -> None:
         event.stop()
         self._given = event.answer.response
-        await self._session.answer(event.answer.request_id, event.answer.response)
+        with suppress(CcbError):  # the session has ended: `answered` says so
+            await self._session.answer(event.answer.request_id, event.answer.response)

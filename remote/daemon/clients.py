@@ -254,6 +254,7 @@ class AttachedClients:
             text = "the laptop has seen event %d, the journal ends at %d" % (frame.have, self._journal.seq)
             client.outbox.close(frames.Refused("bad_attach", text))
             return
+        client.name = str(frame.options.get("client", ""))
         if frame.role == "driver" and not self._grant(client, frame):
             return
         role = "driver" if frame.role == "driver" else "viewer"
@@ -263,7 +264,7 @@ class AttachedClients:
         if session is not None and session.options.partial_messages:
             for key, body in session.log.partial.bodies():
                 client.outbox.progress(self._journal.seq, key, body)
-        name = str(frame.options.get("client", "")) or client  # one without a name does not come back
+        name = client.name or client  # one without a name does not come back
         self._channels = {key: each for key, each in self._channels.items() if not each.idle}
         client.channels = self._channels.setdefault(name, ClientChannels(self._channel_kinds))
         # Also if there are none: a worker that was killed may have had some.
@@ -273,7 +274,7 @@ class AttachedClients:
 
     def _link_calls(self, client: AttachedClient, frame: frames.Attach) -> None:
         """Let model calls use the client's link: all if it drives, else only those that it made as driver."""
-        outbox, name = client.outbox, str(frame.options.get("client", ""))
+        outbox, name = client.outbox, client.name
         drives = outbox.role == "driver"
         if frame.nonce and (name or drives):  # a viewer without a name cannot have made calls
             client.model_link = StreamLink(
@@ -323,7 +324,6 @@ class AttachedClients:
             self._finisher = None
             session.turns.go_on()
         self._lease.grant(frame.epoch, options.client)
-        client.name = options.client
         self._lifetime.released = False
         if session is not None:
             with contextlib.suppress(NotKept):  # the next turn reports that nothing can be written
@@ -377,30 +377,31 @@ class AttachedClients:
         """Apply an input, or keep it until there is room. What ends a turn overtakes the prompts."""
         if self.ending:  # the laptop sends an input again until it is confirmed
             return
-        if client is not self.driver:
-            self._take_answer(client, frame)
+        if client is not self.driver and not self._may_answer(client, frame):
             return
         if (client.late and isinstance(parse_message(frame.body), UserMessage)) or not self._applied(client, frame):
             client.late.append(frame)
             if len(client.late) == 1:
                 asyncio.get_running_loop().call_later(_TRY_AGAIN_S, self._take_late, client)
 
-    def _take_answer(self, client: AttachedClient, frame: frames.Input) -> None:
-        """Apply what a viewer answers to an open question about a tool. Anything else of a viewer has no effect."""
+    def _may_answer(self, client: AttachedClient, frame: frames.Input) -> bool:
+        """Return whether a viewer answers an open question about a tool. Confirm what needs no answer any more.
+        Anything else of a viewer has no effect."""
         line, session = parse_message(frame.body), self.session
-        if isinstance(line, ControlResponse) and frame.epoch == 0 and session is not None:
-            if session.broker.journalled.kind_of(line.request_id) == CAN_USE_TOOL.name:
-                self._applied(client, frame)
-            else:  # somebody else has answered
-                client.outbox.control(frames.Applied(self._lease.epoch, frame.id))
+        if not isinstance(line, ControlResponse) or frame.epoch != 0 or session is None:
+            return False
+        if session.broker.journalled.kind_of(line.request_id) == CAN_USE_TOOL.name:
+            return True
+        client.outbox.applied_after(self._journal.seq, frame.id)  # it may be this very answer, sent again
+        return False
 
     def _take_late(self, client: AttachedClient) -> None:
         late, client.late = client.late, []
-        for frame in late if client is self.driver else ():
-            if isinstance(frame, frames.Stop):
-                self._take_stop(client, frame)
-            else:
+        for frame in late if client in self._clients else ():
+            if isinstance(frame, frames.Input):
                 self._take_input(client, frame)
+            elif client is self.driver:
+                self._take_stop(client, frame)
 
     def _applied(self, client: AttachedClient, frame: frames.Input) -> bool:
         """Apply an input. Return whether it is settled: applied, or refused with the refusal journalled or shown."""
@@ -410,7 +411,8 @@ class AttachedClients:
         if waits and isinstance(parse_message(frame.body), UserMessage):
             return False
         try:
-            client.outbox.applied_after(session.take_input(frame.id, frame.body), frame.id)
+            by = "" if client is self.driver else client.name
+            client.outbox.applied_after(session.take_input(frame.id, frame.body, by), frame.id)
         except NotKept as error:
             if not session.refuse_input(frame.body, error):
                 return False

@@ -142,7 +142,8 @@ class _JournalLog(Projection):
         elif isinstance(line, messages.ControlRequest):
             self.add(record, "client: %s" % line.subtype)
         elif isinstance(line, messages.ControlResponse):
-            self.add(record, "client answers: %s" % ((line.payload or {}).get("behavior") or line.subtype))
+            who = "viewer %s" % content.by if content.by else "client"
+            self.add(record, "%s answers: %s" % (who, (line.payload or {}).get("behavior") or line.subtype))
 
     @on(*_TEXTS)
     def _other(self, content: object, record: Record) -> None:

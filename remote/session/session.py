@@ -121,12 +121,13 @@ class Session:
             shown["foreign_agent"] = self.options.foreign_agent
         return {**body, **shown}
 
-    def take_input(self, input_id: str, body: Json) -> int:
-        """Apply an input once. Return the event after which it is in the journal. Raise NotKept."""
+    def take_input(self, input_id: str, body: Json, by: str = "") -> int:
+        """Apply an input once; `by` is the viewer that sent it, or "". Return the event after which it is in
+        the journal. Raise NotKept."""
         journal = self.log.journal
         if self.inputs.knows(input_id):
             return journal.seq
-        record = records.InputRecord(input_id, body)
+        record = records.InputRecord(input_id, body, by)
         line = record.public
         repeated = self.inputs.knows_message(line)
         self.log.emit(record)

@@ -254,11 +254,12 @@ class MessageRecord:
 
 @dataclass(frozen=True)
 class InputRecord:
-    """`input`: a client's public object, applied once for each `id`."""
+    """`input`: a client's public object, applied once for each `id`. `by`: the viewer that sent it, or ""."""
 
     kind: ClassVar[str] = "input"
     id: str
     body: Json
+    by: str = ""
 
     @cached_property
     def public(self) -> PublicMessage:

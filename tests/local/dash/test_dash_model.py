@@ -12,16 +12,21 @@ import pytest
 from tests.local.ledger.test_ledger import report
 from tests.support.hosts.reporting_host import ReportingHost, dash_of
 from tests.support.machine.waiting import until
+from tests.support.worker.compiled import worker_bundle
 
 from ccb.local.command_line.exit_codes import ExitCode
 from ccb.local.command_line.parser import parse_arguments
 from ccb.local.config.log import state_dir
+from ccb.local.config.settings import Settings
+from ccb.local.connect.host_connection import HostConnection
+from ccb.local.connect.startup import LoadedBasics
 from ccb.local.dash.dash_hosts import dash_hosts
 from ccb.local.dash.dash_lines import follow, print_once
 from ccb.local.dash.dash_model import Dash
 from ccb.local.dashboard import run_dash
 from ccb.local.ledger.call_ledger import CallPlace, open_ledger
 from ccb.tunnel.errors import AuthFailed, ConnectionLost, UsageError
+from ccb.tunnel.transports.login_prompts import NobodyToAsk
 
 
 def row(number: int, state: str = "idle", idle_s: float = 10.0, **more: Any) -> dict[str, Any]:
@@ -80,6 +85,30 @@ async def test_a_host_that_needs_the_person_is_not_asked_again_by_itself(environ
         assert web.logins == 0
         dash.hosts[0].retry()
         await until(lambda: dash.hosts[0].up)
+
+
+async def test_a_bug_in_the_watch_of_a_host_is_its_problem_and_it_is_tried_again(environ: dict[str, str]) -> None:
+    web = ReportingHost("web", row(1))
+    web.refuses = RuntimeError("a bug")
+    async with dash_of([web], environ) as dash:
+        await until(lambda: dash.hosts[0].problem == "watching it failed: RuntimeError")
+        web.refuses = None
+        dash.hosts[0].retry()
+        await until(lambda: dash.hosts[0].up)
+
+
+async def test_a_session_has_the_settings_of_now_not_those_of_the_watch(environ: dict[str, str]) -> None:
+    def loaded(model: str) -> LoadedBasics:
+        return LoadedBasics(Settings(model=model), (), worker_bundle(""))
+
+    arguments = parse_arguments(["ssh", "web:~"])
+    connection = HostConnection(
+        arguments, NobodyToAsk(), environ, lambda *_: loaded("now"), shared=lambda *_: loaded("then")
+    )
+    async with connection as host:
+        host.loader.start()
+        assert (await host.loader.loaded()).settings.model == "then"
+        assert (await host.startup(arguments)).settings.model == "now"
 
 
 async def test_the_lines_for_scripts(environ: dict[str, str], capsys: pytest.CaptureFixture[str]) -> None:

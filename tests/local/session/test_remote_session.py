@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from unittest.mock import MagicMock
 
 import pytest
 from tests.support.hosts.scripted_host import ScriptedHost, session_on
@@ -61,6 +62,17 @@ async def test_events_progress_and_notices_of_the_laptop_come_in_order_until_the
             LinkChange(LinkState.CLOSED, "“finished”"),
         ]
         assert session.state is LinkState.CLOSED
+
+
+async def test_a_witness_learns_that_another_client_has_answered() -> None:
+    answer = {"type": "control_response", "response": {"subtype": "success", "request_id": "r1"}}
+    async with attached() as (session, peer):
+        witness = MagicMock()
+        session.watched_by(witness)
+        await peer.say({"id": "answer:r1", "body": answer}, kind="input")
+        await peer.send(Bye())
+        await all_of(session)
+        witness.withdrawn.assert_called_once_with("r1")
 
 
 async def test_control_requests_get_their_own_answers_in_any_order_and_the_reader_those_to_others() -> None:

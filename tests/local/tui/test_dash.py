@@ -16,7 +16,7 @@ from ccb.local.tui import dash_app
 from ccb.local.tui.cards.question_card import QuestionCard
 from ccb.local.tui.dash_app import DashChoice
 from ccb.local.tui.panels.dash_panel import DashPanel
-from ccb.tunnel.errors import AuthFailed
+from ccb.tunnel.errors import AuthFailed, ConnectionLost
 
 DRIVEN = {"driver": "ann@laptop pid 7 0123ab"}
 
@@ -156,11 +156,42 @@ async def test_esc_leaves_the_question_open(monkeypatch: pytest.MonkeyPatch) -> 
         assert session.answers == {} and isinstance(at.dash_app.focused, DashPanel)
 
 
+async def test_esc_after_an_answer_does_not_say_that_the_question_is_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    given: list[str] = []
+
+    async def unconfirmed(request_id: str, _: object) -> None:
+        given.append(request_id)
+
+    async with asked(monkeypatch, **DRIVEN) as (at, session):
+        await card_listens(at)
+        monkeypatch.setattr(session, "answer", unconfirmed)
+        await at.pause_of_a_person()
+        await at.press("1")
+        await at.pause_of_a_person()
+        await at.press("enter", then=lambda: given)
+        await at.press("escape", sees="the host has not confirmed it", loses="Yes, once")
+
+
 async def test_another_clients_answer_takes_the_card_away(monkeypatch: pytest.MonkeyPatch) -> None:
     async with asked(monkeypatch, **DRIVEN) as (at, session):
         await card_listens(at)
         session.answered("ask")
         await at.sees("settled elsewhere", loses="Yes, once")
+
+
+async def test_an_answer_to_a_session_that_has_ended_does_not_end_the_dash(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def ended(*_: object) -> None:
+        raise ConnectionLost("the session has ended")
+
+    async with asked(monkeypatch, **DRIVEN) as (at, session):
+        await card_listens(at)
+        monkeypatch.setattr(session, "answer", ended)
+        await at.pause_of_a_person()
+        await at.press("1")
+        await at.pause_of_a_person()
+        await at.press("enter")
+        await session.close()
+        await at.sees("the session has ended", loses="Yes, once")
 
 
 async def test_what_cannot_be_answered_here_is_said(monkeypatch: pytest.MonkeyPatch) -> None:

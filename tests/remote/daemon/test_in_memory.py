@@ -15,14 +15,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.remote.agent_kit import says
+from tests.remote.agent_kit import calls, says
 from tests.remote.host_commands.test_host_commands import command
 from tests.remote.worker_process import WorkerHost, alive, file_limit, until
 
 from ccb.remote.session_store import sockets
 from ccb.remote.session_store.journal import Journal, MemoryFile, NotKept
-from ccb.tunnel.wire.frames import Detach, Event
+from ccb.tunnel.wire.frames import Applied, Detach, Event, Ping, Pong
 from ccb.tunnel.wire.journal_records import MessageRecord
+from ccb.tunnel.wire.session_options import SessionOptions
 
 DEADLINE_S = 60.0
 
@@ -122,6 +123,25 @@ async def test_a_session_whose_disk_is_full_is_found_again(host: WorkerHost, ses
             (full / "full").unlink()
         # The last page of the journal has room for a few words.
         assert (await host.greeted(session, create=False)).seq > 0
+
+
+async def test_a_viewers_answer_waits_for_room_on_the_disk(host: WorkerHost, session: str) -> None:
+    where = host.home / ".local"
+    with disk(where, "size=256k"):
+        first = await host.drive(session, SessionOptions(client="ann", permission_prompts="stdio"))
+        await first.begin("go", calls(("toolu_1", "Write", {"file_path": "a", "content": "b"})))
+        asked = await first.message("control_request")
+        viewer = await host.drive(session, {"client": "dash"}, role="viewer")
+        viewer.epoch = 0  # which marks what a viewer sends on purpose
+        fill(where)
+        # Longer than what has room in the last page of the journal.
+        await viewer.reply(asked["request_id"], {"behavior": "deny", "message": "no" * 4096}, "kept")
+        await viewer.send(Ping(0, 1))
+        await viewer.next(Pong)
+        assert not any(isinstance(frame, Applied) for frame in viewer.frames)
+        (where / "full").unlink()
+        assert (await viewer.next(Applied)).id == "kept"
+        await first.stop()
 
 
 async def test_a_journal_in_memory_has_a_limit_and_stays_whole() -> None:

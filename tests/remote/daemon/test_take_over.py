@@ -253,6 +253,7 @@ async def test_a_viewer_may_answer_what_is_asked_about_a_tool_and_nothing_else(h
     _, request = await first.call()
     assert b"hello" not in request
     assert (host.project / "count").read_text() == "run\n"
+    assert [line["body"].get("by") for line in host.journal(session) if line["kind"] == "input"] == [None, "dash"]
     await viewer.reply(asked["request_id"], {"behavior": "deny", "message": "late"}, "late")
     assert (await viewer.next(frames.Applied)).id == "late", "it is settled, without effect"
     assert "late" not in json.dumps([event.body for event in viewer.events])

@@ -15,7 +15,7 @@ from ccb.local.config.settings import Settings
 from ccb.local.connect.host_connection import HostConnection
 from ccb.local.connect.startup import LoadedBasics
 from ccb.local.dash.dash_model import Dash, HostWatch
-from ccb.tunnel.errors import CcbError, ConnectionLost
+from ccb.tunnel.errors import ConnectionLost
 from ccb.tunnel.transports.login_prompts import NobodyToAsk, Prompts
 from ccb.tunnel.transports.pipe import Transport
 from ccb.tunnel.wire.frames import Frame, Report
@@ -53,7 +53,7 @@ class ReportingHost(Transport):
     def __init__(self, name: str, *rows: Mapping[str, Any]) -> None:
         self.name = name
         self.rows = {str(row["session"]): dict(row) for row in rows}
-        self.refuses: CcbError | None = None
+        self.refuses: Exception | None = None
         self.logins = 0
         self._pipes: list[_Pipe] = []
         self._alive = False
