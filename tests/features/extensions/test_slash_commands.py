@@ -143,7 +143,7 @@ async def test_what_fills_the_context_is_told_and_commands_of_the_laptop_are_ref
     for name in ("/vim", "/theme dark", "/mode bypassPermissions", "/quit"):
         assert "belongs to the screen of ccb" in await told(laptop, name)
     for name in ("/cost", "/help", "/mcp", "/model opus", "/status"):  # from a laptop that does not answer them itself
-        assert "the one there is too old" in await told(laptop, name)
+        assert "this client does not" in await told(laptop, name)
     assert "/nosuch thing" in json.dumps((await laptop.sent("/nosuch thing", says("no", "msg_2")))["messages"])
 
 
