@@ -191,7 +191,8 @@ async def test_the_editor_ends_a_terminal_goes_on_and_the_editor_takes_it_back(h
             await another.initialize()
             await another.load(session, here, "session/resume")
             await another.until(lambda: another.text() == "Made.")
-            assert another.tool_call("toolu_0004_00")["status"] == "completed"
+            (asked,) = another.updates("tool_call")
+            assert another.tool_call(asked["toolCallId"])["status"] == "completed"
     assert (host.home / "app" / "made").exists()
 
 
