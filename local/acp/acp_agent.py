@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from ccb.tunnel.transports.pipe import Transport
 
     from ..connect.host_connection import HostConnection
-    from .acp_session import AcpSession, Conversation
+    from .acp_session import AcpSession, EditorConversation
 
 log = logging.getLogger(__name__)
 
@@ -203,7 +203,7 @@ class AcpAgent:
     async def _list(self, params: Json) -> Json:
         wanted, cursor = params.get("cwd"), params.get("cursor")
         if cursor is not None and not (isinstance(cursor, str) and cursor.isascii() and cursor.isdigit()):
-            raise RpcError(INVALID_PARAMS, "the cursor is none that session/list has given")
+            raise RpcError(INVALID_PARAMS, "the cursor does not come from an answer of session/list")
         if wanted is not None:
             self._paths.directory(wanted)  # refuses what is outside
         if cursor is None or not self._listed:  # the pages are of one list, which the host makes once
@@ -250,7 +250,7 @@ class AcpAgent:
         if session is not None:
             await session.close()
 
-    def _conversation(self, params: Json) -> Conversation:
+    def _conversation(self, params: Json) -> EditorConversation:
         number = str(params.get("sessionId"))
         session = self._sessions.get(number)
         if session is None or session.is_over:

@@ -47,7 +47,7 @@ _MAX_NAME = 300
 
 
 @dataclass(frozen=True)
-class Choice:
+class OfferedAnswer:
     """One answer that the editor offers. `denies`: updates that the session gets as well."""
 
     name: str
@@ -56,33 +56,33 @@ class Choice:
     denies: Sequence[Json] = ()
 
 
-def choices(request: ControlRequest) -> dict[str, Choice]:
+def choices(request: ControlRequest) -> dict[str, OfferedAnswer]:
     """Return the answers to a question about a call, by their ids. "Always" is the rule that the REPL would offer."""
     yes: Json = {"behavior": "allow", "updatedInput": request.input}
     no: Json = {"behavior": "deny", "message": _DENIED}
     traits = traits_of(request.tool_name)
     if traits.view is View.PLAN:
-        return {**_plan_choices(request, yes), "reject": Choice("No, keep planning", "reject_once", no)}
-    found = {"allow": Choice("Yes", "allow_once", yes)}
+        return {**_plan_choices(request, yes), "reject": OfferedAnswer("No, keep planning", "reject_once", no)}
+    found = {"allow": OfferedAnswer("Yes", "allow_once", yes)}
     updates = [] if traits.asks else session_updates(request)
     rules = "; ".join(text for each in updates for text in describe_update(each))
     if rules:
         kept = can_be_kept(updates)
         given = [{**each, "destination": KEPT} for each in updates] if kept else updates
         name = f"Yes, and always here: {rules.removeprefix('allow ')}" if kept else f"Yes, and {rules} in this session"
-        found["allow_always"] = Choice(name[:_MAX_NAME], "allow_always", {**yes, "updatedPermissions": given})
-    found["reject"] = Choice("No", "reject_once", no)
+        found["allow_always"] = OfferedAnswer(name[:_MAX_NAME], "allow_always", {**yes, "updatedPermissions": given})
+    found["reject"] = OfferedAnswer("No", "reject_once", no)
     if rules and can_be_kept(updates):
         name = f"No, and never in this session: {rules.removeprefix('allow ')}"
         denies = [{**each, "behavior": "deny"} for each in updates]
-        found["reject_always"] = Choice(name[:_MAX_NAME], "reject_always", no, denies)
+        found["reject_always"] = OfferedAnswer(name[:_MAX_NAME], "reject_always", no, denies)
     return found
 
 
-def _plan_choices(request: ControlRequest, yes: Json) -> dict[str, Choice]:
+def _plan_choices(request: ControlRequest, yes: Json) -> dict[str, OfferedAnswer]:
     modes = {as_text(each.get("mode")): each for each in suggestions(request) if each.get("type") == "setMode"}
     offered = {
-        mode: Choice(
+        mode: OfferedAnswer(
             name,
             "allow_once" if mode == "default" else "allow_always",
             {**yes, "updatedPermissions": [{**modes[mode], "destination": "session"}]},
@@ -90,10 +90,10 @@ def _plan_choices(request: ControlRequest, yes: Json) -> dict[str, Choice]:
         for mode, name in _PLAN_MODES.items()
         if mode in modes
     }
-    return offered or {"allow": Choice("Yes", "allow_once", yes)}
+    return offered or {"allow": OfferedAnswer("Yes", "allow_once", yes)}
 
 
-class QuestionDesk:
+class EditorQuestions:
     """Asks the editor each open question of the session once, and sends the answer. `begin` lets it ask."""
 
     def __init__(
@@ -204,7 +204,7 @@ class QuestionDesk:
         said += ["It runs on this laptop."] if place else []
         return subject_of(request.request, self._editor.paths, self._session.hello.cwd.raw, said)
 
-    async def _choose(self, call: Json, offered: Mapping[str, Choice]) -> Choice | None:
+    async def _choose(self, call: Json, offered: Mapping[str, OfferedAnswer]) -> OfferedAnswer | None:
         """Return what the person chose, None if they stopped the turn instead. Raise RpcError."""
         options = [{"optionId": number, "name": each.name, "kind": each.kind} for number, each in offered.items()]
         params = {"sessionId": self._session.hello.session, "toolCall": call, "options": options}
@@ -221,8 +221,8 @@ class QuestionDesk:
             "content": [{"type": "content", "content": {"type": "text", "text": lines}}],
         }
         offered = {
-            "trust": Choice("Yes, trust it on this host", "allow_always", {"trusted": True}),
-            "later": Choice("Not now", "reject_once", {"trusted": False}),
+            "trust": OfferedAnswer("Yes, trust it on this host", "allow_always", {"trusted": True}),
+            "later": OfferedAnswer("Not now", "reject_once", {"trusted": False}),
         }
         await self._tell({"sessionUpdate": "tool_call", **call})
         chosen = await self._choose(call, offered)
@@ -283,10 +283,10 @@ class QuestionDesk:
         for each in fields:
             call = {**self._subject(request), "title": one_line(each.question)[:_MAX_NAME]}
             offered = {
-                str(number): Choice(one_line(option.label), "allow_once", {"label": option.label})
+                str(number): OfferedAnswer(one_line(option.label), "allow_once", {"label": option.label})
                 for number, option in enumerate(each.options)
             }
-            offered["decline"] = Choice("No answer", "reject_once", {})
+            offered["decline"] = OfferedAnswer("No answer", "reject_once", {})
             chosen = await self._choose(call, offered)
             if chosen is None or "label" not in chosen.answer:
                 return None

@@ -38,7 +38,7 @@ from ..terminal.console import say
 from ..transcript.questions import ReplayMonitor
 from .acp_options import SessionOptionsDesk
 from .acp_prompt import text_of, user_content
-from .acp_questions import QuestionDesk
+from .acp_questions import EditorQuestions
 from .acp_updates import CONFIG_CHANGED, AcpUpdates, Editor, chunk
 
 log = logging.getLogger(__name__)
@@ -74,14 +74,14 @@ class AcpSession:
         self._host = host
         self._arguments = arguments
         self._editor = editor
-        self._conversation: Conversation | None = None
+        self._conversation: EditorConversation | None = None
         self._leave = asyncio.Event()
         self._reads_out = False
         self._task: asyncio.Task[None] | None = None
         self._opened = asyncio.Event()
 
     @property
-    def conversation(self) -> Conversation:
+    def conversation(self) -> EditorConversation:
         assert self._conversation is not None, "open the session first"
         return self._conversation
 
@@ -122,7 +122,7 @@ class AcpSession:
         async with connect_session(
             self._host, self._arguments, session_id=self._arguments.session.session_id or new_uuid(), tail=tail
         ) as opened:
-            self._conversation = conversation = Conversation(opened, self._editor)
+            self._conversation = conversation = EditorConversation(opened, self._editor)
             watching = asyncio.create_task(conversation.watch(self._opened), name="acp events")
             leaving = asyncio.create_task(self._leave.wait(), name="acp leaving")
             try:
@@ -202,7 +202,7 @@ class PromptAnswers:
             future.set_result(answer)
 
 
-class Conversation:
+class EditorConversation:
     """What the editor asks of an attached session, and what the session says."""
 
     def __init__(self, opened: OpenSession, editor: Editor) -> None:
@@ -219,7 +219,7 @@ class Conversation:
         self._replay.event_came(0, time.monotonic(), replayed=hello.seq > 0)  # the first of them is on its way
         api = SessionApi(session, info, self._updates.reducer, laptop, place=Place.HEADLESS)
         self._options = SessionOptionsDesk(api, bypasses=opened.options.allow_bypass)
-        self._questions = QuestionDesk(
+        self._questions = EditorQuestions(
             session, editor, opened.projects.keep, lambda: api.laptop_servers, self._prompts.cancel
         )
         self._run_command = partial(command_result, client=session, info=info, laptop=laptop)

@@ -216,7 +216,7 @@ def _readable(what: str) -> Iterator[None]:
 
 
 def _file_meant(files: Sequence[str], wanted: str, where: str) -> str:
-    """Return the file that counts, "" if there is none. Raise UsageError or NoSuchPath if the person is to choose."""
+    """Return the path of the devcontainer.json to use, or "" if there is none. Raise UsageError or NoSuchPath."""
     named = {match[1]: match[0] for each in files if (match := _NAMED.fullmatch(each))}
     listed = ", ".join(str(HostText(each)) for each in named)
     if wanted and wanted not in named:

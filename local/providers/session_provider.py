@@ -88,7 +88,7 @@ class _LentProviders:
         self._traits: dict[str, Callable[[str], ModelTraits] | None] = {}
 
     def make(self, name: str) -> Provider | None:
-        """Return what translates for a provider, None if there is none. Raise Refusal, ConfigError, CredentialError."""
+        """Return the API adapter of a provider, or None if it has none. Raise Refusal, ConfigError, CredentialError."""
         named = named_provider(name, self._environ, self._settings)
         if named is not None and name not in self._granted:
             raise _not_granted(name)

@@ -174,7 +174,7 @@ class AcpClient:
         await self._choose(self.facts.modes, "session/set_mode", "modeId", value)
         self.facts.modes = replace(self.facts.modes, current=value)
 
-    async def _choose(self, choice: translation.Choice, method: str, key: str, value: str) -> None:
+    async def _choose(self, choice: translation.AgentChoice, method: str, key: str, value: str) -> None:
         params: Json = {"sessionId": self.facts.session}
         if not choice.option:
             await self._request(method, {**params, key: value}, _CHANGE_S)
@@ -275,7 +275,7 @@ class AcpClient:
         if modes.values:
             self._use_modes(modes)
 
-    def _use_modes(self, modes: translation.Choice) -> None:
+    def _use_modes(self, modes: translation.AgentChoice) -> None:
         """Take what the agent says of its modes. One that it has chosen itself is told: it may ask for less in it."""
         if self._turn is not None and modes.current != self.facts.modes.current:
             self._turn.tell_mode(modes.values.get(modes.current) or modes.current)

@@ -277,7 +277,7 @@ def commands(listed: object) -> list[tuple[str, str, str]]:
 
 
 @dataclass(frozen=True)
-class Choice:
+class AgentChoice:
     """What an agent lets somebody choose from: models, modes. `option` is the id of the config option, "" where the
     agent has a method of its own for it. `values` are names by the value that is sent, perhaps among others."""
 
@@ -296,7 +296,7 @@ class Choice:
         return wanted if self.takes_any else ""
 
 
-NO_CHOICE = Choice("", {})
+NO_CHOICE = AgentChoice("", {})
 _MODE_TEXT = "[MODE_UPDATE] "
 _USAGE = {
     "input_tokens": "inputTokens",
@@ -317,26 +317,26 @@ def _plain(text: str) -> str:
     return re.sub(r"[^a-z0-9.]", "", text.lower())
 
 
-def agent_mode(mode: str, offered: Choice) -> str:
+def agent_mode(mode: str, offered: AgentChoice) -> str:
     """Return the mode of the agent that is like a permission mode of ccb, "" for none."""
     values = {_plain(value): value for value in offered.values}
     return next((values[_plain(each)] for each in _MODE_NAMES.get(mode, ()) if _plain(each) in values), "")
 
 
-def offered(answer: Json, category: str) -> Choice:
+def offered(answer: Json, category: str) -> AgentChoice:
     """Return the choice of `model` or `mode` in the answer to session/new and its like."""
     for option in as_blocks(answer.get("configOptions")):
         if option.get("category") == category or option.get("id") == category:
             listed = as_blocks(option.get("options"))
             flat = [each for group in listed for each in (as_blocks(group.get("options")) or [group])]
             values = {as_text(each.get("value")): as_text(each.get("name")) for each in flat if each.get("value")}
-            return Choice(as_text(option.get("currentValue")), values, as_text(option.get("id")))
+            return AgentChoice(as_text(option.get("currentValue")), values, as_text(option.get("id")))
     told = as_dict(answer.get(f"{category}s"))
     key = "modelId" if category == "model" else "id"
     listed = as_blocks(told.get("availableModels" if category == "model" else "availableModes"))
     values = {as_text(each.get(key)): as_text(each.get("name")) for each in listed if each.get(key)}
     current = as_text(told.get("currentModelId" if category == "model" else "currentModeId"))
-    return Choice(current, values) if told else NO_CHOICE
+    return AgentChoice(current, values) if told else NO_CHOICE
 
 
 def told_mode(update: Mapping[str, Any]) -> str:

@@ -16,7 +16,7 @@ from ..hooks.hook_runner import HookRunner
 from ..permissions.engine import PermissionEngine
 from ..permissions.modes import DEFAULT
 from ..tools.tool_contract import ToolContext
-from .acp_translation import NO_CHOICE, Choice
+from .acp_translation import NO_CHOICE, AgentChoice
 from .answer_writer import AnswerWriter
 
 
@@ -44,8 +44,8 @@ class AgentFacts:
     permission mode of ccb that it was last told, `unmet` what it has not taken of the session, for the person."""
 
     session: str = ""
-    models: Choice = NO_CHOICE
-    modes: Choice = NO_CHOICE
+    models: AgentChoice = NO_CHOICE
+    modes: AgentChoice = NO_CHOICE
     commands: Sequence[tuple[str, str, str]] = ()
     usage: Json = field(default_factory=dict)
     used: int = 0

@@ -39,7 +39,7 @@ from ..permissions.modes import ACCEPT_EDITS, BYPASS, DEFAULT, DONT_ASK, PLAN
 from ..session_store.journal import NotKept
 from ..system.deadline import within
 from ..system.stdio_process import StdioProcess
-from .acp_translation import Choice
+from .acp_translation import AgentChoice
 from .answer_writer import AnswerWriter
 from .foreign_session import AgentFacts, AgentFailed, LentToAgent
 
@@ -56,7 +56,7 @@ class StreamJsonCli:
 
     def __init__(self, name: str, process: StdioProcess, lent: LentToAgent, known: str) -> None:
         modes = {mode: mode for mode in (DEFAULT, ACCEPT_EDITS, PLAN)}
-        self.facts = AgentFacts(known, Choice("", {}, takes_any=True), Choice(DEFAULT, modes))
+        self.facts = AgentFacts(known, AgentChoice("", {}, takes_any=True), AgentChoice(DEFAULT, modes))
         self._name, self._process, self._lent = name, process, lent
         loop = asyncio.get_running_loop()
         self._answers: dict[str, asyncio.Future[Json]] = {}  # to requests of this end
@@ -77,7 +77,7 @@ class StreamJsonCli:
         ]
         listed = as_blocks(told.get("models"))
         models = {as_text(each.get("value")): as_text(each.get("displayName")) for each in listed}
-        self.facts.models = Choice("", models, takes_any=True)
+        self.facts.models = AgentChoice("", models, takes_any=True)
         return bool(known)
 
     async def begin_anew(self) -> None:

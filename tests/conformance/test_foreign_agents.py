@@ -137,7 +137,7 @@ async def test_claude_code_works_on_the_host_with_a_model_key_of_the_laptop(host
 
 @pytest.mark.thorough
 async def test_claude_code_works_with_a_model_of_another_provider(host: Host, claude: Path) -> None:
-    server = DialectServer("responses", Said("Hi."))  # it tries a model that it is told with a call of its own
+    server = DialectServer("responses", Said("Hi."))  # Claude Code checks a new model with a call of its own
     server.add(Said("I look.", calls=(("Bash", {"command": COUNT}),)), Said("It counts."))
     async with server.running():
         own = {"baseUrl": server.url, "keyVariable": "THE_KEY", "dialect": "responses"}
