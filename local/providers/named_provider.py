@@ -16,7 +16,7 @@ from ccb.tunnel.providers.model_traits import ModelTraits, traits_of
 from ccb.tunnel.providers.provider_kinds import ANTHROPIC, KINDS, DialectName, ProviderKind
 from ccb.tunnel.wire.dataclass import dataclass
 
-from ..config.settings import MANAGED, ModelSettings, ProviderSettings
+from ..config.settings import BudgetSettings, ProviderSettings
 from .model_list_cache import ModelList, read_list
 
 if TYPE_CHECKING:
@@ -170,18 +170,14 @@ def named_provider(name: str, environ: Environ, settings: Settings) -> NamedProv
         if name not in KINDS or environ.get(BASE_URL_VARIABLE, "").strip():
             return None
         own = ProviderSettings()
-    by_policy = any(name in layer.values.get("providers", {}) for layer in settings.layers if layer.source == MANAGED)
-    if own.models and settings.policy.budgets.in_dollars and not by_policy:
-        own = replace(own, models={model: _without_prices(each) for model, each in own.models.items()})
+    by_policy = settings.is_managed(f"providers.{name}")
+    if own.models and settings.policy.budgets != BudgetSettings() and not by_policy:  # a person's prices loosen it
+        prices = {"inputPrice": None, "outputPrice": None, "cacheReadPrice": None}
+        own = replace(own, models={model: replace(each, **prices) for model, each in own.models.items()})
     kind = KINDS.get(own.kind or name)
     if kind is None:
         kind = KINDS["anthropic-compatible" if own.dialect == "anthropic" else "compatible"]
     return NamedProvider(name, kind, own.dialect or kind.dialect, own)
-
-
-def _without_prices(own: ModelSettings) -> ModelSettings:
-    """Return what a person says of a model without its price, by which a budget of a policy would not hold."""
-    return replace(own, inputPrice=None, outputPrice=None, cacheReadPrice=None)
 
 
 def refuse_provider(name: str, settings: Settings) -> NoReturn:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
-from ccb.tunnel.errors import NoCredential, PolicyRefused
+from ccb.tunnel.errors import NoCredential
 from ccb.tunnel.providers.anthropic import AnthropicProvider, RenamedProvider, anthropic_client
 from ccb.tunnel.providers.api_errors import Refusal
 from ccb.tunnel.providers.cloud_provider import BEARER_VARIABLE, Bedrock, Cloud, CloudProvider, Vertex
@@ -21,7 +21,6 @@ from ccb.tunnel.providers.openai_chat import chat_call
 from ccb.tunnel.providers.openai_responses import responses_call
 from ccb.tunnel.providers.provider_kinds import ANTHROPIC, KINDS
 from ccb.tunnel.providers.translating_provider import TranslatedProvider
-from ccb.tunnel.proxy.policy import not_allowed
 from ccb.tunnel.wire.known_agents import KNOWN_AGENTS, foreign_agent
 from ccb.tunnel.wire.model_facts import ModelTable
 from ccb.tunnel.wire.model_facts import provider_of as provider_of_name
@@ -66,10 +65,11 @@ def session_provider(
     default = AnthropicProvider(credential_source(environ, settings, client.endpoint.host, accounts), client)
     lent = _LentProviders(environ, settings, granted, accounts, table)
     named = provider_of_name(model or "")
-    home = partial(lent.home, named)
-    router = ModelRouter(default, lent.make, model or "", lent.learn, home, lent.make_passing, lent.check)
-    check_provider(settings.policy, router.main.client.endpoint.host)
-    return router
+
+    def check(provider: Provider) -> None:
+        check_provider(settings.policy, provider.client.endpoint.host)
+
+    return ModelRouter(default, lent.make, model or "", lent.learn, partial(lent.home, named), check)
 
 
 class _LentProviders:
@@ -87,21 +87,21 @@ class _LentProviders:
         self._accounts, self._table = accounts, table
         self._traits: dict[str, Callable[[str], ModelTraits] | None] = {}
 
-    def make(self, name: str) -> Provider | None:
-        """Return the API adapter of a provider, or None if it has none. Raise Refusal, ConfigError, CredentialError."""
+    def make(self, name: str, api: ForeignApi | None) -> Provider | None:
+        """Return what translates for a provider, or passes on to it the calls in an API; None if there is no such
+        provider. Raise Refusal, ConfigError, CredentialError."""
         named = named_provider(name, self._environ, self._settings)
-        if named is not None and name not in self._granted:
+        if named is None:
+            return None
+        if name not in self._granted:
             raise _not_granted(name)
-        return None if named is None else provider_of(named, self._environ, self._settings, self._accounts)
-
-    def make_passing(self, api: ForeignApi, name: str) -> Provider:
-        """Return what passes calls in an API on to a provider. Raise Refusal, ConfigError, CredentialError."""
-        named = named_provider(name, self._environ, self._settings)
-        if named is None or name not in self._granted:
-            raise _not_granted(name)
+        if api is None:
+            return provider_of(named, self._environ, self._settings, self._accounts)
         client = ProviderClient(named.endpoint(self._environ, strips=api.strips), self._environ)
         credential = credential_of(named, client.endpoint.host, self._environ, self._settings, self._accounts)
-        return PassingProvider(name, client, credential, api.key_header or named.key_header)
+        provider = PassingProvider(credential, client, name)
+        provider.key_header = api.key_header or named.key_header
+        return provider
 
     def home(self, main: str, api: ForeignApi, asked: str) -> str:
         """Return the provider that a model names, else the first that speaks the API: `main`, which is that of the
@@ -121,13 +121,6 @@ class _LentProviders:
             self._traits[name] = named.traits(self._environ) if named is not None else None
         if (known := self._traits[name]) is not None:
             self._table.learn(asked, known(own_name).facts(asked))
-
-    def check(self, provider: Provider) -> None:
-        """Raise Refusal for one that the policy of this machine does not allow."""
-        try:
-            check_provider(self._settings.policy, provider.client.endpoint.host)
-        except PolicyRefused as error:
-            raise not_allowed(error.what) from error
 
 
 def _not_granted(name: str) -> Refusal:
@@ -177,6 +170,7 @@ def model_source(
     if call is None:
         return None
     environ = settings.network.over(environ)
+    check_provider(settings.policy, named.endpoint(environ).host)
     if named.dialect in ("bedrock", "vertex"):
         cloud = _cloud(named, environ)
 

@@ -9,8 +9,8 @@ from typing import Literal
 
 from ..wire.dataclass import dataclass
 from .api_errors import read_error
-from .credential import CredentialSource, key_headers
-from .http_client import Provider, ProviderClient
+from .credential import key_headers
+from .http_client import Provider
 from .provider import ProviderRequest, ProviderResponse
 from .provider_kinds import DialectName, ProviderKind
 
@@ -42,27 +42,25 @@ GEMINI = ForeignApi("gemini", "Gemini", "gemini", ("gemini",), "/openai", "x-goo
 @dataclass(frozen=True)
 class ForeignCall:
     """A request as its method and path tell it. `path` is at the provider, behind its base URL, with `{model}` for the
-    model. `answers`: a model answers, so it costs money. `model` is the one that the path names."""
+    model. `answers`: a model answers, so it costs money. `model` is the one that the path names. `instead` is the one
+    that is asked in its place, in Messages."""
 
     api: ForeignApi
     path: str
     answers: bool = True
     model: str = ""
+    instead: str = ""
 
 
 class PassingProvider(Provider):
-    """Adds the key and passes requests of its own API on as they are. See `Provider`."""
+    """Adds the key, in the header `key_header`, and passes requests of its own API on as they are. See `Provider`."""
 
-    def __init__(
-        self, given_name: str, client: ProviderClient, credential: CredentialSource | None, key_header: str
-    ) -> None:
-        super().__init__(credential, client, given_name)
-        self._key_header = key_header
+    key_header = ""
 
     @asynccontextmanager
     async def exchange(self, request: ProviderRequest) -> AsyncIterator[ProviderResponse]:
         credential = await self.credential.get() if self.credential is not None else None
-        own = key_headers(credential, self._key_header)
+        own = key_headers(credential, self.key_header)
         headers = {**request.headers, "accept-encoding": "identity", **own}
         async with self.client.request(replace(request, headers=headers)) as response:
             if response.status in _OWN_TEXT:

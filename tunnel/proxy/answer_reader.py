@@ -141,15 +141,20 @@ class AnswerReader:
     def close(self) -> None:
         """Read an answer in one piece or the end of a stream, and give up the tool calls whose stream was cut."""
         self._read(b"\n\n")
-        message = json_object(self._whole or b"{}")
+        if self._whole:
+            self._take_whole(json_object(self._whole))
+        for index in list(self._open):
+            self._close_call(index)
+
+    def _take_whole(self, message: dict[str, Any]) -> None:
         self._meter.event(message)
         for block in objects_in(message, "content"):
             if block.get("type") in _CALLS:
-                call = replace(_call(block), input_json=json.dumps(block.get("input"))[:MAX_INPUT])
-                self._auditor.wanted(self._call_id, call)
-                self._auditor.wanted_whole(self._call_id, call)
-        for index in list(self._open):
-            self._close_call(index)
+                self._note_whole(replace(_call(block), input_json=json.dumps(block.get("input"))[:MAX_INPUT]))
+
+    def _note_whole(self, call: WantedCall) -> None:
+        self._auditor.wanted(self._call_id, call)
+        self._auditor.wanted_whole(self._call_id, call)
 
     def _read(self, chunk: bytes) -> None:
         for text in self._events.take(chunk):

@@ -12,8 +12,8 @@ from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextma
 from dataclasses import replace
 from typing import Self
 
-from ..errors import CcbError
-from ..providers.api_errors import NO_RETRY, Refusal
+from ..errors import CcbError, PolicyRefused
+from ..providers.api_errors import NO_RETRY, Refusal, read_error
 from ..providers.costs import ANSWERED, BilledRequest, billed
 from ..providers.foreign_api import ForeignCall
 from ..providers.json_fields import dump
@@ -245,6 +245,8 @@ class AuthProxy:
             call.finish()
         except (Refusal, ProviderError) as error:
             call.fail(error)
+        except PolicyRefused as error:
+            call.fail(Refusal(403, error.what, kind="laptop_not_allowed", headers=NO_RETRY))
         except CcbError as error:
             log.warning("no model call: %s", error.what)
             message = f"The laptop has no usable model credential: {error.what}. {error.do}".strip()
@@ -264,19 +266,30 @@ class AuthProxy:
                 request = await self._request(call, head, arriving, meter, audited)
                 response = await stack.enter_async_context(self._router.exchange(request))
             meter.status = response.status
-            call.start(response.status, response_headers(response.headers))
-            reader = _answer_reader(head, meter, self._auditor, call.headers)
+            headers, translator = response_headers(response.headers), None
+            if head.foreign is not None and not request.api:
+                from .gemini_messages import GeminiAnswer
+
+                if response.status != 200:
+                    raise read_error(response.status, response.headers, await response.start(), head.foreign.instead)
+                translator, head = GeminiAnswer(head.foreign, call.start), replace(head, foreign=None)
+            else:
+                call.start(response.status, headers)
+            reader = _answer_reader(head, meter, self._auditor, headers)
             stack.callback(reader.close)
             async for chunk in response.chunks:
                 received += len(chunk)
                 if limit is not None and received > limit:
                     text = f"the laptop's settings allow answers of {limit} bytes"
                     raise Refusal(502, text, kind="laptop_not_allowed", headers=NO_RETRY)
-                has_room = call.put(chunk)
+                has_room = call.put(translator.feed(chunk) if translator is not None else chunk)
                 audited.close()
                 reader.feed(chunk)
                 if not has_room:
                     await call.room()
+            if translator is not None:
+                call.complete = True  # for the meter, whatever it says
+                call.put(translator.end())
 
     @contextmanager
     def _room(self, size: int) -> Iterator[None]:
@@ -300,9 +313,6 @@ class AuthProxy:
         headers, foreign = request_headers(head.headers), head.foreign
         if head.method == "POST":
             headers["content-type"] = "application/json"  # the provider is to read it as it was checked
-        if foreign is not None and head.method == "GET":
-            model = self._router.placed(foreign.api, "")
-            return ProviderRequest(head.method, foreign.path, headers, WholeBody(), model, foreign.api.name)
         sent = ProviderRequest(head.method, head.path, headers, WholeBody())
         if head.method == "POST":
             pieces = [b"".join(pieces)]
@@ -313,6 +323,8 @@ class AuthProxy:
                     asked = await self._billed(pieces[0], answers=head.answers)
                 else:
                     asked, sent = await self._foreign(foreign, headers, pieces[0])
+                    if not sent.api:
+                        pieces, foreign = [sent.body.take()], None
             sent = replace(sent, model=asked.model)
             self._router.learn(asked.model)
             meter.asked(asked)
@@ -339,9 +351,15 @@ class AuthProxy:
 
         asked = await read_json(body)
         request = checked(call, asked)
+        if call.instead:
+            from .gemini_messages import translated
+
+            self._router.learn(call.instead)
+            longest = self._models.facts(call.instead).max_output
+            return await asyncio.to_thread(translated, call, headers, asked, self._policy.requests, longest)
         model = self._router.placed(call.api, call.model or model_of(asked))
         own_name = model.partition("/")[2]
-        self._policy.requests.check(request.limited(model), answers=call.answers)
+        self._policy.requests.check({"model": model, "max_tokens": request.longest}, answers=call.answers)
         sent = request.sent if call.model else {**request.sent, "model": own_name}
         changed = WholeBody() if sent == asked else WholeBody(dump(sent).encode("utf-8", "replace"))
         path = call.path.format(model=own_name)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from io import StringIO
 from typing import NamedTuple
 
@@ -38,28 +39,14 @@ _GEMINI_COUNTS = (
 )
 
 
-class CallPart(NamedTuple):
-    """A piece of a tool call: `key` says of which. `whole`: nothing of it follows."""
-
-    key: int
-    call_id: str
-    name: str
-    text: str
-    whole: bool = False
-    there: bool = False
-
-
 class Told(NamedTuple):
     """What an event, or an answer in one piece, tells. `usage` is in the words of the Messages API, None if it is not
-    there, a text if it cannot be read. `ended`: the model has finished. `searches`: how often the provider has searched
-    the web."""
+    there, a text if it cannot be read. `ended`: the model has finished. `calls` have a key if more may follow."""
 
     model: str
     usage: object
     ended: bool
-    calls: list[CallPart]
-    searches: int = 0
-    failed: bool = False
+    calls: list[tuple[int | None, WantedCall]]
 
 
 class ForeignAnswerReader(AnswerReader):
@@ -71,62 +58,56 @@ class ForeignAnswerReader(AnswerReader):
         super().__init__(call_id, meter, auditor, headers)
         words, self._told = _READERS[api.name]
         self._events = TellingEvents(words, _MAX_EVENT)
-        self._begun = False
         self._searches = 0
-
-    def close(self) -> None:
-        self._read(b"\n\n")
-        if self._whole:
-            self._event(json_object(self._whole))
-        for key in list(self._open):
-            self._close_call(key)
+        meter.event({"type": "message_start"})  # until it has stopped, it was cut
 
     def _read(self, chunk: bytes) -> None:
         for text in self._events.take(chunk):
             if text.strip() != b"[DONE]":
-                self._event(json_object(text))
+                self._take_whole(json_object(text))
 
-    def _event(self, event: Json) -> None:
-        if event == UNREADABLE:
-            self._meter.event(event)
+    def _take_whole(self, message: Json) -> None:
+        """Take an event or an answer in one piece."""
+        if message == UNREADABLE:
+            self._meter.event(message)
             return
-        told = self._told(event)
-        if told.failed or event.get("error") or event.get("type") == "error":
+        told = self._told(message)
+        failed = message.get("error") or object_in(message, "response").get("error")
+        if failed or message.get("type") == "error":
             self._meter.event({"type": "error"})
-        if not self._begun:
-            self._begun = True
-            self._meter.event({"type": "message_start", "message": {"model": told.model}})
-        self._searches += told.searches
+        self._searches += sum(call.there for _, call in told.calls)
         usage = told.usage
         if isinstance(usage, dict) and self._searches:
             usage = {**usage, "server_tool_use": {"web_search_requests": self._searches}}
-        said: Json = {"type": "message_delta", "model": told.model}
-        if told.ended:
-            said["delta"] = {"stop_reason": "end_turn"}
-        self._meter.event(said if usage is None else {**said, "usage": usage})
-        for part in told.calls:
-            self._note(part)
-        for key in list(self._open) if told.ended else ():
-            self._close_call(key)
+        delta = {"stop_reason": "end_turn"} if told.ended else {}
+        self._meter.event({"type": "message_delta", "model": told.model, "delta": delta, "usage": usage})
+        for key, call in told.calls:
+            if key is None:
+                self._note_whole(call)
+            else:
+                self._note_piece(key, call)
+        for open_key in list(self._open) if told.ended else ():
+            self._close_call(open_key)
 
-    def _note(self, part: CallPart) -> None:
-        known = self._open.get(part.key)
-        if known is not None and part.call_id and known[0].tool_use_id != part.call_id:
-            self._close_call(part.key)  # some servers give all calls one index
+    def _note_piece(self, key: int, piece: WantedCall) -> None:
+        known = self._open.get(key)
+        if known is not None and piece.tool_use_id not in ("", known[0].tool_use_id):
+            self._close_call(key)  # some servers give all calls one index
             known = None
         if known is None and len(self._open) >= MAX_OPEN:
             return
         if known is None:
-            call = WantedCall(part.call_id[:200], part.name[:200], "", part.there)
-            known = self._open[part.key] = call, StringIO()
-            self._auditor.wanted(self._call_id, call)
-        known[1].write(part.text[: MAX_INPUT - known[1].tell()])
-        if part.whole:
-            self._close_call(part.key)
+            known = self._open[key] = replace(piece, input_json=""), StringIO()
+            self._auditor.wanted(self._call_id, known[0])
+        known[1].write(piece.input_json[: MAX_INPUT - known[1].tell()])
+
+
+def _call(call_id: str, name: str, text: str, *, there: bool = False) -> WantedCall:
+    return WantedCall(call_id[:200], name[:200], text[:MAX_INPUT], there)
 
 
 def _chat(event: Json) -> Told:
-    usage, ended, calls = event.get("usage"), False, list[CallPart]()
+    usage, ended, calls = event.get("usage"), False, list[tuple[int | None, WantedCall]]()
     for choice in objects_in(event, "choices"):
         usage = choice.get("usage") if usage is None else usage  # where Moonshot has it
         ended |= choice.get("finish_reason") is not None
@@ -134,31 +115,26 @@ def _chat(event: Json) -> Told:
         for place, piece in enumerate(objects_in(said, "tool_calls")):
             function = object_in(piece, "function") or object_in(piece, "custom")
             index = piece.get("index")
-            key = index if isinstance(index, int) else place
             text = text_in(function, "arguments") or text_in(function, "input")
-            calls.append(CallPart(key, text_in(piece, "id"), text_in(function, "name"), text))
+            call = _call(text_in(piece, "id"), text_in(function, "name"), text)
+            calls.append((index if isinstance(index, int) else place, call))
     return Told(text_in(event, "model"), _openai_usage(usage), ended, calls)
 
 
 def _responses(event: Json) -> Told:
     whole = "output" in event
     response = event if whole else object_in(event, "response")
-    items = objects_in(event, "output") if whole else [object_in(event, "item")]
     done = whole or event.get("type") == "response.output_item.done"
-    calls = list(_item_calls(items)) if done else []
+    items = (objects_in(event, "output") if whole else [object_in(event, "item")]) if done else []
+    calls = [(None, _item_call(each)) for each in items if text_in(each, "type").endswith("_call")]
     ended = response.get("status") in ("completed", "incomplete", "failed", "cancelled")
-    searches = sum(each.get("type") == "web_search_call" for each in items) if done else 0
-    failed, usage = bool(response.get("error")), _openai_usage(response.get("usage"))
-    return Told(text_in(response, "model"), usage, ended, calls, searches, failed)
+    return Told(text_in(response, "model"), _openai_usage(response.get("usage")), ended, [*calls])
 
 
-def _item_calls(items: list[Json]) -> Iterator[CallPart]:
-    for key, item in enumerate(items):
-        kind = text_in(item, "type")
-        if kind.endswith("_call"):
-            text = text_in(item, "arguments") or text_in(item, "input") or json.dumps(item.get("action"))
-            call_id, name = text_in(item, "call_id"), text_in(item, "name") or kind
-            yield CallPart(key, call_id, name, text, whole=True, there=kind == "web_search_call")
+def _item_call(item: Json) -> WantedCall:
+    kind = text_in(item, "type")
+    text = text_in(item, "arguments") or text_in(item, "input") or json.dumps(item.get("action"))
+    return _call(text_in(item, "call_id"), text_in(item, "name") or kind, text, there=kind == "web_search_call")
 
 
 def _openai_usage(told: object) -> object:
@@ -175,13 +151,13 @@ def _openai_usage(told: object) -> object:
 
 
 def _gemini(event: Json) -> Told:
-    calls, ended = list[CallPart](), False
+    calls, ended = list[tuple[int | None, WantedCall]](), False
     for candidate in objects_in(event, "candidates"):
         ended |= candidate.get("finishReason") is not None
-        for key, part in enumerate(objects_in(object_in(candidate, "content"), "parts")):
+        for part in objects_in(object_in(candidate, "content"), "parts"):
             if call := object_in(part, "functionCall"):
                 # Agents give calls ids of their own, so that of a result says nothing.
-                calls.append(CallPart(key, "", text_in(call, "name"), json.dumps(call.get("args")), whole=True))
+                calls.append((None, _call("", text_in(call, "name"), json.dumps(call.get("args")))))
     ended |= bool(object_in(event, "promptFeedback").get("blockReason"))
     return Told(text_in(event, "modelVersion"), _gemini_usage(event.get("usageMetadata")), ended, calls)
 

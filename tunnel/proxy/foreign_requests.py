@@ -7,26 +7,26 @@ answers, cached prompts): such a request is refused by the name of the member.""
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import field
+from urllib.parse import unquote
 
 from ..providers.api_errors import NO_RETRY, Refusal
 from ..providers.costs import BilledRequest, longest_answer
 from ..providers.foreign_api import CHAT, GEMINI, RESPONSES, ForeignApi, ForeignCall
 from ..providers.json_fields import Json, object_in, objects_in, text_in
 from ..wire.dataclass import dataclass
+from .gemini_messages import said
 from .policy import NOT_ALLOWED
 
 _GEMINI_PATH = re.compile(
-    r"/v1beta/models/([A-Za-z0-9][A-Za-z0-9._-]{0,99}):(generateContent|streamGenerateContent|countTokens)"
+    r"(?:/instead/([^/]+))?/v1beta/models/([A-Za-z0-9][A-Za-z0-9._-]{0,99}):(generateContent|streamGenerateContent|countTokens)"
 )
 _COUNT = "countTokens"
 
 
 def foreign_call(method: str, path: str, query: str) -> ForeignCall | None:
     """Return the call that a method, a path and a query ask for; None if no API has such a one."""
-    if method == "GET" and path == "/v1/models":
-        return ForeignCall(CHAT, "/models", answers=False)
     if method != "POST":
         return None
     if not query and path == "/v1/chat/completions":
@@ -36,11 +36,11 @@ def foreign_call(method: str, path: str, query: str) -> ForeignCall | None:
     found = _GEMINI_PATH.fullmatch(path)
     if found is None:
         return None
-    model, operation = found.groups()
+    instead, model, operation = found.groups()
     if query != ("alt=sse" if operation.startswith("stream") else ""):
         return None  # a stream without it is an array that grows: its usage could be read at its end only
     path = f"/models/{{model}}:{operation}" + (f"?{query}" if query else "")
-    return ForeignCall(GEMINI, path, operation != _COUNT, model)
+    return ForeignCall(GEMINI, path, operation != _COUNT, model, unquote(instead or ""))
 
 
 @dataclass(frozen=True)
@@ -108,11 +108,13 @@ _FUNCTION_RESPONSE = _members("id name response parts willContinue scheduling")
 _INLINE = re.compile(r"(image|text)/[a-z0-9.+-]{1,60}|application/(pdf|json)")
 _FUNCTIONS, _GROUP = ("function", "custom"), "namespace"
 _RESPONSES_TOOLS = (*_FUNCTIONS, _GROUP, "local_shell", "web_search")
+_MORE_TOOLS = "additional_tools"  # the item with which an agent gives its tools as a part of the conversation
 _TEXTS = frozenset(("text", "input_text", "output_text", "summary_text", "reasoning_text", "refusal", "thinking"))
 _ITEMS = frozenset(
     (
         *("message", "reasoning", "function_call", "function_call_output", "custom_tool_call"),
         *("custom_tool_call_output", "local_shell_call", "local_shell_call_output", "web_search_call"),
+        _MORE_TOOLS,
     )
 )
 _MEDIA = {"image_url": "image_url", "input_image": "image_url", "file": "file_data", "input_file": "file_data"}
@@ -135,19 +137,11 @@ class ForeignRequest:
         longest = longest_answer(self.longest)
         return BilledRequest(model, size, longest, self.own_tools, longer=self.longer, streams=self.streams)
 
-    def limited(self, model: str) -> Json:
-        """Return what the policy's limits are compared with."""
-        return {"model": model, "max_tokens": self.longest}
-
-
-def checked(call: ForeignCall, asked: Json) -> ForeignRequest:
-    """Return a request as it goes to the provider of the model. Raise Refusal for what is not in the lists."""
-    return _CHECKS[call.api.name](call, asked)
-
 
 def _chat(call: ForeignCall, asked: Json) -> ForeignRequest:
     _CHAT.check(asked, "Chat Completions")
-    media = [_is_media(part, "file") for each in _objects(asked, "messages") for part in _parts(each, "content")]
+    parts = [part for each in _objects(asked, "messages") for part in _parts(each, "content")]
+    media = [_is_media(part, "file") for part in parts]
     if any(each.get("audio") for each in objects_in(asked, "messages")):
         raise _refused("a message with audio")
     _check_tools(asked, _FUNCTIONS)
@@ -156,47 +150,48 @@ def _chat(call: ForeignCall, asked: Json) -> ForeignRequest:
         sent["stream_options"] = {**object_in(asked, "stream_options"), "include_usage": True}
     lengths = [each for name in ("max_tokens", "max_completion_tokens") if (each := asked.get(name)) is not None]
     longest = max(lengths) if lengths and all(type(each) is int and each >= 0 for each in lengths) else None
+    marked = [*_objects(asked, "messages"), *parts, *_objects(asked, "tools")]
+    if any(object_in(each, "cache_control").get("ttl") not in (None, "5m") for each in marked):
+        raise _refused("a mark to cache something for longer than 5 minutes")  # the answer does not tell for how long
     return ForeignRequest(sent, longest, any(media), bool(asked.get("stream")))
 
 
 def _responses(call: ForeignCall, asked: Json) -> ForeignRequest:
     _RESPONSES.check(asked, "Responses")
     items = [] if isinstance(asked.get("input"), str) else _objects(asked, "input")
+    tools = _check_tools(asked, _RESPONSES_TOOLS)
     media = []
     for item in items:
         kind = item.get("type", "message")
         if kind not in _ITEMS:
             raise _refused(f"an item of the type {str(kind)[:100]!r}")
+        if kind == _MORE_TOOLS:
+            tools += _check_tools(item, _RESPONSES_TOOLS)
         media += [_is_media(part, "") for name in ("content", "output", "summary") for part in _parts(item, name)]
-    own_tools = "web_search" not in _check_tools(asked, _RESPONSES_TOOLS)  # each search has a price of its own
+    own_tools = "web_search" not in tools  # each search has a price of its own
     sent, streams = {**asked, "store": False}, bool(asked.get("stream"))
     return ForeignRequest(sent, asked.get("max_output_tokens"), any(media), streams, own_tools)
 
 
 def _gemini(call: ForeignCall, asked: Json) -> ForeignRequest:
-    inner = asked
-    if not call.answers and isinstance(asked.get("generateContentRequest"), dict):
-        inner = {name: each for name, each in asked["generateContentRequest"].items() if name != "model"}
-    _GEMINI.check(inner, call.api.title)
-    config = inner.get("generationConfig") or {}
+    _GEMINI.check(asked, call.api.title)
+    config = asked.get("generationConfig") or {}
     if not isinstance(config, dict):
         raise _refused("a generationConfig that is no object")
     _GENERATION.check(config, "a generationConfig")
-    for tool in _objects(inner, "tools") if inner.get("tools") else ():
+    for tool in _objects(asked, "tools") if asked.get("tools") else ():
         _members("functionDeclarations").check(tool, "a tool")
-    contents = [*_objects(inner, "contents"), object_in(inner, "systemInstruction")]
-    if not isinstance(inner.get("systemInstruction"), (dict, type(None))):
+    contents = [*_objects(asked, "contents"), object_in(asked, "systemInstruction")]
+    if not isinstance(asked.get("systemInstruction"), (dict, type(None))):
         raise _refused("a systemInstruction that is no object")
     media = [_is_gemini_media(part) for each in contents for part in _objects(each, "parts")]
-    sent = inner if inner is asked else {"generateContentRequest": {**inner, "model": f"models/{call.model}"}}
-    return ForeignRequest(sent, config.get("maxOutputTokens"), any(media), streams=":stream" in call.path)
+    return ForeignRequest(asked, config.get("maxOutputTokens"), any(media), streams=":stream" in call.path)
 
 
-_CHECKS: Mapping[str, Callable[[ForeignCall, Json], ForeignRequest]] = {
-    CHAT.name: _chat,
-    RESPONSES.name: _responses,
-    GEMINI.name: _gemini,
-}
+def checked(call: ForeignCall, asked: Json) -> ForeignRequest:
+    """Return a request as it goes to the provider of the model. Raise Refusal for what is not in the lists."""
+    check = {CHAT.name: _chat, RESPONSES.name: _responses, GEMINI.name: _gemini}[call.api.name]
+    return check(call, asked)
 
 
 def _objects(asked: Json, name: str) -> list[Json]:
@@ -254,60 +249,40 @@ def _is_gemini_media(part: Json) -> bool:
 # The same requests in the shape of the Messages API, for the audit.
 
 
+_SAID = ("messages", "input", "instructions", "contents", "systemInstruction")
+
+
 def as_messages(api: ForeignApi, asked: Json) -> Json:
     """Return what a request says in the shape of a request of the Messages API."""
     beside = {name: value for name, value in asked.items() if name not in _SAID}
     if api is GEMINI:
-        asked = object_in(asked, "generateContentRequest") or asked
-        system = [_gemini_block(part) for part in objects_in(asked.get("systemInstruction"), "parts")]
-        return {**beside, "system": system, "messages": list(_gemini_messages(asked))}
-    if api is RESPONSES:
-        said = asked.get("input")
-        items = [{"role": "user", "content": said}] if isinstance(said, str) else objects_in(asked, "input")
-        return {**beside, "system": asked.get("instructions"), "messages": list(map(_message_of_item, items))}
-    return {**beside, "messages": list(map(_message_of_chat, objects_in(asked, "messages")))}
+        return {**beside, **said(asked)}
+    name = "messages" if api is CHAT else "input"
+    found = asked.get(name)
+    items = [{"role": "user", "content": found}] if isinstance(found, str) else objects_in(asked, name)
+    return {**beside, "system": asked.get("instructions"), "messages": [_message(api, each) for each in items]}
 
 
-_SAID = ("messages", "input", "instructions", "contents", "systemInstruction", "generateContentRequest")
-
-
-def _message_of_chat(message: Json) -> Json:
-    content = _blocks(message.get("content"))
-    if message.get("role") != "tool":
-        return {"role": message.get("role"), "content": content}
-    return {"role": "user", "content": [_result(message.get("tool_call_id"), content)]}
-
-
-def _message_of_item(item: Json) -> Json:
-    kind = str(item.get("type", "message"))
-    if kind == "message":
-        return {"role": item.get("role"), "content": _blocks(item.get("content"))}
-    if kind.endswith("_output"):
-        return {"role": "user", "content": [_result(item.get("call_id"), _blocks(item.get("output")))]}
-    return {"role": "assistant", "content": [{"type": "tool_use"}]}
-
-
-def _gemini_messages(asked: Json) -> Iterator[Json]:
-    for content in objects_in(asked, "contents"):
-        role = "assistant" if content.get("role") == "model" else "user"
-        yield {"role": role, "content": [_gemini_block(part) for part in objects_in(content, "parts")]}
-
-
-def _gemini_block(part: Json) -> Json:
-    answered = object_in(part, "functionResponse")
-    if answered:
-        return _result(answered.get("id") or answered.get("name"), [{"type": "json", **answered}])
-    if "text" in part:
-        return {"type": "text", "text": part["text"]}
-    return {"type": "tool_use"} if "functionCall" in part else {"type": "part", **part}
-
-
-def _result(call_id: object, content: list[Json]) -> Json:
-    return {"type": "tool_result", "tool_use_id": call_id, "content": content}
+def _message(api: ForeignApi, item: Json) -> Json:
+    kind = str(item.get("type", "message")) if api is RESPONSES else "message"
+    is_output = kind.endswith("_output")
+    content = _blocks(item.get("output" if is_output else "content"))
+    if is_output or (api is CHAT and item.get("role") == "tool"):
+        call_id = item.get("tool_call_id") or item.get("call_id")
+        return {"role": "user", "content": [{"type": "tool_result", "tool_use_id": call_id, "content": content}]}
+    if kind not in ("message", _MORE_TOOLS):
+        return {"role": "assistant", "content": [{"type": "tool_use"}]}
+    return {"role": item.get("role"), "content": content}
 
 
 def _blocks(content: object) -> list[Json]:
     if isinstance(content, str):
         return [{"type": "text", "text": content}]
-    parts = objects_in({"content": content}, "content")
-    return [{**part, "type": "text"} if part.get("type") in _TEXTS else part for part in parts]
+    return [_block(part) for part in objects_in({"content": content}, "content")]
+
+
+def _block(part: Json) -> Json:
+    kind = part.get("type")
+    if "text" in part and (kind is None or kind in _TEXTS):
+        return {"type": "text", "text": part["text"]}
+    return {"type": "part", **part}

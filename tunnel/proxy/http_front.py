@@ -32,42 +32,40 @@ log = logging.getLogger(__name__)
 _CLOSE_S = 0.1
 _AHEAD = 64 * 1024  # bytes of an answer ahead of its agent: a lost connection is never resumed
 _IDLE_S = 75.0  # after which a connection without a call is closed
-_STATUS_NAMES = {
-    400: "INVALID_ARGUMENT",
-    401: "UNAUTHENTICATED",
-    403: "PERMISSION_DENIED",
-    404: "NOT_FOUND",
-    429: "RESOURCE_EXHAUSTED",
-    500: "INTERNAL",
-    504: "DEADLINE_EXCEEDED",
-}
 
 
 class HttpFront:
-    """Serves the connections of one relay. `token` is what its requests have in front of their paths. `warn` tells the
-    person of requests without it. A context: on leaving, the connections are closed and their calls aborted."""
+    """Serves the connections of a relay. `warn` tells the person of requests without its token. A context: on leaving,
+    the connections are closed and their calls aborted."""
 
-    def __init__(self, proxy: AuthProxy, token: Secret, warn: Callable[[str], None] = log.warning) -> None:
+    def __init__(self, proxy: AuthProxy, warn: Callable[[str], None] = log.warning) -> None:
         self._proxy = proxy
-        self._guard = NonceGuard(token)
+        self._guard = NonceGuard(Secret(""))
         self._warn = warn
         self._warned = False
         self._server: web.Server | None = None
 
     async def __aenter__(self) -> Self:
-        await asyncio.to_thread(load_aiohttp)
-        from aiohttp import web
-
-        self._server = web.Server(self._handle, handler_cancellation=True, access_log=None, keepalive_timeout=_IDLE_S)
         return self
 
     async def __aexit__(self, *_: object) -> None:
         if self._server is not None:
             await self._server.shutdown(_CLOSE_S)
 
+    def expect(self, token: Secret) -> None:
+        """Take requests with this token in front of their paths."""
+        self._guard = NonceGuard(token)
+
     async def connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         """Return the client's end of a new connection."""
-        assert self._server is not None, "enter the front first"
+        if self._server is None:
+            await asyncio.to_thread(load_aiohttp)  # only now: most sessions have no such agent
+        if self._server is None:
+            from aiohttp import web
+
+            self._server = web.Server(
+                self._handle, handler_cancellation=True, access_log=None, keepalive_timeout=_IDLE_S
+            )
         near, far = socket.socketpair()
         for end in (near, far):
             end.setblocking(False)
@@ -81,7 +79,10 @@ class HttpFront:
         _, token, path = (*target.split("/", 2), "", "")[:3]
         path = f"/{path}"
         if not (target.startswith("/") and self._guard.matches(token)):
-            self._unknown()
+            log.warning("a request without the token of the model relay")
+            if not self._warned:
+                self._warned = True
+                self._warn("A request without the right token came to the model relay of the host, not by your agent.")
             return web.Response(status=404)
         if (request.method, path) == ("HEAD", "/"):  # Claude Code looks whether there is somebody
             return web.Response()
@@ -123,18 +124,9 @@ class HttpFront:
                 request.transport.abort()
         return answer
 
-    def _unknown(self) -> None:
-        log.warning("a request without the token of the model relay")
-        if not self._warned:
-            self._warned = True
-            self._warn("A request without the right token came to the model relay of the host: it is not your agent's.")
-
 
 def _error_body(call: ForeignCall, refusal: Refusal) -> bytes:
     """Return an error of the laptop in the shape of an API."""
-    if call.api is GEMINI:
-        name = _STATUS_NAMES.get(refusal.status, "UNAVAILABLE")
-        error: dict[str, object] = {"code": refusal.status, "message": refusal.message, "status": name}
-    else:
-        error = {"message": refusal.message, "type": refusal.kind, "param": None, "code": refusal.kind}
-    return dump({"error": error}).encode("utf-8", "replace")
+    own = {"code": refusal.status, "status": refusal.kind}
+    error = own if call.api is GEMINI else {"code": refusal.kind, "type": refusal.kind, "param": None}
+    return dump({"error": {"message": refusal.message, **error}}).encode("utf-8", "replace")

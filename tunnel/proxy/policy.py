@@ -81,29 +81,21 @@ class CallPace:
 
 @dataclass(frozen=True)
 class RequestLimits:
-    """`models` are patterns such as `claude-*`, empty for any model. Those of the machine's `owner` hold besides.
-    `max_output_tokens` is the largest `max_tokens`."""
+    """`models` are patterns such as `claude-*`, empty for any model; `max_output_tokens` the largest `max_tokens`."""
 
     models: Sequence[str] = ()
     max_output_tokens: int | None = None
-    owner: Sequence[str] | None = None
 
     def allows(self, model: object) -> bool:
         named = isinstance(model, str) and bool(model)
-        lists = [self.models or None, self.owner]
-        return all(each is None or (named and any(fnmatchcase(str(model), one) for one in each)) for each in lists)
-
-    @property
-    def shown(self) -> str:
-        both = [", ".join(each) for each in (self.models, self.owner) if each]
-        return " and of these ".join(both) or "none"
+        return not self.models or (named and any(fnmatchcase(str(model), each) for each in self.models))
 
     def check(self, request: Json, *, answers: bool) -> None:
         """Raise Refusal unless a request is allowed. `answers`: the model answers, so the request names the length."""
         others = list(_others(request))
         for model in (request.get("model"), *(each.get("model") for each in others)):
             if not self.allows(model):
-                allowed, named = self.shown, str(model)[:200]
+                allowed, named = ", ".join(self.models), str(model)[:200]
                 raise not_allowed(f"the laptop's settings do not allow the model {named!r} here, only {allowed}")
         most = self.max_output_tokens
         lengths = [request.get("max_tokens"), *(each["max_tokens"] for each in others if each.get("max_tokens"))]

@@ -172,6 +172,12 @@ RESPONSES: dict[str, Way] = {
         JSON,
         REFUSED,
     ),
+    "with a tool that is an item": (
+        {"input": [{"type": "additional_tools", "tools": [{"type": "mcp", "server_url": "x"}]}]},
+        b"",
+        JSON,
+        REFUSED,
+    ),
     "with an item of the account": ({"input": [{"type": "item_reference", "id": "m"}]}, b"", JSON, REFUSED),
     "with a file in a result": (
         {"input": [{"type": "function_call_output", "call_id": "c", "output": [PARTS["a file of the account"]]}]},
@@ -237,16 +243,42 @@ GEMINI_PATHS = {
     "with a stream that is an array": ":streamGenerateContent",
     "in a batch": ":batchGenerateContent",
 }
+OTHER = {**CONTENTS, "generationConfig": {"maxOutputTokens": 80_000}}  # $1.20 of Claude Sonnet 4.5
+
+
+def messages(tokens: int | None = 400_000, *, ended: bool = True) -> bytes:
+    """$2.40 of Claude Sonnet 4.5."""
+    usage = {"usage": {"input_tokens": tokens, "output_tokens": 1}} if tokens is not None else {}
+    block = {"type": "tool_use", "id": "toolu_1", "name": "ls", "input": {}}
+    events: list[Json] = [
+        {"type": "message_start", "message": {"model": "claude-sonnet-4-5", **usage}},
+        {"type": "content_block_start", "index": 0, "content_block": block},
+        {"type": "content_block_stop", "index": 0},
+    ]
+    ends: list[Json] = [{"type": "message_delta", "delta": {"stop_reason": "tool_use"}, **usage}]
+    return sse(*events, *(ends if ended else ()))
+
+
+INSTEAD: dict[str, Way] = {
+    "streamed": (OTHER, messages(), STREAM, ONCE),
+    "streamed without usage": (OTHER, messages(None), STREAM, TWICE),
+    "in one piece without an end": (OTHER, messages(3, ended=False), STREAM, TWICE),
+    "in one piece": (OTHER, messages(), STREAM, ONCE),
+    "in one piece without usage": (OTHER, messages(None), STREAM, TWICE),
+    "counted": (OTHER, b'{"input_tokens": 9}', JSON, ALL),
+    "with a tool of Gemini": ({**OTHER, "tools": [{"googleSearch": {}}]}, b"", JSON, REFUSED),
+}
 APIS: dict[str, tuple[dict[str, Way], str]] = {
     "chat": (CHAT, "/v1/chat/completions"),
     "responses": (RESPONSES, "/v1/responses"),
     "gemini": (GEMINI, "/v1beta/models/gemini-2.5-pro"),
+    "instead": (INSTEAD, "/instead/claude-sonnet-4-5/v1beta/models/gemini-2.5-pro"),
 }
 
 
 def path_of(api: str, way: str) -> str:
     base = APIS[api][1]
-    if api != "gemini":
+    if api not in ("gemini", "instead"):
         return base
     if way == "of a tuned model":
         return "/v1beta/tunedModels/mine:generateContent"
@@ -277,7 +309,7 @@ UNREADABLE = ("compressed", "cut", "array", "33 MiB", "alone")
 @pytest.mark.parametrize(("api", "way"), [(api, way) for api, (ways, _) in APIS.items() for way in ways])
 async def test_five_calls_of_two_dollars_do_not_pass_a_budget_of_two(tmp_path: Path, api: str, way: str) -> None:
     request, answer, headers, reach = APIS[api][0][way]
-    model = {} if api == "gemini" else {"model": "gpt-5"}
+    model = {} if api in ("gemini", "instead") else {"model": "gpt-5"}
     asked: list[Json] = []
 
     async def upstream(got: web.Request) -> web.Response:
@@ -307,8 +339,9 @@ async def test_five_calls_of_two_dollars_do_not_pass_a_budget_of_two(tmp_path: P
 def test_a_search_of_the_provider_reserves_more_than_its_tokens() -> None:
     call = foreign_call("POST", "/v1/responses", "")
     assert call is not None
-    asked = [checked(call, body).billed("openai/gpt-5", 99) for body in (ASKED, WITH_SEARCH)]
-    assert [each.own_tools for each in asked] == [True, False]
+    items = {**ASKED, "input": [{"type": "additional_tools", "tools": WITH_SEARCH["tools"]}]}
+    asked = [checked(call, body).billed("openai/gpt-5", 99) for body in (ASKED, WITH_SEARCH, items)]
+    assert [each.own_tools for each in asked] == [True, False, False]
 
 
 MESSAGE: Json = {"model": "claude-opus-4-1", "content": [], "usage": {"input_tokens": 140_000, "output_tokens": 1}}

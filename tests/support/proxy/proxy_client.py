@@ -101,7 +101,7 @@ async def answer_to(proxy: AuthProxy, body: bytes | Mapping[str, Any] | None = N
 def router_to(url: str, credential: CredentialSource | None = None, **environ: str) -> ModelRouter:
     source = credential or FixedCredential(Credential("ANTHROPIC_API_KEY", api_key=Secret(API_KEY)))
     provider = AnthropicProvider(source, anthropic_client({"ANTHROPIC_BASE_URL": url, **environ}))
-    return ModelRouter(provider, lambda name: None)
+    return ModelRouter(provider, lambda name, api: None)
 
 
 @asynccontextmanager

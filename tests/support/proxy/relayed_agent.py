@@ -25,7 +25,8 @@ async def relayed(proxy: AuthProxy, warn: Callable[[str], None] = print) -> Asyn
                 await writer.drain()
         writer.close()
 
-    async with HttpFront(proxy, Secret(TOKEN), warn) as front:
+    async with HttpFront(proxy, warn) as front:
+        front.expect(Secret(TOKEN))
 
         async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             answers, requests = await front.connect()

@@ -74,6 +74,7 @@ def compared(ours: object, theirs: object) -> None:
         assert getattr(ours, each) == getattr(theirs, each)
 
 
+@pytest.mark.quick_rows(1)
 @pytest.mark.slow
 @pytest.mark.parametrize("model", ["eu.anthropic.claude-opus-4-5-20251101-v1:0", ARN])
 async def test_bedrock_gets_what_the_sdk_would_send_and_sign(model: str, monkeypatch: pytest.MonkeyPatch) -> None:

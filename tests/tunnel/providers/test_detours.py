@@ -114,6 +114,7 @@ async def session(*places: str) -> AsyncIterator[tuple[DetourSession, dict[str, 
             yield DetourSession(proxy, servers), servers
 
 
+@pytest.mark.quick_rows(28)
 @pytest.mark.parametrize(("place", "detour"), [*permutations(PLACES, 2)])
 async def test_reasoning_comes_back_after_a_detour_and_goes_nowhere_else(place: str, detour: str) -> None:
     async with session(place, detour) as (it, servers):

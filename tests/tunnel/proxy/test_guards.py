@@ -129,7 +129,7 @@ async def test_the_limits_and_the_choice_of_a_provider_read_every_body_alike(bod
     """Else a host could show an allowed model to the one, and another to the other."""
     called: list[str] = []
     limits = RequestLimits(models=(model or "*",), max_output_tokens=1)
-    router = ModelRouter(NamedProvider("default", called), lambda name: NamedProvider(name, called))
+    router = ModelRouter(NamedProvider("default", called), lambda name, api: NamedProvider(name, called))
     async with AuthProxy(router, Policy(requests=limits)) as proxy:
         assert (await answer_to(proxy, body)).status == (400 if model is None else 200)
     assert called == {None: [], "m": ["default"], "openai/gpt-9": ["openai"]}[model]

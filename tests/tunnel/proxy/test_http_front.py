@@ -75,12 +75,15 @@ async def agent(
         ("POST", "/v1/messages?beta=true", {}, "/v1/messages?beta=true"),
         ("POST", "/v1/messages/count_tokens", {}, "/v1/messages/count_tokens"),
         ("GET", "/v1/models?limit=9", ANTHROPIC, "/v1/models?limit=9"),
-        ("GET", "/v1/models", {}, "/v1/models"),
+        ("GET", "/v1/models", {}, None),
         ("POST", CHAT, {}, CHAT),
         ("POST", RESPONSES, {}, RESPONSES),
         ("POST", f"{GEMINI}:generateContent", {}, f"{GEMINI}:generateContent"),
         ("POST", f"{GEMINI}:countTokens", {}, f"{GEMINI}:countTokens"),
         ("POST", f"{GEMINI}:streamGenerateContent?alt=sse", {}, f"{GEMINI}:streamGenerateContent?alt=sse"),
+        ("POST", f"/instead/claude-sonnet-4-5{GEMINI}:countTokens", {}, "/v1/messages/count_tokens"),
+        ("POST", f"/instead/claude-sonnet-4-5{CHAT}", {}, None),
+        ("POST", f"/instead/a/b{GEMINI}:countTokens", {}, None),
         ("HEAD", "/", {}, ""),
         ("GET", "/", {}, None),
         ("DELETE", "/v1/messages", {}, None),
@@ -213,7 +216,8 @@ async def test_what_an_agent_sends_while_it_waits_or_does_not_read_fills_no_memo
     async with serving(upstream) as url:
         environ = {"OPENAI_API_KEY": "k", "ANTHROPIC_API_KEY": "k", "HOME": "/nonexistent"}
         own = Settings(providers={"openai": ProviderSettings(baseUrl=f"{url}/v1")})
-        async with AuthProxy(session_provider(environ, own, None)) as proxy, HttpFront(proxy, Secret(TOKEN)) as front:
+        async with AuthProxy(session_provider(environ, own, None)) as proxy, HttpFront(proxy) as front:
+            front.expect(Secret(TOKEN))
             _, writer = await front.connect()
             body = json.dumps({**BODIES[CHAT], "stream": True}).encode()
             start = f"POST /{TOKEN}{CHAT} HTTP/1.1\r\nhost: x\r\ncontent-length: {len(body)}\r\n\r\n".encode()

@@ -6,7 +6,7 @@ import asyncio
 import hashlib
 import itertools
 import json
-from contextlib import closing
+from contextlib import closing, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -23,6 +23,7 @@ from ccb.tunnel.providers.api_errors import Refusal
 from ccb.tunnel.providers.costs import BilledRequest, answer_cost, billed, most_cost
 from ccb.tunnel.proxy.answer_reader import AnswerReader, Auditor
 from ccb.tunnel.proxy.auth_proxy import AuthProxy
+from ccb.tunnel.proxy.foreign_requests import checked, foreign_call
 from ccb.tunnel.proxy.metering import Accounts, CallMeter, CallReport, Reservation
 from ccb.tunnel.wire.model_facts import ModelFacts, ModelTable
 
@@ -323,6 +324,17 @@ async def test_an_answer_that_is_not_read_to_its_end_is_paid_for(seen: str) -> N
         assert report.model == "claude-opus-4-5" and report.tokens.input >= 10_000 and report.cost_usd >= 0.05
     else:
         assert report.model.startswith("claude-sonnet-4-5") and report.tokens.output >= 400
+
+
+def test_what_a_cache_keeps_for_an_hour_is_refused_where_the_answer_does_not_say_so() -> None:
+    """An answer of Chat Completions tells how many tokens were written, and not for how long."""
+    call = foreign_call("POST", "/v1/chat/completions", "")
+    assert call is not None
+    for ttl in (None, "5m", "1h"):
+        text = {"type": "text", "text": "go", "cache_control": {"type": "ephemeral", "ttl": ttl}}
+        asked = {"model": "x", "messages": [{"role": "user", "content": [text]}]}
+        with pytest.raises(Refusal, match="to cache something") if ttl == "1h" else nullcontext():
+            checked(call, asked)
 
 
 def test_what_makes_an_answer_dearer_counts_also_without_its_end() -> None:

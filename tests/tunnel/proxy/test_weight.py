@@ -111,7 +111,7 @@ async def test_a_request_is_held_once_while_it_waits_for_its_budget(text: str) -
     try:
         before = tracemalloc.get_traced_memory()[0]
         async with (
-            AuthProxy(ModelRouter(provider, lambda name: None), accounts=Watching()) as proxy,
+            AuthProxy(ModelRouter(provider, lambda name, api: None), accounts=Watching()) as proxy,
             proxy.call(request_head(body), _copied(body), nonce=guard()),
         ):
             assert proxy._in_memory == 0
