@@ -14,6 +14,7 @@ from typing import TextIO
 
 import httpx2
 import mcp_types as types
+from mcp.client.extension import NotificationBinding
 from mcp.client.session import ClientRequestContext, ClientSession, ElicitationFnT, IncomingMessage
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.dispatcher import CallOptions, ProgressFnT
@@ -27,6 +28,7 @@ from ccb.tunnel.wire.control_protocol import RequestRefused
 from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.frames import Json
 from ccb.tunnel.wire.mcp_messages import SAY_LIMIT_S, WANTS_LOGIN, Elicitation, too_long
+from ccb.tunnel.wire.outside_messages import PUSHED, pushed_text
 
 from .mcp_config import HttpServer, ServerConfig
 from .server_stdio import program_streams
@@ -40,12 +42,18 @@ _FORWARDED = tuple(f"notifications/{each}/list_changed" for each in ("tools", "p
 @dataclass(frozen=True)
 class ClientSide:
     """What a server may want of ccb. `stderr` gets what its program prints, `said` the messages that it sends of its
-    own accord. `ask` puts a form to the person, and `auth` returns the login at an HTTP server."""
+    own accord. `ask` puts a form to the person, and `auth` returns the login at an HTTP server. `pushed` gets the
+    messages of a channel."""
 
     stderr: TextIO
     said: Callable[[str, Json], Awaitable[None]] | None = None
     ask: Callable[[Elicitation], Awaitable[Json]] | None = None
     auth: Callable[[str, HttpServer], Awaitable[httpx2.Auth | None]] | None = None
+    pushed: Callable[[str, str], Awaitable[None]] | None = None
+
+
+class _Pushed(types.NotificationParams, extra="allow"):
+    """A message of a channel, unread."""
 
 
 class ServerConnection:
@@ -71,12 +79,17 @@ class ServerConnection:
                 made = httpx2.AsyncClient(headers=config.headers, timeout=timeout, auth=auth, event_hooks=hooks)
                 streams = streamable_http_client(config.url, http_client=await stack.enter_async_context(made))
             else:
-                streams = program_streams(config, client.stderr, self.asking)
+                streams = program_streams(config, client.stderr)
             asked: ElicitationFnT | None = self._asked if client.ask is not None else None
             info = types.Implementation(name="ccb", version=ccb.__version__)
             self._dispatcher = JSONRPCDispatcher(*await stack.enter_async_context(streams))
+            channel = NotificationBinding(method=PUSHED, params_type=_Pushed, handler=self._pushed)
             session = ClientSession(
-                message_handler=self._heard, client_info=info, elicitation_callback=asked, dispatcher=self._dispatcher
+                message_handler=self._heard,
+                client_info=info,
+                elicitation_callback=asked,
+                notification_bindings=[channel] if client.pushed is not None else None,
+                dispatcher=self._dispatcher,
             )
             await stack.enter_async_context(session)
             self.hello = (await session.initialize()).model_dump(by_alias=True, mode="json", exclude_none=True)
@@ -106,6 +119,10 @@ class ServerConnection:
         body = message.model_dump(by_alias=True, mode="json", exclude_none=True)
         if body.get("method") in _FORWARDED and self._client.said is not None:
             await self._client.said(self._name, {"jsonrpc": "2.0", **body})
+
+    async def _pushed(self, message: _Pushed) -> None:
+        assert self._client.pushed is not None
+        await self._client.pushed(self._name, pushed_text(message.model_dump()))
 
     async def _asked(self, context: ClientRequestContext, params: types.ElicitRequestParams) -> types.ElicitResult:
         assert self._client.ask is not None
@@ -162,10 +179,6 @@ class LaptopServer:
     _wait_s: float = 0.0
     _refused_until: float = 0.0
     _heard_at: float = 0.0
-
-    @property
-    def retry_s(self) -> float:
-        return max(0.0, self._refused_until - time.monotonic())
 
     async def reply(self, message: Json, progress: Progress | None = None) -> Json:
         """Return the server's reply. Cancelling this cancels the request on the server. Raise RequestRefused."""
@@ -249,8 +262,8 @@ class LaptopServer:
                 raise RequestRefused(f"the MCP server {self.name} is being stopped")
             if self._connection is not None and await self._is_healthy(self._connection):
                 return self._connection
-            if self.retry_s > 0:
-                again = f"the next try is in {self.retry_s:.0f} s"
+            if (left := self._refused_until - time.monotonic()) > 0:
+                again = f"the next try is in {left:.0f} s"
                 raise RequestRefused(f"the MCP server {self.name} does not start; {again}")
             try:
                 return await self._start()

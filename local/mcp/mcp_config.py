@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -13,9 +12,9 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from ccb.tunnel.errors import ConfigError, UsageError
-from ccb.tunnel.wire.mcp_messages import LIMIT_VARIABLE, limit_of
+from ccb.tunnel.wire.mcp_messages import LIMIT_VARIABLE, SERVER_NAME, filled_in, limit_of
 
-from ..command_line.arguments import shortened
+from ..command_line.option_values import shortened
 
 Json = dict[str, object]
 
@@ -38,11 +37,6 @@ def mcp_servers(configs: Sequence[str]) -> dict[str, Json]:
             )
         servers.update(given)
     return servers
-
-
-_VARIABLE = re.compile(r"\$\{(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?::-(?P<default>[^}]{0,1000}))?\}")
-
-NAME = re.compile(r"(?=.{1,64}\Z)[A-Za-z0-9-]+(_[A-Za-z0-9-]+)*")  # a tool `mcp__NAME__TOOL` has one server
 
 
 class _Server(BaseModel):
@@ -104,13 +98,13 @@ _ADAPTER: TypeAdapter[ServerConfig] = TypeAdapter(Annotated[ServerConfig, Field(
 def server_configs(
     described: Mapping[str, Mapping[str, object]], environ: Mapping[str, str] = os.environ
 ) -> dict[str, ServerConfig]:
-    """Return the servers of this laptop, not of an SDK client, with `${NAME}` and `${NAME:-default}` filled in."""
+    """Return the servers of this laptop, not of an SDK client."""
     own = {name: each for name, each in described.items() if each.get("type") != "sdk"}
     return {name: server_config(name, each, environ) for name, each in own.items()}
 
 
 def server_config(name: str, described: Mapping[str, object], environ: Mapping[str, str]) -> ServerConfig:
-    if not NAME.fullmatch(name):
+    if not SERVER_NAME.fullmatch(name):
         raise _wrong(name, "a name has letters, digits, - and single _ between them, at most 64 characters")
     try:
         return _ADAPTER.validate_python(_expanded({"type": "stdio", **described}, environ))
@@ -132,14 +126,7 @@ def _wrong(name: str, reason: str) -> ConfigError:
 
 def _expanded(value: object, environ: Mapping[str, str]) -> object:
     if isinstance(value, str):
-
-        def variable(match: re.Match[str]) -> str:
-            found = environ.get(match["name"], match["default"])
-            if found is None:
-                raise KeyError(match["name"])
-            return found
-
-        return _VARIABLE.sub(variable, value)
+        return filled_in(value, environ)
     if isinstance(value, list):
         return [_expanded(each, environ) for each in value]
     if isinstance(value, Mapping):

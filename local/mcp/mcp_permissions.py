@@ -27,6 +27,7 @@ Ask = Callable[[control.ToolApproval], Awaitable[control.ToolPermission]]
 READ_RESOURCE = READ_MCP_RESOURCE.name  # reads resources of servers; its input names server and URI
 _BYPASS, _DONT_ASK = "bypassPermissions", "dontAsk"
 _WHY = control.AskedBecause("The host wants to run this and did not ask you here.", "other")
+_PUSHES = control.AskedBecause("May this server put messages into the session? This is the first one.", "other")
 _MAX_CALLS = 1_000
 _MAX_TYPED = 100
 _MAX_ASKED = 50_000
@@ -89,6 +90,7 @@ class LaptopPermissions:
     _open: Newest[str, _Shown] = field(default_factory=lambda: Newest(_MAX_CALLS))
     _calls: Newest[str, _LaptopCall] = field(default_factory=lambda: Newest(_MAX_CALLS))
     _callbacks: Mapping[str, Sequence[str]] = field(default_factory=dict)  # matchers by hook of the client
+    _channels: set[str] = field(default_factory=set)  # those that were allowed for this session
     _typed: OrderedDict[str, None] = field(default_factory=OrderedDict)  # commands and mentions of our prompts
 
     # What this laptop was asked, and says.
@@ -238,6 +240,16 @@ class LaptopPermissions:
         elif not self._allows(f"mcp__{server_name(server)}__"):
             await self._asked_here(command, arguments, "")
 
+    async def check_channel(self, server: str, text: str) -> None:
+        """Raise RequestRefused unless a server may put messages into the session. Only a rule of just that name allows
+        it without a question, neither one for the tools of the server nor a mode; one yes holds for the session."""
+        tool = f"mcp__{server_name(server)}__channel"
+        if self._covered("deny", tool):
+            raise control.RequestRefused(f"A rule of this laptop denies {tool}.")
+        if tool not in mcp_rules(self.rules())["allow"] | self._channels:
+            await self._asked_here(tool, {"message": text}, "", _PUSHES)
+            self._channels.add(tool)
+
     def stands_for_person(self, tool: str) -> bool:
         return tool == self.prompt_tool
 
@@ -251,7 +263,7 @@ class LaptopPermissions:
         names = (tool,) if kind == "allow" else (tool, unmarked(tool))
         return any(mcp_rule_covers(rule, each) for rule in rules | self._session[kind] for each in names)
 
-    async def _asked_here(self, tool: str, arguments: Json, tool_use_id: str) -> Json:
+    async def _asked_here(self, tool: str, arguments: Json, tool_use_id: str, why: control.AskedBecause = _WHY) -> Json:
         shown = one_line(tool)[:200]
         if self.ask is None or self.mode == _DONT_ASK:
             raise control.RequestRefused(
@@ -260,7 +272,7 @@ class LaptopPermissions:
             )
         rules = [{"toolName": tool}]
         suggestions = [{"type": "addRules", "rules": rules, "behavior": "allow", "destination": "session"}]
-        question = control.ToolApproval(tool, tool, arguments, tool_use_id, suggestions, _WHY)
+        question = control.ToolApproval(tool, tool, arguments, tool_use_id, suggestions, why)
         permission = await self.ask(question)
         if not permission.allow:
             raise control.RequestRefused(permission.message or "The person refused this call.")

@@ -15,11 +15,13 @@ from typing import TYPE_CHECKING, Self, TextIO
 
 from ccb.tunnel.errors import CcbError
 from ccb.tunnel.heavy_imports import collection_paused
+from ccb.tunnel.plain_text import one_line
 from ccb.tunnel.wire import mcp_messages as wire
 from ccb.tunnel.wire.control_protocol import Request, RequestFailed, RequestRefused
 from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.frames import Json
 from ccb.tunnel.wire.messages import as_dict
+from ccb.tunnel.wire.outside_messages import CHANNEL, PUSHED, TELL_SESSION, pushed_text, read_message
 
 from ..session.own_hooks import FormHooks
 from .mcp_config import ServerConfig
@@ -79,6 +81,10 @@ def is_call(message: wire.McpMessage) -> bool:
     return message.message.get("method") == "tools/call"
 
 
+def _runs_once(message: wire.McpMessage) -> bool:
+    return message.message.get("method") in ("tools/call", PUSHED)
+
+
 def tool_use_id_of(params: Json) -> str:
     """Return the id of the tool call that a message belongs to, "" if it names none."""
     return str(as_dict(params.get("_meta")).get(wire.TOOL_USE_ID) or "")
@@ -87,6 +93,7 @@ def tool_use_id_of(params: Json) -> str:
 log = logging.getLogger(__name__)
 
 _MAX_PROGRESS = 200
+_REFUSED_S = 10.0  # until the next message of a channel goes to the session, after one that was refused
 
 MISSING = "MCP servers are configured, but the package for them is missing: pip install 'ccb[mcp]'"
 
@@ -119,6 +126,9 @@ class LaptopServers:
     _permissions: LaptopPermissions
     _secrets: SecretStore
     _forms: FormHooks
+    _own: Mapping[str, Callable[[Json], Awaitable[Json]]] = field(default_factory=dict)  # servers in this process
+    _channels: Mapping[str, asyncio.Lock] = field(default_factory=dict)  # of servers to which the person has subscribed
+    _refused: set[str] = field(default_factory=set)  # channels of which nothing is taken any more
     _servers: dict[str, LaptopServer] = field(default_factory=dict)
     _closing: bool = False
     _loading: asyncio.Task[None] | None = None
@@ -126,7 +136,7 @@ class LaptopServers:
     _stderr: TextIO = field(default_factory=lambda: Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115
 
     async def __aenter__(self) -> Self:
-        self._session.register(wire.LAPTOP_MCP_MESSAGE, self._answer, is_call)
+        self._session.register(wire.LAPTOP_MCP_MESSAGE, self._answer, _runs_once)
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -155,14 +165,22 @@ class LaptopServers:
         from .mcp_login import stored_login
 
         if name not in self._servers:
-            client = ClientSide(self._stderr, self._said, self._ask, partial(stored_login, self._secrets))
+            pushed = self._pushed if name in self._channels else None
+            client = ClientSide(self._stderr, self._said, self._ask, partial(stored_login, self._secrets), pushed)
             self._servers[name] = LaptopServer(
                 name, config, client, lambda tool: self._permissions.stands_for_person(wire.tool_name(name, tool))
             )
         return self._servers[name]
 
     async def _answer(self, message: wire.McpMessage) -> Json:
+        if (own := self._own.get(message.server_name)) is not None:
+            return await answered(self._permissions, message, own)
         config = self._configs.get(message.server_name)
+        if config is None and message.server_name in self._channels and message.message.get("method") == PUSHED:
+            await self._pushed(message.server_name, pushed_text(as_dict(message.message.get("params"))))
+            if message.server_name in self._refused:
+                await asyncio.Event().wait()  # the host sends the next one after the answer
+            return {"mcp_response": {}}
         if config is None:
             raise RequestRefused("This laptop has no MCP server of that name.")
         server = await self._server(message.server_name, config)
@@ -173,6 +191,24 @@ class LaptopServers:
             await self._session.request(Request(wire.CLIENT_MCP_MESSAGE, wire.McpMessage(name, message)))
         except (RequestFailed, CcbError) as error:
             log.info("the worker does not take a message of the MCP server %s: %s", name, error)
+
+    async def _pushed(self, name: str, text: str) -> None:
+        """Put a message of a channel into the session, if the person has allowed that server to."""
+        async with self._channels[name]:
+            if name in self._refused:
+                return
+            try:
+                await self._permissions.check_channel(name, text)
+            except RequestRefused as refused:
+                self._refused.add(name)
+                self._session.warn(f"Nothing is taken from the channel {name}: {refused}")
+                return
+            try:
+                message = read_message({"text": text, "sender": name, "via": CHANNEL})
+                await self._session.request(Request(TELL_SESSION, message))
+            except (RequestRefused, RequestFailed, CcbError) as error:
+                self._session.warn(f"A message of the channel {name} was not taken: {one_line(str(error))}")
+                await asyncio.sleep(_REFUSED_S)  # what is refused is in the journal, too; the newest messages wait
 
     async def _ask(self, form: wire.Elicitation) -> Json:
         """Let hooks of the person answer the form of a server, else the person; where nobody can be asked, decline."""

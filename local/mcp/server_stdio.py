@@ -8,7 +8,7 @@ import logging
 import socket
 import sys
 from asyncio.subprocess import PIPE
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import ExitStack, asynccontextmanager, suppress
 from typing import TextIO
 
@@ -39,14 +39,14 @@ _END_S = 2.0  # the keeper of a server needs less, if the kernel can kill what i
 
 @asynccontextmanager
 async def program_streams(
-    config: StdioServer, stderr: TextIO, asking: Callable[[], bool]
+    config: StdioServer, stderr: TextIO
 ) -> AsyncIterator[tuple[MemoryObjectReceiveStream[Item], MemoryObjectSendStream[SessionMessage]]]:
-    """Start a server, and yield its streams. Leaving ends all of it. `asking`: it waits for the person."""
+    """Start a server, and yield its streams. Leaving ends all of it."""
     process, control = await _keeper(config, stderr)
     assert process.stdin is not None
     heard, reading = anyio.create_memory_object_stream[Item](256)
     writing, sent = anyio.create_memory_object_stream[SessionMessage](0)
-    program = _Program(process, heard, sent, asking)
+    program = _Program(process, heard, sent)
     tasks: list[asyncio.Task[None]] = []
     try:
         await _is_up(process, control, config.command)
@@ -57,7 +57,6 @@ async def program_streams(
         try:
             await _ended(control)
         finally:
-            program.lines.close()
             control.close()
             for task in tasks:
                 task.cancel()
@@ -115,11 +114,10 @@ class _Program:
     _process: asyncio.subprocess.Process
     _heard: MemoryObjectSendStream[Item]
     _sent: MemoryObjectReceiveStream[SessionMessage]
-    asking: Callable[[], bool]
     _greeted: bool = False
 
     def __post_init__(self) -> None:
-        self.lines = LineReader(self._cannot_be_read, self.asking)
+        self._lines = LineReader(self._cannot_be_read)
 
     async def read(self) -> None:
         assert self._process.stdout is not None
@@ -140,7 +138,7 @@ class _Program:
         try:
             async for item in self._sent:
                 message = item.message.model_dump(by_alias=True, exclude_unset=True)
-                self.lines.sent(message)
+                self._lines.sent(message)
                 stdin.write(json.dumps(message).encode() + b"\n")
                 await stdin.drain()
         except (OSError, anyio.BrokenResourceError):
@@ -148,12 +146,12 @@ class _Program:
             self._heard.close()
 
     async def _take(self, line: bytes) -> None:
-        found = self.lines.read(line)
+        found = self._lines.read(line)
         if not found and line.strip():
             log.info("an MCP server prints: %s", line[:1000].decode("utf-8", "replace"))
         for message in found:
             if "method" not in message:
-                self.lines.done(message["id"])
+                self._lines.done(message["id"])
                 reply = _reply(message)
                 if not self._greeted and isinstance(reply, types.JSONRPCResponse):
                     self._greeted, reply.result = True, _greeting(reply.result)
@@ -166,7 +164,7 @@ class _Program:
                 log.info("an MCP server asks for something that is not MCP: %s", str(message)[:300])
 
     def _cannot_be_read(self, number: object, why: str) -> None:
-        self.lines.done(number)
+        self._lines.done(number)
         with suppress(anyio.WouldBlock, anyio.BrokenResourceError, anyio.ClosedResourceError):
             self._heard.send_nowait(SessionMessage(_error(number, -32700, why)))
 
