@@ -45,7 +45,7 @@ MAX_MB = {"claude-test": 60, "deepseek/deepseek-chat": 110, "openai/gpt-5": 110}
 
 
 @asynccontextmanager
-async def _process(module: str, *args: str, core: int | None = None) -> AsyncIterator[tuple[Process, str]]:
+async def process(module: str, *args: str, core: int | None = None) -> AsyncIterator[tuple[Process, str]]:
     process = await asyncio.create_subprocess_exec(sys.executable, "-m", module, *args, stdin=PIPE, stdout=PIPE)
     assert process.stdin is not None and process.stdout is not None
     if core is not None:
@@ -90,7 +90,7 @@ class _Asker:
 
 async def _first_bytes(address: str) -> list[float]:
     """Ask CALLS times while the streams go on at the same address."""
-    async with _process("benchmarks.load_alone", address, str(STREAMS), NONCE, core=LOAD_CORE):
+    async with process("benchmarks.load_alone", address, str(STREAMS), NONCE, core=LOAD_CORE):
         asker = _Asker(address)
         try:
             took = []
@@ -119,11 +119,11 @@ def _percentiles(values: Sequence[float]) -> tuple[float, float]:
 async def _speed(directory: Path) -> None:
     os.sched_setaffinity(0, {LOAD_CORE})
     async with AsyncExitStack() as stack:
-        upstream = _process("tests.support.model.bulk_upstream", core=LOAD_CORE)
+        upstream = process("tests.support.model.bulk_upstream", core=LOAD_CORE)
         _, url = await stack.enter_async_context(upstream)
-        bare = _process("benchmarks.relay_alone", str(directory / "relay"), url, core=CORE)
+        bare = process("benchmarks.relay_alone", str(directory / "relay"), url, core=CORE)
         _, relay = await stack.enter_async_context(bare)
-        alone = _process("tests.support.proxy.proxy_alone", str(directory), "claude-test", url, core=CORE)
+        alone = process("tests.support.proxy.proxy_alone", str(directory), "claude-test", url, core=CORE)
         _, front = await stack.enter_async_context(alone)
         addresses = {"direct": url.removeprefix("http://"), "relay": relay, "proxy": front}
         first: dict[str, list[float]] = {name: [] for name in addresses}
@@ -177,7 +177,7 @@ async def _memory(directory: Path, model: str, kb: int) -> None:
     body = json.dumps({"model": model, "max_tokens": 10, "stream": True, "messages": messages}).encode()
     async with (
         serving(answer) as url,
-        _process("tests.support.proxy.proxy_alone", str(directory), model, url) as (it, socket),
+        process("tests.support.proxy.proxy_alone", str(directory), model, url) as (it, socket),
     ):
 
         async def read(session: aiohttp.ClientSession) -> None:

@@ -11,7 +11,6 @@ import re
 import sqlite3
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -25,8 +24,10 @@ from ccb.tunnel.proxy.answer_reader import Auditor, WantedCall
 from ccb.tunnel.wire.control_protocol import CAN_USE_TOOL, Success, ToolPermission, answer_in
 from ccb.tunnel.wire.frames import Json
 from ccb.tunnel.wire.messages import ControlRequest, ControlResponse, PublicMessage, UserMessage
+from ccb.tunnel.wire.outside_messages import TELL_SESSION
 
-from .call_ledger import AuditEntry, CallLedger, CallPlace, open_ledger
+from .budgets import LedgerThread
+from .call_ledger import AuditEntry, CallLedger, CallPlace
 
 log = logging.getLogger(__name__)
 
@@ -43,16 +44,26 @@ _MAX_PENDING = 64 * 1024 * 1024  # bytes of requests that wait to be looked at
 
 
 class SessionAudit(Auditor, AbstractAsyncContextManager["SessionAudit"]):
-    """Notes what a session's proxy and client see, in a thread of its own. A context manager. `record`: keep bodies."""
+    """Notes what a session's proxy and client see, in a thread with the ledger: `shared`, or one of its own. A context
+    manager. `record`: keep bodies. `decided` hears what is answered here about calls of tools: whether they may run."""
 
-    def __init__(self, state: Path, warn: Callable[[str], None] = log.warning, *, record: bool = False) -> None:
+    def __init__(
+        self,
+        state: Path,
+        warn: Callable[[str], None] = log.warning,
+        *,
+        record: bool = False,
+        shared: LedgerThread | None = None,
+        decided: Callable[[bool], None] = lambda _: None,
+    ) -> None:
         self.place = CallPlace()
         self._warn = warn
+        self._decided = decided
         self._state = state
         self._recorder = BodyRecorder(state / "recorded") if record else None
         self._told: set[str] = set()  # what the person is told once
-        self._ledger: CallLedger | None = None
-        self._worker = ThreadPoolExecutor(1, thread_name_prefix="audit")
+        self._thread = shared or LedgerThread(state)
+        self._own = self._thread if shared is None else None
         self._seen = _SeenRequests(self._was_wanted)
         self._warned_at = -_WARNED_EVERY_S
         self._questions: dict[str, tuple[str, str]] = {}  # the call and the tool, by request
@@ -60,8 +71,9 @@ class SessionAudit(Auditor, AbstractAsyncContextManager["SessionAudit"]):
         self._loop = asyncio.get_running_loop()
 
     async def __aexit__(self, *_: object) -> None:
-        await self._loop.run_in_executor(self._worker, self._close)
-        self._worker.shutdown()
+        await asyncio.wrap_future(self._thread.submit(self._close))
+        if self._own is not None:
+            await self._own.aclose()
 
     # What the auth proxy tells.
 
@@ -126,9 +138,12 @@ class SessionAudit(Auditor, AbstractAsyncContextManager["SessionAudit"]):
     def said(self, line: PublicMessage) -> None:
         if isinstance(line, UserMessage):
             self._note(AuditEntry("prompt", time.time(), text=line.text("\n")[:_MAX_TEXT]))
+        elif isinstance(line, ControlRequest) and line.subtype == TELL_SESSION.name:
+            self._note(AuditEntry("told", time.time(), name=line.text("sender"), text=line.text("text")[:_MAX_TEXT]))
         elif isinstance(line, ControlResponse) and (question := self._questions.pop(line.request_id, None)):
             answer = answer_in(line)
             allows = isinstance(answer, Success) and ToolPermission.from_answer(answer).allow
+            self._decided(allows)
             use, name = question
             decision = "allowed" if allows else "denied"
             self._note(AuditEntry("decided", time.time(), tool_use=use, name=name, text=decision))
@@ -172,7 +187,7 @@ class SessionAudit(Auditor, AbstractAsyncContextManager["SessionAudit"]):
 
     def _submit(self, work: Callable[..., None], *arguments: object) -> None:
         try:
-            self._worker.submit(self._guarded, work, *arguments)
+            self._thread.submit(self._guarded, work, *arguments)
         except RuntimeError:  # the interpreter ends
             log.warning("an event is not in the audit: the program ends")
 
@@ -191,15 +206,11 @@ class SessionAudit(Auditor, AbstractAsyncContextManager["SessionAudit"]):
             ledger.note(self.place, entries)
 
     def _opened(self) -> CallLedger | None:
-        if self._ledger is None and "broken" not in self._told:
-            self._ledger = open_ledger(self._state)
-        return self._ledger
+        return None if "broken" in self._told else self._thread.reservations().ledger
 
     def _close(self) -> None:
         if self._recorder is not None:
             self._recorder.close()
-        if self._ledger is not None:
-            self._ledger.close()
 
 
 class _SeenRequests:

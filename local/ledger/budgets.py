@@ -13,8 +13,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractAsyncContextManager, ExitStack, suppress
 from dataclasses import astuple, replace
+from datetime import UTC, datetime, tzinfo
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, TypeVar
 
 from ccb.tunnel.errors import CcbError, ConfigError, UsageError
 from ccb.tunnel.plain_text import one_line
@@ -24,15 +25,17 @@ from ccb.tunnel.proxy.metering import Accounts, CallReport, Reservation
 from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.model_facts import ALIASES, ModelTable
 
+from ..command_line.arguments import FleetOptions
 from ..command_line.transport_choice import shown_host
-from ..config.settings import POLICY
-from .call_ledger import CallLedger, CallPlace, Spent, dollars, open_ledger
+from .call_ledger import CallLedger, CallPlace, Spent, dollars, of_place, open_ledger
 
 if TYPE_CHECKING:
     from ..config.settings import Settings
 
 log = logging.getLogger(__name__)
 Amount = TypeVar("Amount", int, float)
+P = ParamSpec("P")
+T = TypeVar("T")
 
 BUDGET_KIND = "laptop_budget"  # the error type of a call that is refused because a budget is used up
 _LOCAL_TIME = Path("/etc/localtime")
@@ -44,8 +47,9 @@ _MAX_UNWRITTEN = 10_000
 
 @dataclass(frozen=True)
 class Budgets:
-    """What may be spent, None for no limit: by this run, by its session, and since midnight by this machine and on one
-    host. `strict`: no call may pass one, as far as its length and longest answer tell."""
+    """What may be spent, None for no limit: by this run, by its session, since midnight by this machine and on one
+    host, and by the fleet of the session, in all and on one host. `strict`: no call may pass one, as far as its length
+    and longest answer tell. `fleet` is the name of the fleet in the ledger."""
 
     run_usd: float | None = None
     session_usd: float | None = None
@@ -54,8 +58,10 @@ class Budgets:
     session_tokens: int | None = None
     host_usd: float | None = None
     host_tokens: int | None = None
+    fleet_usd: float | None = None
+    fleet_host_usd: float | None = None
     strict: bool = False
-    by_policy: bool = False
+    fleet: str = ""
 
     @property
     def limits(self) -> tuple[float | None, ...]:
@@ -63,7 +69,10 @@ class Budgets:
 
     @property
     def in_dollars(self) -> bool:
-        return any(each is not None for each in (self.run_usd, self.session_usd, self.day_usd, self.host_usd))
+        of_fleet = self.fleet_usd, self.fleet_host_usd
+        return any(
+            each is not None for each in (self.run_usd, self.session_usd, self.day_usd, self.host_usd, *of_fleet)
+        )
 
     @property
     def shared(self) -> bool:
@@ -72,23 +81,25 @@ class Budgets:
     def __bool__(self) -> bool:
         return any(each is not None for each in self.limits)
 
-    def midnight(self) -> float:
-        """Return when the day began. Under a policy TZ does not count: with it, each hour could begin a new day."""
-        if not self.by_policy:
-            today = time.localtime()
-            return time.mktime((today.tm_year, today.tm_mon, today.tm_mday, 0, 0, 0, 0, 0, -1))
-        from datetime import UTC, datetime, tzinfo  # only a policy needs them
-        from zoneinfo import ZoneInfo
 
-        zone: tzinfo = UTC
-        with suppress(OSError, ValueError), _LOCAL_TIME.open("rb") as file:
-            zone = ZoneInfo.from_file(file)
-        return datetime.now(zone).replace(hour=0, minute=0, second=0, microsecond=0).timestamp()
+def midnight() -> float:
+    """Return when the day began. TZ does not count: with it, each hour could begin a new day."""
+    from zoneinfo import ZoneInfo  # only a budget of a day needs it
+
+    zone: tzinfo = UTC
+    with suppress(OSError, ValueError), _LOCAL_TIME.open("rb") as file:
+        zone = ZoneInfo.from_file(file)
+    return datetime.now(zone).replace(hour=0, minute=0, second=0, microsecond=0).timestamp()
 
 
-def budgets(run_usd: float | None, settings: Settings, host: str) -> Budgets:
+def budgets(
+    run_usd: float | None,
+    settings: Settings,
+    host: str,
+    fleet: FleetOptions = FleetOptions(),  # noqa: B008 - frozen
+) -> Budgets:
     """Return what a run on `host` may spend: `run_usd` is the value of --max-budget-usd. Of the settings and the policy
-    of this machine the smaller one counts."""
+    of this machine the smaller one counts. `fleet` is that of the session."""
     own, owners = settings.budgets, settings.policy.budgets
     there, owners_there = own.of_host(host), owners.of_host(host)
     return Budgets(
@@ -99,8 +110,10 @@ def budgets(run_usd: float | None, settings: Settings, host: str) -> Budgets:
         _least(own.sessionTokens, owners.sessionTokens),
         _least(there.dayUsd, owners_there.dayUsd),
         _least(there.dayTokens, owners_there.dayTokens),
+        fleet.total_usd,
+        fleet.host_usd,
         own.strict or owners.strict,
-        by_policy=settings.is_managed(POLICY) or settings.is_managed("budgets"),
+        fleet=fleet.account,
     )
 
 
@@ -135,8 +148,8 @@ class _Verdict(NamedTuple):
 
 
 class SessionAccounts(Accounts, AbstractAsyncContextManager["SessionAccounts"]):
-    """Rows are written by a thread of its own, which then calls `written`. `place` is what the calls are made for. Use
-    as a context manager."""
+    """Rows are written by a thread with the ledger: `shared`, or one of its own. `place` is what the calls are made
+    for. Each call that has ended is told to `told`. Use as a context manager."""
 
     def __init__(
         self,
@@ -144,16 +157,16 @@ class SessionAccounts(Accounts, AbstractAsyncContextManager["SessionAccounts"]):
         budgets: Budgets,
         models: ModelTable | None = None,
         warn: Callable[[str], None] = log.warning,
-        written: Callable[[], None] = lambda: None,
+        shared: LedgerThread | None = None,
+        told: Callable[[CallReport], None] = lambda _: None,
     ) -> None:
         self._models = models or ModelTable()
         self.place = CallPlace()
         self._warn = warn
-        self._written = written
-        self._state = state
+        self._tell_call = told
         self._budgets = budgets
-        self._books: Reservations | None = None
-        self._writer = ThreadPoolExecutor(1, thread_name_prefix="ledger")
+        self._thread = shared or LedgerThread(state)
+        self._own = self._thread if shared is None else None
         self._broken = ""
         self._here = 0.0  # dollars
         self._unwritten: list[tuple[CallReport | None, int]] = []  # each with the row that was reserved for it
@@ -162,8 +175,9 @@ class SessionAccounts(Accounts, AbstractAsyncContextManager["SessionAccounts"]):
         self._told: set[str] = set()
 
     async def __aexit__(self, *_: object) -> None:
-        await asyncio.get_running_loop().run_in_executor(self._writer, self._close)
-        self._writer.shutdown()
+        await asyncio.wrap_future(self._thread.submit(self._write_rest))
+        if self._own is not None:
+            await self._own.aclose()
 
     def check_model(self, name: str | None) -> None:
         """Raise UsageError if a budget in dollars cannot hold, because nobody knows what the model costs."""
@@ -208,6 +222,7 @@ class SessionAccounts(Accounts, AbstractAsyncContextManager["SessionAccounts"]):
         self._let_go(reserved.usd)
         if report.untold:
             report = replace(report, cost_usd=max(report.cost_usd, reserved.usd))
+        self._tell_call(report)
         answered = report.path == ANSWERED
         if self._broken:
             self._tell("broken", f"Model calls are not in the ledger any more: {self._broken}")
@@ -226,7 +241,7 @@ class SessionAccounts(Accounts, AbstractAsyncContextManager["SessionAccounts"]):
             return
         self._unwritten.append((report, row))
         try:
-            self._writer.submit(self._write).add_done_callback(_log_failure)
+            self._thread.submit(self._write).add_done_callback(_log_failure)
         except RuntimeError:  # the interpreter ends
             log.warning("a model call is not in the ledger: the program ends")
 
@@ -242,7 +257,7 @@ class SessionAccounts(Accounts, AbstractAsyncContextManager["SessionAccounts"]):
         """Decide by what all ccb have spent and reserved, and reserve. A cancelled call leaves nothing reserved."""
         if not self._budgets.shared:
             return _Verdict()
-        deciding = self._writer.submit(self._reserve_or_not, most)
+        deciding = self._thread.submit(self._reserve_or_not, most)
         try:
             return await asyncio.wrap_future(deciding)
         except asyncio.CancelledError:
@@ -256,9 +271,9 @@ class SessionAccounts(Accounts, AbstractAsyncContextManager["SessionAccounts"]):
     def _reserve_or_not(self, most: MostCost) -> _Verdict:
         try:
             self._write()
-            books = self._books
-            if self._broken or books is None:
+            if self._broken:
                 raise ConfigError(self._broken)
+            books = self._thread.reservations()
             with books.ledger.transaction():
                 verdict = _judged(list(self._limits(books, most)), strict=self._budgets.strict)
                 if verdict.goes_out:
@@ -270,16 +285,19 @@ class SessionAccounts(Accounts, AbstractAsyncContextManager["SessionAccounts"]):
 
     def _limits(self, books: Reservations, most: MostCost) -> Iterator[_Limit]:
         budgets, here = self._budgets, self.place
-        midnight = budgets.midnight()
-        for name, usd, tokens, since, session, host in (
-            ("the session", budgets.session_usd, budgets.session_tokens, 0.0, here.session, None),
-            ("the day", budgets.day_usd, budgets.day_tokens, midnight, None, None),
-            (f"{shown_host(here.host)} for the day", budgets.host_usd, budgets.host_tokens, midnight, None, here.host),
+        today = midnight()
+        on_host, fleet = shown_host(here.host), budgets.fleet
+        for name, usd, tokens, since, of in (
+            ("the session", budgets.session_usd, budgets.session_tokens, 0.0, {"session": here.session}),
+            ("the day", budgets.day_usd, budgets.day_tokens, today, {}),
+            (f"{on_host} for the day", budgets.host_usd, budgets.host_tokens, today, {"host": here.host}),
+            ("the fleet", budgets.fleet_usd, None, 0.0, {"fleet": fleet}),
+            (f"the fleet on {on_host}", budgets.fleet_host_usd, None, 0.0, {"fleet": fleet, "host": here.host}),
         ):
             if usd is None and tokens is None:
                 continue
-            spent = books.ledger.spent(since=since, session=session, host=host)
-            held = books.open(since=since, session=session, host=host)
+            spent = books.ledger.spent(since=since, **of)
+            held = books.open(since=since, **of)
             if usd is not None:
                 yield _Limit(name, spent.usd, held.usd, most.usd, usd)
             if tokens is not None:
@@ -287,7 +305,7 @@ class SessionAccounts(Accounts, AbstractAsyncContextManager["SessionAccounts"]):
 
     def _write(self) -> None:
         try:
-            books = self._books = self._books or Reservations(open_ledger(self._state), self._state / "ledger.owners")
+            books = self._thread.reservations()
             while self._unwritten:
                 report, row = self._unwritten[0]
                 with books.ledger.transaction():  # no other ccb sees a call without the settlement of its reservation
@@ -296,18 +314,15 @@ class SessionAccounts(Accounts, AbstractAsyncContextManager["SessionAccounts"]):
                     if row:
                         books.settle(row)
                 del self._unwritten[0]
-                self._written()
             self._broken = ""
         except (CcbError, sqlite3.Error, OSError) as error:
             if not self._broken:
                 log.warning("model calls are not in the ledger: %s", error)
             self._broken = one_line(str(error))
 
-    def _close(self) -> None:
+    def _write_rest(self) -> None:
         if self._unwritten:
             self._write()
-        if self._books is not None:
-            self._books.close()
 
     def _tell(self, once: str, text: str) -> None:
         if once not in self._told:
@@ -342,12 +357,37 @@ def _log_failure(done: Future[None]) -> None:
         log.error("the ledger failed on a call", exc_info=error)
 
 
+class LedgerThread:
+    """A thread that has the ledger open. The sessions of one process may share it: each for itself would need files and
+    a thread, and wait for all others with every call. Close it."""
+
+    def __init__(self, state: Path) -> None:
+        self._state = state
+        self._worker = ThreadPoolExecutor(1, thread_name_prefix="ledger")
+        self._books: Reservations | None = None
+
+    def submit(self, work: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> Future[T]:
+        """Raises RuntimeError when the interpreter ends."""
+        return self._worker.submit(work, *arguments, **named)
+
+    def reservations(self) -> Reservations:
+        """For work in the thread. Raises ConfigError."""
+        self._books = self._books or Reservations(open_ledger(self._state), self._state / "ledger.owners")
+        return self._books
+
+    async def aclose(self) -> None:
+        await asyncio.wrap_future(self.submit(self._close))
+        self._worker.shutdown()
+
+    def _close(self) -> None:
+        if self._books is not None:
+            self._books.close()
+
+
 _OLDEST_S = 24 * 3600.0  # seconds after which a reservation counts no more, whoever made it: no call lasts that long
 
-_OPEN = (
-    "FROM reservations AS each WHERE at > :oldest "
-    "AND NOT EXISTS (SELECT 1 FROM settlements WHERE reservation = each.id)"
-)
+# CROSS JOIN and + keep SQLite from looking through all reservations of the day.
+_OPEN = "FROM open_reservations CROSS JOIN reservations USING (id) WHERE +at > :oldest"
 
 
 class Reservations:
@@ -374,17 +414,18 @@ class Reservations:
     def settle(self, row: int) -> None:
         self.ledger.run("INSERT OR IGNORE INTO settlements VALUES (?, ?)", (row, time.time()))
 
-    def open(self, *, since: float = 0.0, session: str | None = None, host: str | None = None) -> Spent:
-        """Return what is set aside for the calls that began at `since` or later, of one session or host if given."""
+    def open(
+        self, *, since: float = 0.0, session: str | None = None, host: str | None = None, fleet: str | None = None
+    ) -> Spent:
+        """Return what is set aside for the calls that began at `since` or later, of one session, host or fleet if it
+        is given."""
         values = {"now": time.time(), "oldest": time.time() - _OLDEST_S}
         for (owner,) in self._of_open("SELECT DISTINCT owner", values):
             if owner != self._owner and not self._lives(owner):
                 gone = {**values, "owner": owner}
                 self._of_open("INSERT INTO settlements SELECT id, :now", gone, "AND owner = :owner")
-        where = "AND at >= :since"
-        where += " AND session = :session" if session is not None else ""
-        where += " AND host = :host" if host is not None else ""
-        wanted = {**values, "since": since, "session": session, "host": host}
+        wanted = {**values, "since": since, "session": session, "host": host, "fleet": fleet}
+        where = f"AND +at >= :since{of_place(session, host, fleet)}"
         ((usd, tokens),) = self._of_open("SELECT TOTAL(usd), SUM(tokens)", wanted, where)
         return Spent(float(usd), int(tokens or 0))
 

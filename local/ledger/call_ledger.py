@@ -6,7 +6,7 @@ import fcntl
 import math
 import os
 import sqlite3
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any, Literal, TypeVar
@@ -80,7 +80,8 @@ By = Literal["host", "model", "day", "session"]
 Found = TypeVar("Found")
 
 _BUSY_MS = 5_000
-_VERSION = 6
+_VERSION = 7
+_MAX_SUMS = 5_000
 _TABLE = """
 CREATE TABLE IF NOT EXISTS calls (
     id INTEGER PRIMARY KEY, began REAL NOT NULL, session TEXT NOT NULL, host TEXT NOT NULL, directory TEXT NOT NULL,
@@ -105,8 +106,19 @@ CREATE TABLE IF NOT EXISTS reservations (
     usd REAL NOT NULL, tokens INTEGER NOT NULL
 )"""
 _SETTLEMENTS = "CREATE TABLE IF NOT EXISTS settlements (reservation INTEGER PRIMARY KEY, at REAL NOT NULL)"
+_OPEN = (  # the reservations without a settlement: to look for them among all would take longer with each call
+    "CREATE TABLE IF NOT EXISTS open_reservations (id INTEGER PRIMARY KEY)",
+    "CREATE TRIGGER IF NOT EXISTS opened AFTER INSERT ON reservations "
+    "BEGIN INSERT INTO open_reservations VALUES (NEW.id); END",
+    "CREATE TRIGGER IF NOT EXISTS settled AFTER INSERT ON settlements "
+    "BEGIN DELETE FROM open_reservations WHERE id = NEW.reservation; END",
+    "INSERT OR IGNORE INTO open_reservations "
+    "SELECT id FROM reservations WHERE id NOT IN (SELECT reservation FROM settlements)",
+)
 _FORWARDED = "CREATE TABLE IF NOT EXISTS forwarded (row INTEGER PRIMARY KEY)"  # the last call that was
+_FLEETS = "CREATE TABLE IF NOT EXISTS fleets (session TEXT PRIMARY KEY, fleet TEXT NOT NULL)"
 _INDEXES = (
+    "CREATE INDEX IF NOT EXISTS fleets_fleet ON fleets (fleet)",
     "CREATE INDEX IF NOT EXISTS reservations_at ON reservations (at)",
     "CREATE INDEX IF NOT EXISTS calls_began ON calls (began)",
     "CREATE INDEX IF NOT EXISTS calls_session ON calls (session, began)",
@@ -132,15 +144,13 @@ class CallLedger(AbstractContextManager["CallLedger"]):
 
     def __init__(self, path: Path) -> None:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        lock = os.open(path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX)  # SQLite does not wait for another one that switches to WAL
+        self._lock = path.with_suffix(".lock")
+        self._sums: dict[tuple[float, str | None, str | None, str | None], tuple[int, Spent]] = {}  # each up to a row
+        with self._alone():  # SQLite does not wait for another one that switches to WAL
             if not path.exists():  # to close an open file later would drop the locks of this process on it
                 os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600))
             self._base = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=_BUSY_MS / 1000)
             self._set_up(self._base)
-        finally:
-            os.close(lock)
 
     def __exit__(self, *_: object) -> None:
         self.close()
@@ -151,8 +161,8 @@ class CallLedger(AbstractContextManager["CallLedger"]):
             base.execute("PRAGMA journal_mode=WAL")
         base.execute("PRAGMA synchronous=NORMAL")
         if base.execute("PRAGMA user_version").fetchone()[0] < _VERSION:
-            tables = (_TABLE, _EVENTS, _RESERVATIONS, _SETTLEMENTS, _FORWARDED)
-            for statement in (*tables, *_INDEXES, *_APPEND_ONLY):
+            tables = (_TABLE, _EVENTS, _RESERVATIONS, _SETTLEMENTS, _FORWARDED, _FLEETS)
+            for statement in (*tables, *_INDEXES, *_APPEND_ONLY, *_OPEN):
                 base.execute(statement)
             if "estimated" not in {row[1] for row in base.execute("PRAGMA table_info(calls)")}:
                 base.execute(_ESTIMATED)
@@ -192,15 +202,29 @@ class CallLedger(AbstractContextManager["CallLedger"]):
         )
         return [(str(row[0]), AuditEntry(*row[1:])) for row in self.run(query, {"session": session})]
 
-    def spent(self, *, since: float = 0.0, session: str | None = None, host: str | None = None) -> Spent:
-        """Return what calls have cost that began at `since` or later, of one session or host if it is given."""
-        where, values = "began >= :since", {"since": since, "session": session, "host": host}
-        where += " AND session = :session" if session is not None else ""
-        where += " AND host = :host" if host is not None else ""
-        total = "TOTAL(usd), SUM(input + cache_write + cache_read + output)"
+    def join(self, fleet: str, sessions: Iterable[str]) -> None:
+        """Let the calls that sessions make from now on count for a fleet."""
+        with self.transaction():
+            for each in sessions:
+                self.run("INSERT OR IGNORE INTO fleets VALUES (?, ?)", (each, fleet))
+
+    def spent(
+        self, *, since: float = 0.0, session: str | None = None, host: str | None = None, fleet: str | None = None
+    ) -> Spent:
+        """Return what calls have cost that began at `since` or later, of one session, host or fleet if it is given."""
+        key = since, session, host, fleet
+        last, before = self._sums.get(key, (0, Spent()))
+        values = {"since": since, "session": session, "host": host, "fleet": fleet, "last": last}
+        where = "id > :last AND +began >= :since" if last else "began >= :since"  # the + keeps an index out of it
+        where += of_place(session, host, fleet)
+        total = "TOTAL(usd), SUM(input + cache_write + cache_read + output), (SELECT MAX(id) FROM calls)"
         found = self.run(f"SELECT {total} FROM calls WHERE {where}", values)  # noqa: S608 - fixed names
-        (usd, tokens), *_ = found
-        return Spent(float(usd), int(tokens or 0))
+        (usd, tokens, newest), *_ = found
+        spent = Spent(before.usd + float(usd), before.tokens + int(tokens or 0))
+        if len(self._sums) >= _MAX_SUMS:
+            self._sums.clear()
+        self._sums[key] = newest or 0, spent
+        return spent
 
     def sums(self, by: By, *, since: float = 0.0) -> list[UsageSum]:
         """Return the sums of the calls that began at `since` or later, the group that was used last at the end."""
@@ -218,6 +242,14 @@ class CallLedger(AbstractContextManager["CallLedger"]):
             "GROUP BY host, directory ORDER BY last DESC LIMIT :most"
         )
         return [(str(host), str(where), float(last)) for host, where, last in self.run(query, {"most": most})]
+
+    def hosts_of(self, session: str) -> list[str]:
+        """Return the hosts of calls of sessions whose ID begins so."""
+        query = (
+            "SELECT DISTINCT host FROM calls "
+            "WHERE substr(session, 1, length(:session)) = :session AND host != '' LIMIT 10"
+        )
+        return [str(host) for (host,) in self.run(query, {"session": session})]
 
     def not_forwarded(self, most: int) -> list[dict[str, Any]]:
         """Return the next calls that were not forwarded yet, as objects with the names of the columns."""
@@ -238,13 +270,33 @@ class CallLedger(AbstractContextManager["CallLedger"]):
                 self.run(statement, ())
 
     @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Be the one who writes. SQLite has no queue for those that wait, so of many some would never have luck."""
+        lock = os.open(self._lock, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(lock)
+
+    @contextmanager
     def transaction(self) -> Iterator[None]:
-        with self._base:
+        with self._alone(), self._base:
             self._base.execute("BEGIN IMMEDIATE")
             yield
 
     def run(self, statement: str, values: Mapping[str, object] | Sequence[object]) -> Sequence[tuple[Any, ...]]:
         return self._base.execute(statement, values).fetchall()
+
+
+def of_place(session: str | None, host: str | None, fleet: str | None) -> str:
+    """Return the conditions for what is given."""
+    conditions = (
+        (session, " AND session = :session"),
+        (host, " AND host = :host"),
+        (fleet, " AND session IN (SELECT session FROM fleets WHERE fleet = :fleet)"),
+    )
+    return "".join(text for given, text in conditions if given is not None)
 
 
 def _storable(row: Sequence[object]) -> list[object]:

@@ -4,73 +4,59 @@ from __future__ import annotations
 
 import asyncio
 import json
-import logging
 import os
-import pwd
 import sqlite3
 import subprocess
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
-from typing import Self
 
 from ccb.tunnel.errors import CcbError
 from ccb.tunnel.plain_text import one_line
 
+from ..terminal.stdio import in_thread
 from .call_ledger import ledger_path, open_ledger
 
-log = logging.getLogger(__name__)
 _MAX_ROWS = 500
-_COMMAND_S = 30.0
-_MAX_SAID = 200
+_EVERY_S, _COMMAND_S = 60.0, 30.0
 
 
-class LedgerForwarder(AbstractAsyncContextManager["LedgerForwarder"]):
-    """Runs `command` for what was not forwarded yet, in a thread of its own: model calls never wait for it. It gets
-    none of the variables of the person. Leaving it waits for the last run, at most 30 seconds."""
+@asynccontextmanager
+async def forwarding(state: Path, command: Sequence[str], warn: Callable[[str], None]) -> AsyncIterator[None]:
+    """Run `command` for what was not forwarded yet: now, each minute, and on leaving. Model calls never wait for it."""
+    left = asyncio.Event()
+    task = asyncio.create_task(_forward_until(left, state, command, warn), name="forward the ledger")
+    try:
+        yield
+    finally:
+        left.set()
+        await task
 
-    def __init__(self, state: Path, command: Sequence[str], warn: Callable[[str], None]) -> None:
-        self._state, self._command, self._warn = state, command, warn
-        self._worker = ThreadPoolExecutor(1, thread_name_prefix="forward the ledger")
-        self._loop = asyncio.get_running_loop()
-        self._due = self._told = False
 
-    async def __aenter__(self) -> Self:
-        self.wake()
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        self.wake()
-        await self._loop.run_in_executor(None, self._worker.shutdown)
-
-    def wake(self) -> None:
-        """Forward what is there now. Any thread may call this."""
-        if not self._due:
-            self._due = True
-            self._worker.submit(self._forward)
-
-    def _forward(self) -> None:
-        self._due = False
-        if not ledger_path(self._state).exists():
-            return
+async def _forward_until(left: asyncio.Event, state: Path, command: Sequence[str], warn: Callable[[str], None]) -> None:
+    last = told = False
+    while not last:
+        last = left.is_set()
         try:
-            with open_ledger(self._state) as ledger:
-                while rows := ledger.not_forwarded(_MAX_ROWS):
-                    self._run("".join(json.dumps(row) + "\n" for row in rows))
-                    ledger.forwarded(rows[-1]["id"])
-            self._told = False
+            await in_thread(lambda: _forward(state, command))
         except (CcbError, sqlite3.Error, OSError, subprocess.SubprocessError) as error:
-            log.warning("rows of the ledger are not forwarded: %s", error)
-            if not self._told:
-                said = f"Rows of the ledger are not forwarded yet ({one_line(str(error))[:_MAX_SAID]})."
-                self._loop.call_soon_threadsafe(self._warn, said)
-            self._told = True
+            if not told:
+                warn(f"Rows of the ledger are not forwarded yet ({one_line(str(error))}).")
+            told = True
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_EVERY_S):
+                await left.wait()
 
-    def _run(self, text: str) -> None:
-        account = pwd.getpwuid(os.getuid())
-        env = {"PATH": "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin", "HOME": account.pw_dir, "USER": account.pw_name}
-        command, silent = [*self._command], subprocess.DEVNULL
-        subprocess.run(
-            command, input=text.encode(), env=env, cwd="/", check=True, timeout=_COMMAND_S, stdout=silent, stderr=silent
-        )
+
+def _forward(state: Path, command: Sequence[str]) -> None:
+    """Give all rows that are due to the command. No variable and no file below HOME changes what it does."""
+    if not ledger_path(state).exists():
+        return
+    env, silent = {"PATH": os.defpath}, subprocess.DEVNULL
+    with open_ledger(state) as ledger:
+        while rows := ledger.not_forwarded(_MAX_ROWS):
+            text = "".join(json.dumps(row) + "\n" for row in rows).encode()
+            subprocess.run(
+                command, input=text, env=env, cwd="/", check=True, timeout=_COMMAND_S, stdout=silent, stderr=silent
+            )
+            ledger.forwarded(rows[-1]["id"])

@@ -1,4 +1,5 @@
-"""Lets a person see the auth proxies that run and revoke them (`/revoke`, `ccb proxy`), over a socket for each."""
+"""Lets a person see the auth proxies that run and revoke them (`/revoke`, `ccb proxy`), over a socket for each.
+Sessions of a group reach each other over such sockets, too."""
 
 from __future__ import annotations
 
@@ -9,17 +10,19 @@ import json
 import logging
 import os
 import socket
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from ccb.tunnel.errors import UsageError
 from ccb.tunnel.openssh.kept_connections import private
 from ccb.tunnel.providers.provider import MAX_BODY
 from ccb.tunnel.proxy.policy import MAX_CALLS, MAX_PER_MINUTE, Policy, RequestLimits
 from ccb.tunnel.wire.dataclass import dataclass
+from ccb.tunnel.wire.frames import Json
+from ccb.tunnel.wire.messages import as_dict
 from ccb.tunnel.wire.model_facts import sent_name
 
 from ..config.log import state_dir
@@ -30,34 +33,62 @@ if TYPE_CHECKING:
     from ccb.tunnel.proxy.auth_proxy import AuthProxy
 
     from ..session.remote_session import RemoteSession
+    from ..telemetry.session_telemetry import SessionTelemetry
     from .audit import SessionAudit
     from .budgets import SessionAccounts
 
 log = logging.getLogger(__name__)
 
-_ANSWER_S = 5.0
+_ANSWER_S = 20.0  # for a question that another session has to answer
+_ASK_S = 5.0
 
 
 def running(environ: Mapping[str, str]) -> list[tuple[Path, ProxyState]]:
     """Return the auth proxies that run, with their sockets. Remove what a killed ccb has left."""
-    found = [(path, ask(path, "show")) for path in sockets(environ)]
+    found = [(path, parse_state(ask(path, {"do": "show"}))) for path in sockets(environ, "*.sock")]
     return [(path, state) for path, state in found if state is not None]
 
 
-def ask(path: Path, do: Do) -> ProxyState | None:
-    """Let the ccb with this socket do something, and return its state afterwards; None if it does not answer."""
+def ask(path: Path, question: Json, limit_s: float = _ASK_S) -> Json | None:
+    """Return the answer of the ccb with this socket; None if it does not answer."""
     with contextlib.closing(socket.socket(socket.AF_UNIX)) as connection:
-        connection.settimeout(_ANSWER_S)
+        connection.settimeout(limit_s)
         try:
             connection.connect(str(path))
-            connection.sendall(json.dumps({"do": do}).encode() + b"\n")
+            connection.sendall(json.dumps(question).encode() + b"\n")
             with connection.makefile("rb") as answer:
-                return parse_state(answer.readline(MAX_LINE))
+                return as_dict(json.loads(answer.readline(MAX_LINE)))
         except ConnectionRefusedError:
             path.unlink(missing_ok=True)
-        except OSError:
-            pass
+        except (OSError, ValueError) as error:
+            log.info("the ccb behind %s does not answer: %s", path, error)
     return None
+
+
+@asynccontextmanager
+async def answering(path: Path, answer: Callable[[Json], Awaitable[Json]]) -> AsyncIterator[None]:
+    """Answer other programs of this user at a socket meanwhile. Raise OSError if it cannot be made."""
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            async with asyncio.timeout(_ANSWER_S):
+                asked = as_dict(json.loads(await reader.readline() or b"{}"))
+                writer.write(json.dumps(await answer(asked)).encode() + b"\n")
+                await writer.drain()
+        except (OSError, TimeoutError, ValueError) as error:
+            log.info("a program asked badly at %s: %s", path.name, error)
+        finally:
+            writer.close()
+            with contextlib.suppress(OSError):
+                await writer.wait_closed()
+
+    if not private(path.parent, make=True):
+        raise PermissionError(f"{path.parent} is not private")
+    with contextlib.ExitStack() as stack:
+        server = await asyncio.start_unix_server(serve, path, limit=MAX_LINE)
+        stack.callback(server.close)
+        stack.callback(path.unlink, missing_ok=True)
+        yield
 
 
 @asynccontextmanager
@@ -66,38 +97,18 @@ async def control_server(
 ) -> AsyncIterator[None]:
     """Answer `ccb proxy` meanwhile. Where no socket can be made, a session goes on without."""
 
-    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        try:
-            async with asyncio.timeout(_ANSWER_S):
-                asked = json.loads(await reader.readline() or b"{}")
-                if asked.get("do") == "revoke":
-                    revoke()
-                writer.write(json.dumps(asdict(state())).encode() + b"\n")
-                await writer.drain()
-        except (OSError, TimeoutError, ValueError, AttributeError) as error:
-            log.info("a program asked `ccb proxy` badly: %s", error)
-        finally:
-            writer.close()
-            with contextlib.suppress(OSError):
-                await writer.wait_closed()
+    async def answer(asked: Json) -> Json:
+        if asked.get("do") == "revoke":
+            revoke()
+        return asdict(state())
 
-    path, server = socket_directory(environ) / f"{os.getpid()}-{os.urandom(4).hex()}.sock", None
-    if not private(path.parent, make=True):
-        log.warning("%s is not private: `ccb proxy` cannot reach this session", path.parent)
-    else:
+    async with contextlib.AsyncExitStack() as stack:
         try:
-            server = await asyncio.start_unix_server(serve, path, limit=MAX_LINE)
+            await stack.enter_async_context(answering(new_socket(environ, ".sock"), answer))
         except OSError as error:
             log.warning("`ccb proxy` cannot reach this session: %s", error)
-    try:
         yield
-    finally:
-        if server is not None:
-            path.unlink(missing_ok=True)
-            server.close()
 
-
-Do = Literal["show", "revoke"]
 
 MAX_LINE = 64 * 1024
 _MAX_RUNTIME = 40  # bytes; the path of a socket has at most 104
@@ -125,15 +136,19 @@ def socket_directory(environ: Mapping[str, str]) -> Path:
     return Path(f"/tmp/ccb-{os.getuid()}-{name}")  # noqa: S108 - `private` checks it
 
 
-def sockets(environ: Mapping[str, str]) -> list[Path]:
+def new_socket(environ: Mapping[str, str], ending: str) -> Path:
+    return socket_directory(environ) / f"{os.getpid()}-{os.urandom(4).hex()}{ending}"
+
+
+def sockets(environ: Mapping[str, str], pattern: str) -> list[Path]:
     directory = socket_directory(environ)
-    return sorted(directory.glob("*.sock")) if private(directory) else []
+    return sorted(directory.glob(pattern)) if private(directory) else []
 
 
-def parse_state(line: bytes) -> ProxyState | None:
+def parse_state(answer: Json | None) -> ProxyState | None:
     try:
-        return ProxyState(**json.loads(line))
-    except (ValueError, TypeError):
+        return ProxyState(**answer or {})
+    except TypeError:
         return None
 
 
@@ -154,13 +169,21 @@ class Warnings:
 
 
 class ProxyControl:
-    """The auth proxy of a session with its accounts and its audit, which it does not own."""
+    """The auth proxy of a session with its accounts, its audit and its telemetry, which it does not own."""
 
-    def __init__(self, proxy: AuthProxy, accounts: SessionAccounts, audit: SessionAudit, warnings: Warnings) -> None:
+    def __init__(
+        self,
+        proxy: AuthProxy,
+        accounts: SessionAccounts,
+        audit: SessionAudit,
+        warnings: Warnings,
+        telemetry: SessionTelemetry | None = None,
+    ) -> None:
         self.accounts = accounts
         self._warnings = warnings
         self._proxy = proxy
         self._audit = audit
+        self._telemetry = telemetry
         self._place = CallPlace()
 
     def serves(self, place: CallPlace, *, new: bool = False) -> None:
@@ -169,9 +192,12 @@ class ProxyControl:
             self._audit.begins()
         self._place = self.accounts.place = self._audit.place = place
 
-    def tell(self, session: RemoteSession) -> None:
+    def tell(self, session: RemoteSession, host: str) -> None:
+        """Let `session` show what the proxy warns of, and follow it. `host` is what monitoring may know it by."""
         self._warnings.go_to(session.warn)
         session.watched_by(self._audit)
+        if self._telemetry is not None:
+            self._telemetry.follow(session, host)
 
     def state(self) -> ProxyState:
         grant, place = self._proxy.grant, self._place
@@ -196,7 +222,7 @@ def check_allowed(model: str, settings: Settings, host: str) -> None:
     if not limits.allows(sent_name(model)):
         raise UsageError(
             f"the settings of this machine do not allow the model {model} on {host}",
-            evidence=f"Allowed are {limits.shown}.",
+            evidence=f"Allowed are {', '.join(limits.models)}.",
             do="Choose another one with --model, or change modelCalls.models.",
         )
 
@@ -208,7 +234,7 @@ def call_policy(settings: Settings, host: str) -> Policy:
         max_body=calls.maxRequestBytes or MAX_BODY,
         max_answer=calls.maxResponseBytes,
         lasts_s=None if calls.expiresHours is None else calls.expiresHours * 3600.0,
-        requests=RequestLimits(tuple(calls.models or ()), calls.maxOutputTokens, settings.policy.models),
+        requests=RequestLimits(tuple(calls.models or ()), calls.maxOutputTokens),
         max_calls=calls.maxConcurrent or MAX_CALLS,
         max_burst=per_minute,
         max_per_minute=per_minute,

@@ -37,7 +37,7 @@ async def run(args: list[str], environ: dict[str, str]) -> int:
 async def test_another_program_lists_and_revokes(environ: dict[str, str], capsys: pytest.CaptureFixture[str]) -> None:
     proxy = Proxy()
     async with control_server(environ, proxy.state, proxy.revoke):
-        (path,) = sockets(environ)
+        (path,) = sockets(environ, "*.sock")
         assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
         assert await run(["list"], environ) == 0
         listed = capsys.readouterr().out
@@ -47,7 +47,7 @@ async def test_another_program_lists_and_revokes(environ: dict[str, str], capsys
         capsys.readouterr()
         assert await run(["list", "--json"], environ) == 0
         assert json.loads(capsys.readouterr().out)["revoked"] is True
-    assert sockets(environ) == []
+    assert sockets(environ, "*.sock") == []
 
 
 async def test_what_a_killed_ccb_has_left_is_removed(
@@ -59,7 +59,7 @@ async def test_what_a_killed_ccb_has_left_is_removed(
     left.bind(str(directory / "1-1.sock"))
     left.close()
     assert await run(["list"], environ) == 0
-    assert "No session" in capsys.readouterr().out and sockets(environ) == []
+    assert "No session" in capsys.readouterr().out and sockets(environ, "*.sock") == []
 
 
 async def test_a_directory_that_others_can_enter_is_not_used(environ: dict[str, str]) -> None:
@@ -67,14 +67,14 @@ async def test_a_directory_that_others_can_enter_is_not_used(environ: dict[str, 
     directory.mkdir(mode=0o755)
     proxy = Proxy()
     async with control_server(environ, proxy.state, proxy.revoke):
-        assert not list(directory.iterdir()) and sockets(environ) == []
+        assert not list(directory.iterdir()) and sockets(environ, "*.sock") == []
 
 
 @pytest.mark.parametrize("sent", [b"\n", b"[]\n", b"{not json\n", b'{"do": 1}\n', b"x" * 100_000 + b"\n"])
 async def test_nonsense_changes_nothing(environ: dict[str, str], sent: bytes) -> None:
     proxy = Proxy()
     async with control_server(environ, proxy.state, proxy.revoke):
-        (path,) = sockets(environ)
+        (path,) = sockets(environ, "*.sock")
         reader, writer = await asyncio.open_unix_connection(path)
         writer.write(sent)
         try:
@@ -82,7 +82,7 @@ async def test_nonsense_changes_nothing(environ: dict[str, str], sent: bytes) ->
         except ConnectionError:
             answer = b""
         writer.close()
-    assert not proxy.revoked and (not answer or parse_state(answer) is not None)
+    assert not proxy.revoked and (not answer or parse_state(json.loads(answer)) is not None)
 
 
 async def test_a_ccb_that_does_not_answer_is_said(environ: dict[str, str], capsys: pytest.CaptureFixture[str]) -> None:

@@ -20,7 +20,7 @@ from ccb.local.config.settings import settings_path
 from ccb.local.config.settings_loading import load_settings
 from ccb.local.ledger import budgets as module
 from ccb.local.ledger import call_ledger
-from ccb.local.ledger.budgets import BUDGET_KIND, Budgets, SessionAccounts, budgets
+from ccb.local.ledger.budgets import BUDGET_KIND, Budgets, LedgerThread, SessionAccounts, budgets
 from ccb.local.ledger.call_ledger import CallLedger, CallPlace, dollars, ledger_path, open_ledger
 from ccb.local.ledger.proxy_control import call_policy, check_allowed
 from ccb.tunnel.errors import ConfigError, UsageError
@@ -227,6 +227,48 @@ async def test_a_budget_holds_over_calls_of_several_ccb(tmp_path: Path, monkeypa
             with pytest.raises(sqlite3.IntegrityError, match="not removed"):
                 ledger._base.execute(f"DELETE FROM {table}")
     assert not list((tmp_path / "ledger.owners").iterdir())
+
+
+async def test_a_strict_budget_holds_over_the_many_sessions_of_two_fleets(tmp_path: Path) -> None:
+    """Each fleet has one thread with the ledger for all its sessions, as another process has."""
+    small = BilledRequest("claude-opus-4-5", 100, 1_000)
+    async with SessionAccounts(tmp_path, Budgets(day_usd=1.0)) as accounts:
+        usd = (await accounts.reserve(small)).usd  # it is given up
+
+    async def one_call(ledger: LedgerThread) -> bool:
+        async with SessionAccounts(tmp_path, Budgets(day_usd=40.5 * usd, strict=True), shared=ledger) as accounts:
+            try:
+                accounts.ended(report(usd), await accounts.reserve(small))
+            except Refusal as refusal:
+                assert refusal.kind == BUDGET_KIND
+                return False
+        return True
+
+    fleets = LedgerThread(tmp_path), LedgerThread(tmp_path)
+    went = await asyncio.gather(*(one_call(fleets[number % 2]) for number in range(120)))
+    for each in fleets:
+        await each.aclose()
+    assert sum(went) == 40
+    with CallLedger(ledger_path(tmp_path)) as ledger:
+        assert ledger.spent().usd == pytest.approx(40 * usd)
+
+
+async def test_a_fleet_has_one_budget_and_each_of_its_hosts_another(tmp_path: Path) -> None:
+    limits = Budgets(fleet="f1", fleet_usd=1.0, fleet_host_usd=0.5)
+    with CallLedger(ledger_path(tmp_path)) as ledger:
+        ledger.join("f1", ["s1", "s2", "s3"])
+        ledger.add(CallPlace("s9", "web", "/"), report(9.0))  # of no fleet
+        ledger.add(CallPlace("s1", "web", "/"), report(0.3))
+        async with SessionAccounts(tmp_path, limits) as accounts:
+            accounts.place = CallPlace("s2", "web", "/")
+            accounts.ended(report(0.3), await accounts.reserve(ASKED))
+            with pytest.raises(Refusal, match=r"the budget of the fleet on web is used up: \$0.60 of \$0.50"):
+                await accounts.reserve(ASKED)
+            accounts.place = CallPlace("s3", "db", "/")
+            accounts.ended(report(0.4), await accounts.reserve(ASKED))
+            with pytest.raises(Refusal, match=r"the budget of the fleet is used up: \$1.00 of \$1.00"):
+                await accounts.reserve(ASKED)
+        assert ledger.spent(fleet="f1").usd == pytest.approx(1.0) and not ledger.spent(fleet="f2").usd
 
 
 async def test_a_budget_in_dollars_needs_prices(tmp_path: Path) -> None:
