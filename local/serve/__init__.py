@@ -1,0 +1,1 @@
+"""`ccb serve`: the screens of ccb in a browser."""
