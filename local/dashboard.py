@@ -1,32 +1,42 @@
-"""`ccb dash`: the screen of all hosts, and the sessions that are opened from it, in one process."""
+"""`ccb dash`: the screen of all hosts, and the sessions that are opened from it, in one process; or lines of JSON."""
 
 from __future__ import annotations
 
+import asyncio
+import json
 import sys
+import time
 from collections.abc import Mapping
-from dataclasses import replace
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from ccb.tunnel.errors import CcbError, UsageError
 from ccb.tunnel.heavy_imports import collection_paused
+from ccb.tunnel.plain_text import one_line
+from ccb.tunnel.tasks import cancelled
 
 from .command_line.arguments import Arguments
 from .command_line.exit_codes import ExitCode
 from .command_line.target import remote_path
 from .command_line.transport_choice import needs_host
-from .config.log import state_dir
+from .config.policy import own_hooks
 from .config.settings import settings_choice
 from .config.settings_loading import load_screen_settings, load_settings
+from .connect.host_connection import HostConnection
+from .connect.startup import loaded_once
 from .dash.dash_hosts import dash_hosts
-from .dash.dash_lines import follow, print_once
-from .dash.dash_model import Dash, watching
+from .dash.dash_model import Dash, HostWatch, as_json, watching
+from .fleet.fleet_hosts import inventory_places
 from .session.own_hooks import NotificationHooks
-from .terminal.console import SCREENS, restored_at_the_end
+from .terminal.console import print_line, say
 from .terminal.signals import Interrupts
 from .terminal.terminal_prompts import TerminalPrompts, prompts_for
 
 if TYPE_CHECKING:
     from .tui.dash_app import DashChoice
+
+
+_ANSWER_S = 15.0  # seconds in which a host has to answer --json
 
 
 async def run_dash(arguments: Arguments, environ: Mapping[str, str]) -> ExitCode:
@@ -36,61 +46,100 @@ async def run_dash(arguments: Arguments, environ: Mapping[str, str]) -> ExitCode
         raise UsageError("the screen of ccb dash needs a terminal", do="Without one: --json.")
     if not needs_host(arguments.connection):
         raise UsageError("a --transport command leads to one host", do="Name hosts of ssh_config instead.")
-    hosts = dash_hosts(arguments, environ)
-    if lines:
-        async with watching(hosts, prompts_for(headless=True), environ) as dash:
-            return await (follow(dash) if arguments.host_command.follow else print_once(dash))
-    prompts = TerminalPrompts()
-    async with watching(hosts, prompts, environ) as dash:
-        return await _show(dash, prompts, arguments, environ)
+    prompts, load = prompts_for(headless=True) if lines else TerminalPrompts(), loaded_once()
+    listed = await inventory_places(arguments.fleet.inventories, arguments.fleet.limit, environ)
+    hosts = dash_hosts(arguments, environ, {each.host: (each.place, *each.options) for each in listed})
+    connections = {name: HostConnection(each, prompts, environ, shared=load) for name, each in hosts.items()}
+    async with watching(connections, environ) as dash:
+        if lines:
+            return await print_rows(dash, follow=arguments.host_command.follow)
+        return await _show(dash, arguments, environ)
 
 
-async def _show(dash: Dash, prompts: TerminalPrompts, arguments: Arguments, environ: Mapping[str, str]) -> ExitCode:
+async def print_rows(dash: Dash, *, follow: bool = False) -> ExitCode:
+    """Print a row for each session, and one with `error` for each host that does not answer: once all have answered or
+    failed, or with `follow` as they come and change, and `gone` for those that go. Return AGENT_FAILED for one that did
+    not answer."""
+    shown: dict[tuple[str, str], object] = {}
+    problems: dict[str, str] = {}
+    with suppress(TimeoutError):
+        async with asyncio.timeout(None if follow else _ANSWER_S):
+            async for _ in dash.changes():
+                if follow:
+                    _print_changes(dash, shown, problems)
+                elif all(each.up or each.problem for each in dash.hosts):
+                    break
+    silent = [each for each in dash.hosts if not each.up]
+    for each in silent:
+        each.problem = each.problem or "it has not answered yet"
+    _print_changes(dash, shown, problems)
+    return ExitCode.AGENT_FAILED if silent else ExitCode.OK
+
+
+def _print_changes(dash: Dash, shown: dict[tuple[str, str], object], problems: dict[str, str]) -> None:
+    rows = {row.key: as_json(row, time.monotonic()) for row in dash.rows()}
+    lasting = {key: [each for each in row.items() if not each[0].endswith("_s")] for key, row in rows.items()}
+    changed: list[object] = [row for key, row in rows.items() if shown.get(key) != lasting[key]]
+    changed += [
+        {"host": host, "session": session, "gone": True} for host, session in shown if (host, session) not in rows
+    ]
+    hosts = {each.name: each.problem for each in dash.hosts}
+    changed += [{"host": name, "error": error} for name, error in hosts.items() if problems.get(name, "") != error]
+    print_line(*map(json.dumps, changed))
+    shown.clear()
+    shown.update(lasting)
+    problems.update(hosts)
+
+
+async def _show(dash: Dash, arguments: Arguments, environ: Mapping[str, str]) -> ExitCode:
     with collection_paused():
         from .repl import show_session
-        from .tui.attention import Attention, Notify
+        from .tui.attention import Notify
         from .tui.dash_app import DashApp
 
     settings = load_settings(environ, settings_choice(arguments))
-    screen = load_screen_settings(environ, settings_choice(arguments))
-    screen = replace(screen, mouse=screen.mouse and not arguments.screen.no_mouse)
-    hooks = NotificationHooks({} if settings.disableAllHooks else settings.hooks, "ccb dash")
-
-    def attend(attention: Attention) -> None:
-        attention.how, attention.notify_person = Notify(settings.notify), hooks.notify
-
-    async def chosen() -> DashChoice | ExitCode:
-        app = DashApp(dash, environ, screen, attend)
-        with restored_at_the_end(state_dir() / SCREENS), Interrupts() as signals:
-            signals.first.add_done_callback(lambda _: app.exit(None))
-            choice = await app.run_async(mouse=screen.mouse)
-        if app.return_code:
-            raise app.bug or RuntimeError("the interface ended")
-        if choice is None:
-            return signals.first.result() if signals.first.done() else ExitCode.OK
-        return choice
+    screen = load_screen_settings(environ, settings_choice(arguments), no_mouse=arguments.screen.no_mouse)
+    hooks = NotificationHooks(own_hooks(settings), "ccb dash")
 
     try:
-        while not isinstance(choice := await chosen(), ExitCode):
-            code, connection = int(ExitCode.OK), choice.host.connection
+        while True:
+            app = DashApp(dash, environ, screen)
+            app.attention.how, app.attention.notify_person = Notify(settings.notify), hooks.notify
+            choice = await app.shown()
+            if isinstance(choice, int):
+                return ExitCode(choice)
+            code = int(ExitCode.OK)
             try:
                 if choice.session or choice.directory:
-                    code = await show_session(_arguments_of(choice), connection, prompts)
+                    code = await show_session(_arguments_of(choice), choice.host.connection)
                 else:
-                    await connection.connected()
+                    code = await _log_in(choice.host)
             except CcbError as error:
                 dash.said = f"{error.what}. {error.do}"
             if code in (ExitCode.HANGUP, ExitCode.TERMINATED):
                 return ExitCode(code)
             choice.host.retry()
-        return choice
     finally:
         await hooks.close()
+
+
+async def _log_in(host: HostWatch) -> int:
+    """Let the person log in; Ctrl+C gives it up. Return the exit code of a signal, 0 for none. Raises CcbError."""
+    with Interrupts() as signals:
+        say(f"ccb: logging in to {one_line(host.name)} (Ctrl+C goes back to the dash)")
+        login = asyncio.create_task(host.connection.connected(), name="log in")
+        try:
+            await asyncio.wait((login, signals.first), return_when=asyncio.FIRST_COMPLETED)
+            if login.done():
+                await login
+        finally:
+            await cancelled(login)
+        return signals.first.result() if signals.first.done() else ExitCode.OK
 
 
 def _arguments_of(choice: DashChoice) -> Arguments:
     from .slash_commands.session_api import NextSession, arguments_for
 
-    arguments = choice.host.arguments
+    arguments = choice.host.connection.arguments
     directory = choice.directory if arguments.connection.local else remote_path(choice.directory)
     return arguments_for(NextSession(choice.session), arguments, directory)

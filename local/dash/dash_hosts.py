@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 
 from ccb.tunnel.errors import UsageError
 
-from ..command_line.arguments import Arguments
+from ..command_line.arguments import Arguments, Group
+from ..command_line.parser import parse_arguments
 from ..command_line.target import parse_target
-from ..command_line.transport_choice import LOCAL_HOST, host_key
+from ..command_line.transport_choice import LOCAL_HOST, host_key, option_words
 from ..commands.completion_words import configured_hosts
 from ..config.policy import ledger_folder
 from ..ledger.call_ledger import read_ledger
@@ -21,26 +23,55 @@ _MAX_PLACES = 2_000
 _PATTERN = frozenset("*?[!")
 
 
-def dash_hosts(arguments: Arguments, environ: Mapping[str, str]) -> dict[str, Arguments]:
-    """Return the command line of a session on each host, by the name of the host. Raises CcbError."""
-    words = [each for word in arguments.rest for each in _words_of(word)]
-    found = [each for word in words for each in _matching(word, arguments)] if words else _past(arguments, environ)
-    if arguments.connection.local or not found:
-        found.append(_local(arguments))
+def dash_hosts(
+    arguments: Arguments, environ: Mapping[str, str], inventory: Mapping[str, Sequence[str]]
+) -> dict[str, Arguments]:
+    """Return the command line of a session on each host, by the name of the host. `inventory` has the words that lead
+    to its hosts. Raises CcbError."""
     hosts: dict[str, Arguments] = {}
-    for each in found:
+    for each in _named(arguments, environ, from_ledger=not inventory):
         name, port = host_key(each.connection), each.connection.port
-        same = name in hosts and hosts[name].connection.port == port
-        hosts[name if same or name not in hosts else f"{name}:{port or 22}"] = each
+        same = name not in hosts or hosts[name].connection.port == port
+        hosts[name if same else f"{name}:{port or 22}"] = each
+    given = option_words(arguments, Group.CONNECTION)
+    for name, way in inventory.items():
+        there = parse_arguments(["ssh", *given, *way]).connection
+        far = replace(arguments, command="ssh", rest=(), connection=there)
+        hosts[name] = _session_on(LOCAL_HOST, arguments) if there.local else far
+    if arguments.connection.local or not hosts:
+        hosts[LOCAL_HOST] = _session_on(LOCAL_HOST, arguments)
     if len(hosts) > MAX_HOSTS:
         raise UsageError(f"these are {len(hosts)} hosts", do=f"Name at most {MAX_HOSTS}.")
     return hosts
 
 
-def _past(arguments: Arguments, environ: Mapping[str, str]) -> list[Arguments]:
+def _named(arguments: Arguments, environ: Mapping[str, str], *, from_ledger: bool) -> Iterator[Arguments]:
+    words = named_places(arguments.rest)
+    for word in words:
+        yield _session_on(word, arguments)
     none: list[tuple[str, str, float]] = []
-    places = read_ledger(ledger_folder(environ), lambda ledger: ledger.places(_MAX_PLACES), none)
-    return [each for key in dict.fromkeys(host for host, _, _ in places) for each in _of_the_past(key, arguments)]
+    if from_ledger and not words:
+        places = read_ledger(ledger_folder(environ), lambda ledger: ledger.places(_MAX_PLACES), none)
+        for word in dict.fromkeys(host for host, _, _ in places):
+            with suppress(UsageError):  # what a container or a command leads to
+                yield _session_on(word, arguments)
+
+
+def _session_on(host: str, arguments: Arguments) -> Arguments:
+    connection = arguments.connection
+    if host == LOCAL_HOST:
+        here = replace(connection, local=True, target=None, port=None)
+        return replace(arguments, command="", rest=(), connection=here)
+    target = parse_target(host)
+    if target.path is not None:
+        raise UsageError("ccb dash takes hosts without a path", do=f"Write `ccb dash {target.login}`.")
+    there = replace(connection, local=False, target=target, port=target.port or connection.port)
+    return replace(arguments, command="ssh", rest=(), connection=there)
+
+
+def named_places(words: Iterable[str]) -> list[str]:
+    """Return `[user@]host[:path]` of each place that the words name: a host, `@FILE`, a pattern. Raises UsageError."""
+    return [place for word in words for each in _words_of(word) for place in _matching(each)]
 
 
 def _words_of(word: str) -> Sequence[str]:
@@ -48,40 +79,20 @@ def _words_of(word: str) -> Sequence[str]:
     if not word.startswith("@"):
         return [word]
     try:
-        lines = Path(word[1:]).expanduser().read_text(encoding="utf-8").splitlines()
+        lines = Path(word[1:]).expanduser().read_text(encoding="utf-8-sig").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         why = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
         raise UsageError(f"the list of hosts {word[1:]} cannot be read", evidence=why or "") from None
     return [text for line in lines if (text := line.partition("#")[0].strip())]
 
 
-def _matching(word: str, arguments: Arguments) -> Iterable[Arguments]:
-    if not _PATTERN & {*word}:
-        return [_local(arguments) if word == LOCAL_HOST else _remote(word, arguments)]
-    user, at, pattern = word.rpartition("@")
+def _matching(word: str) -> Sequence[str]:
+    """Return the places that a word means: the same path on each host of ssh_config that fits its pattern."""
+    host, colon, path = word.partition(":")
+    user, at, pattern = host.rpartition("@")
+    if not _PATTERN & {*pattern} or pattern.startswith("["):  # an address in brackets
+        return [word]
     names = [each for each in configured_hosts() if not _PATTERN & {*each} and fnmatchcase(each, pattern)]
     if not names:
-        raise UsageError(f"no host of ssh_config matches {word!r}", do="Name a host, or write another pattern.")
-    return [_remote(user + at + each, arguments) for each in names]
-
-
-def _of_the_past(key: str, arguments: Arguments) -> Iterable[Arguments]:
-    """Return the host of the ledger; not one that a container or a command leads to, which the ledger cannot tell."""
-    try:
-        return [_local(arguments) if key == LOCAL_HOST else _remote(key, arguments)]
-    except UsageError:
-        return []
-
-
-def _local(arguments: Arguments) -> Arguments:
-    connection = replace(arguments.connection, local=True, target=None, port=None)
-    return replace(arguments, command="", rest=(), connection=connection)
-
-
-def _remote(word: str, arguments: Arguments) -> Arguments:
-    target = parse_target(word)
-    if target.path is not None:
-        raise UsageError("ccb dash takes hosts without a path", do=f"Write `ccb dash {target.login}`.")
-    connection = arguments.connection
-    here = replace(connection, local=False, target=target, port=target.port or connection.port)
-    return replace(arguments, command="ssh", rest=(), connection=here)
+        raise UsageError(f"no host of ssh_config matches {host!r}", do="Name a host, or write another pattern.")
+    return [f"{user}{at}{each}{colon}{path}" for each in names]

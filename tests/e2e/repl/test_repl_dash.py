@@ -4,6 +4,7 @@ opened over the connection of the dash, and Ctrl+D comes back."""
 from __future__ import annotations
 
 import shutil
+import socket
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from tests.support.hosts.reached_host import Host
 from tests.support.hosts.sshd import host_user, sshd
 from tests.support.hosts.visited_host import visit
 from tests.support.model.model_script import uses
+from tests.support.person.laptop import Laptop
 
 pytestmark = pytest.mark.visited
 
@@ -46,6 +48,8 @@ async def test_two_hosts_on_one_screen(host: Host, tmp_path: Path) -> None:
                 await driver.shows("It-is-made.")
                 assert (host.home / "made").exists()
                 assert "only watching" not in driver.text, "it still drives"
+                (session,) = (each.parent.name for each in host.home.rglob("journal.jsonl"))
+                assert "allowed" in (await host.laptop.run(["audit", session])).stdout
                 dash.type("\x1b[F\x1b[B\x1b[B")
                 await dash.types("n", f"new session on {user.name}@127.0.0.1")
                 dash.type("\r")
@@ -60,3 +64,16 @@ async def test_two_hosts_on_one_screen(host: Host, tmp_path: Path) -> None:
                 assert server.logins == 1, "the dash and the session share a connection"
                 driver.type("\x04")
                 assert await driver.ended() == 0
+
+
+async def test_a_login_that_hangs_is_given_up_and_the_dash_goes_on(laptop: Laptop) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        port = silent.getsockname()[1]
+        async with laptop.on_terminal("dash", f"ssh://ann@127.0.0.1:{port}") as dash:
+            await dash.shows("connecting")
+            await dash.types("\r", "logging in to")
+            start = len(dash.written)
+            dash.type("\x03")
+            await dash.until(lambda: "0 of 1 hosts" in dash.text_from(start))
+            dash.type("q")
+            assert await dash.ended() == 0

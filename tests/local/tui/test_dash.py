@@ -35,8 +35,16 @@ async def test_the_mark_stays_on_its_row_and_enter_opens_that() -> None:
         assert [line.split("task ")[1][0] for line in rows_shown(at)] == ["3", "1", "2"]
         assert "› idle" in rows_shown(at)[2]
         await at.press("enter")
-        choice = at.dash_app.return_value
+        choice = at.choice
     assert choice is not None and (choice.host.name, choice.session) == ("web", dash_row(2)["session"])
+
+
+async def test_a_click_marks_a_row_and_opens_the_marked_one() -> None:
+    async with dash_desk(ReportingHost("web", dash_row(1), dash_row(2, idle_s=900))) as at:
+        await at.click("task 2", then=lambda: "› idle" in rows_shown(at)[1])
+        await at.click("task 2", then=lambda: at.choice)
+        choice = at.choice
+    assert choice is not None and choice.session == dash_row(2)["session"]
 
 
 async def test_letters_act_and_only_after_a_slash_they_search() -> None:
@@ -47,8 +55,16 @@ async def test_letters_act_and_only_after_a_slash_they_search() -> None:
         await at.press("enter", "n", sees="Directory of the new session on db")
         await at.press("ctrl+u")
         await at.enter("/srv/api")
-        choice = at.dash_app.return_value
+        choice = at.choice
     assert choice is not None and (choice.host.name, choice.session, choice.directory) == ("db", "", "/srv/api")
+
+
+@pytest.mark.parametrize("ends", [["escape"], ["enter", "escape"]], ids=["while typing", "once kept"])
+async def test_the_end_of_a_search_leaves_the_mark_on_its_row(ends: list[str]) -> None:
+    async with dash_desk(ReportingHost("web", *(dash_row(each, idle_s=each) for each in (1, 2, 3)))) as at:
+        await at.type("/task 3")
+        await at.press(*ends)
+        assert "› idle" in rows_shown(at)[2], at.screen
 
 
 async def test_a_stop_is_asked_about_and_a_name_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -61,13 +77,16 @@ async def test_a_stop_is_asked_about_and_a_name_is_given(monkeypatch: pytest.Mon
         async def rename(self, session: str, title: str) -> None:
             done.append(("rename", session, title))
 
-    async def sessions(self: object) -> Sessions:
+    async def sessions(self: object, *, ask: bool) -> Sessions:
+        assert not ask, "a login would ask under the screen"
         return Sessions()
 
     monkeypatch.setattr("ccb.local.connect.host_connection.HostConnection.sessions", sessions)
-    async with dash_desk(ReportingHost("web", dash_row(1))) as at:
+    async with dash_desk(ReportingHost("web", dash_row(1)), size=(40, 16)) as at:  # a phone, where the question wraps
         await at.press("s", sees="Stop task 1 on web?")
-        await at.enter("no", loses="Stop task")
+        await at.type("no")
+        await at.sees("no▏")
+        await at.press("enter", loses="Stop task")
         await at.press("s")
         await at.enter("yes", sees="Stopped.")
         await at.press("r", sees="New name")
@@ -85,7 +104,7 @@ async def test_a_silent_host_says_why_and_enter_logs_in() -> None:
         assert "\x1b" not in at.screen
         await at.press("a", sees="web does not answer")
         await at.press("enter")
-        choice = at.dash_app.return_value
+        choice = at.choice
     assert choice == DashChoice(at.dash_app.dash.hosts[0])
 
 
@@ -118,13 +137,14 @@ async def asked(
     session = ScriptedSession(greeting=replace(hello(), capabilities=["viewer_answers"]), driving=False)
 
     @asynccontextmanager
-    async def viewed(*_: object, answers: bool) -> AsyncIterator[ScriptedSession]:
-        assert answers
+    async def viewed(*_: object, answers: bool, ask: bool) -> AsyncIterator[ScriptedSession]:
+        assert answers and not ask, "a login would ask under the screen"
         yield session
 
     monkeypatch.setattr(dash_app, "view_session", viewed)
     async with dash_desk(ReportingHost("web", dash_row(1, "requires_action", **driven))) as at:
-        session.ask("ask", tool, {"command": "make \x1b[31mall"})
+        with session.replay():
+            session.ask("ask", tool, {"command": "make \x1b[31mall"})
         await at.press("a")
         yield at, session
     await session.close()
@@ -198,5 +218,5 @@ async def test_what_cannot_be_answered_here_is_said(monkeypatch: pytest.MonkeyPa
     async with asked(monkeypatch, "mcp__mail__send", **DRIVEN) as (at, _):
         await at.sees("about a tool of an MCP server")
     async with asked(monkeypatch) as (at, _):
-        choice = at.dash_app.return_value
+        choice = at.choice
     assert choice is not None and choice.session, "nobody drives it, so it is opened"

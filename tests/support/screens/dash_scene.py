@@ -12,7 +12,7 @@ from tests.support.repl.pilot import COLOURFUL, Desk, QuickPilot
 from tests.support.repl.scripted_session import ScriptedSession
 
 from ccb.local.tui.app import Repl
-from ccb.local.tui.dash_app import DashApp
+from ccb.local.tui.dash_app import DashApp, DashChoice
 from ccb.tunnel.errors import AuthFailed
 
 
@@ -31,6 +31,12 @@ class DashDesk(Desk):
     def dash_app(self) -> DashApp:
         return cast(DashApp, self.app)
 
+    @property
+    def choice(self) -> DashChoice | None:
+        """What the person has opened."""
+        found = self.dash_app.return_value
+        return found if isinstance(found, DashChoice) else None
+
 
 @asynccontextmanager
 async def dash_desk(
@@ -40,7 +46,7 @@ async def dash_desk(
         app = DashApp(dash, environ)
         async with app.run_test(size=size):
             at = DashDesk(cast(Repl, app), ScriptedSession(), QuickPilot(cast(Any, app)), hosts)
-            await at.until(lambda: all(each.told.is_set() for each in dash.hosts))
+            await at.until(lambda: all(each.up or each.problem for each in dash.hosts))
             await at.pilot.pause(0.1)
             yield at
 
