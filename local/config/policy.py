@@ -5,26 +5,24 @@ from __future__ import annotations
 import os
 import pwd
 import socket
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import urlsplit
 
-from ccb.tunnel.errors import PolicyRefused
+from ccb.tunnel.errors import PolicyRefused, UsageError
+from ccb.tunnel.wire.messages import as_blocks
+from ccb.tunnel.wire.outside_messages import GROUP_SERVER
 from ccb.tunnel.wire.policy_patterns import Patterns, holds_directory, is_allowed
 
-from ..command_line.arguments import ConnectionOptions, shortened
+from ..command_line.arguments import ConnectionOptions
+from ..command_line.option_values import shortened
 from ..command_line.transport_choice import TransportKind, transport_kind
 from .log import state_dir
-from .settings import PolicySettings, Settings, policy_file
+from .settings import MANAGED, PolicySettings, Settings, policy_file
 from .settings_loading import load_policy
 
-if TYPE_CHECKING:
-    from ccb.tunnel.ssh_config.host_config import HostConfig
-
-_ASK = "Ask the owner of this machine: the policy is {}."
-_STRICTNESS = ("off", "workspace", "read-only")
 _CLOUDS = {
     "bedrock": "bedrock-runtime.*.amazonaws.com",
     "vertex": "*aiplatform.googleapis.com",
@@ -32,32 +30,39 @@ _CLOUDS = {
 }
 
 
-def refused(what: str, key: str) -> PolicyRefused:
-    return PolicyRefused(f"the policy of this machine does not allow {what} ({key})", do=_ASK.format(policy_file()))
+def require(allowed: bool, what: str, key: str) -> None:
+    """Raise PolicyRefused for what the policy does not allow by this key."""
+    if not allowed:
+        do = f"Ask the owner of this machine: the policy is {policy_file()}."
+        raise PolicyRefused(f"the policy of this machine does not allow {what} ({key})", do=do)
 
 
 def check_connection(policy: PolicySettings, connection: ConnectionOptions) -> None:
     """Raise PolicyRefused for a way to a host that is refused whatever is there."""
     kind = transport_kind(connection)
     if kind is TransportKind.LOCAL:
-        if policy.remoteOnly:
-            raise refused("sessions on this machine", "remoteOnly")
+        require(not policy.remoteOnly, "sessions on this machine", "remoteOnly")
     elif kind is not TransportKind.ASYNCSSH:
-        command = connection.ssh_command or connection.transport or ""
-        _check_command(policy, command.strip())
-        if connection.target is not None and not _is_host_allowed(policy, connection.target.host):
-            raise refused(f"the host {connection.target.host}", "hosts")
+        unseen = kind is TransportKind.OPENSSH and binds_routes(policy)  # where its own configuration leads
+        require(not unseen, "OpenSSH beside the SSH of ccb", "commands")
+        _check_command(policy, (connection.ssh_command or connection.transport or "").strip())
+        if connection.target is not None:
+            _check_host(policy, connection.target.host)
 
 
-def check_route(policy: PolicySettings, configs: Sequence[HostConfig]) -> None:
+def check_route(policy: PolicySettings, way: Sequence[tuple[str, str]]) -> None:
     """Raise PolicyRefused for a host on the way, as ssh_config resolves it, and for a command that makes the way."""
-    for config in configs:
-        if not _is_host_allowed(policy, config.hostname):
-            raise refused(f"the host {config.hostname}", "hosts")
-        if config.route.proxy_command:
-            _check_command(policy, config.route.proxy_command)
-    if policy.remoteOnly and all(_is_loopback(config.hostname) for config in configs):
-        raise refused(f"the host {configs[-1].hostname}, which is this machine", "remoteOnly")
+    for host, command in way:
+        check_hop(policy, host, command)
+    here = policy.remoteOnly and all(_is_loopback(host) for host, _ in way)
+    require(not here, f"{way[-1][0]}, which is this machine", "remoteOnly")
+
+
+def check_hop(policy: PolicySettings, host: str, command: str) -> None:
+    """Raise PolicyRefused for a host that may not be connected to, or not by this command, if any."""
+    _check_host(policy, host)
+    if command:
+        _check_command(policy, command)
 
 
 def binds_routes(policy: PolicySettings) -> bool:
@@ -65,13 +70,14 @@ def binds_routes(policy: PolicySettings) -> bool:
 
 
 def _check_command(policy: PolicySettings, command: str) -> None:
-    if binds_routes(policy) and not is_allowed(command, policy.commands or ()):
-        raise refused(f"a connection made by {shortened(command)!r}", "commands")
+    allowed = not binds_routes(policy) or is_allowed(command, policy.commands or ())
+    require(allowed, f"a connection made by {shortened(command)!r}", "commands")
 
 
-def _is_host_allowed(policy: PolicySettings, host: str) -> bool:
-    patterns = policy.hosts
-    return patterns is None or any(fnmatchcase(host.lower().rstrip("."), each.lower()) for each in patterns)
+def _check_host(policy: PolicySettings, host: str) -> None:
+    name = host.lower().rstrip(".")
+    allowed = policy.hosts is None or any(fnmatchcase(name, each.lower()) for each in policy.hosts)
+    require(allowed, f"the host {shortened(host)}", "hosts")
 
 
 def _is_loopback(host: str) -> bool:
@@ -83,26 +89,16 @@ def _is_loopback(host: str) -> bool:
 
 def check_directory(policy: PolicySettings, path: str) -> None:
     """Raise PolicyRefused for a directory of a host in which no session may work."""
-    if not holds_directory(path, policy.directories):
-        raise refused(f"sessions in {shortened(path)}", "directories")
+    require(holds_directory(path, policy.directories), f"sessions in {shortened(path)}", "directories")
 
 
-def check_agent(settings: Settings, agent: str) -> None:
-    """Raise PolicyRefused for an agent of others that may not work."""
-    if not is_allowed(agent, allowed_agents(settings)):
-        raise refused(f"the agent {shortened(agent)!r}", "agents")
-
-
-def allowed_agents(settings: Settings) -> Patterns:
-    """Return the patterns of agents of others. Where the policy is about what an agent does, no other may work."""
-    policy = settings.policy
-    bound = policy.about_agents or (settings.is_managed("permissions") and not settings.may_bypass)
-    return policy.agents if policy.agents is not None or not bound else ()
-
-
-def check_sandbox(policy: PolicySettings, sandbox: str) -> None:
-    if policy.sandbox is not None and _STRICTNESS.index(sandbox) < _STRICTNESS.index(policy.sandbox):
-        raise refused(f"the sandbox mode {sandbox}, at least {policy.sandbox} is wanted", "sandbox")
+def check_group(policy: PolicySettings, group: str, servers: Collection[str]) -> None:
+    """Raise PolicyRefused for a group of sessions that may not be, and UsageError if another server has its name."""
+    require(is_allowed(f"{GROUP_SERVER} {group}", policy.mcpServers), f"the group {group}", "mcpServers")
+    if GROUP_SERVER in servers:
+        raise UsageError(
+            f"--group needs the name {GROUP_SERVER!r}, which an MCP server of yours has", do="Rename that server."
+        )
 
 
 def check_provider(policy: PolicySettings, server: str) -> None:
@@ -110,39 +106,31 @@ def check_provider(policy: PolicySettings, server: str) -> None:
     from ccb.tunnel.providers.provider_kinds import KINDS
 
     name = urlsplit(f"//{server}").hostname or ""
-    for each in policy.providers if policy.providers is not None else ("*",):
-        kind = KINDS.get(each)
-        own = kind.base_url.partition("://")[2].partition("/")[0] if kind is not None else ""
-        if fnmatchcase(name, _CLOUDS.get(each) or own or each.lower()):
-            return
-    raise refused(f"model calls to {name}", "providers")
+    wanted = policy.providers if policy.providers is not None else ["*"]
+    own = {each: urlsplit(KINDS[each].base_url).netloc for each in wanted if each in KINDS}
+    patterns = [_CLOUDS.get(each) or own.get(each) or each.lower() for each in wanted]
+    require(any(fnmatchcase(name, each) for each in patterns), f"model calls to {name}", "providers")
 
 
 def own_hooks(settings: Settings) -> Mapping[str, Any]:
-    """Return the hooks that may run on this machine."""
-    by_policy, patterns = settings.is_managed("hooks"), settings.policy.hooks
-    if settings.disableAllHooks and (not by_policy or settings.is_managed("disableAllHooks")):
-        return {}
-    if by_policy:
-        return settings.hooks
-    if settings.is_managed("allowManagedHooksOnly") and settings.allowManagedHooksOnly:
-        return {}
-    if patterns is None:
-        return settings.hooks
-    return {event: _kept(each, patterns) for event, each in settings.hooks.items()}
+    """Return the hooks that may run on this machine: those of the policy, and what it allows of the person's."""
+    last = {each.source == MANAGED: each.values["hooks"] for each in settings.layers if "hooks" in each.values}
+    owners, own = last.get(True, {}), last.get(False, {})
+    if settings.disableAllHooks or (settings.is_managed("allowManagedHooksOnly") and settings.allowManagedHooksOnly):
+        own = {}
+    if settings.disableAllHooks and settings.is_managed("disableAllHooks"):
+        owners = {}
+    patterns = settings.policy.hooks
+    return {event: [*as_blocks(owners.get(event)), *_kept(own.get(event), patterns)] for event in {**owners, **own}}
 
 
-def _kept(entries: Any, patterns: Sequence[str]) -> list[Any]:
-    kept = []
-    for entry in entries if isinstance(entries, list) else ():
-        hooks = entry.get("hooks") if isinstance(entry, dict) else None
-        found = [
-            each
-            for each in (hooks if isinstance(hooks, list) else ())
-            if isinstance(each, dict) and is_allowed(str(each.get("command") or each.get("url")), patterns)
-        ]
-        kept += [{**entry, "hooks": found}] if found else []
-    return kept
+def _kept(entries: object, patterns: Patterns) -> Iterator[dict[str, Any]]:
+    for entry in as_blocks(entries):
+        hooks = as_blocks(entry.get("hooks"))
+        yield {
+            **entry,
+            "hooks": [each for each in hooks if is_allowed(str(each.get("command") or each.get("url")), patterns)],
+        }
 
 
 def ledger_folder(environ: Mapping[str, str]) -> Path:

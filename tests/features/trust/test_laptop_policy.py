@@ -132,3 +132,13 @@ async def test_an_agent_of_others_works_only_if_the_policy_names_it(host: Worker
     laptop = await host.connect(session)
     await laptop.attach(under({"policy": {"agents": ["acp:good*"]}}, foreign_agent="acp:evil --yolo"))
     assert "does not allow the agent acp:evil --yolo" in str(await laptop.next(Refused))
+
+
+async def test_the_file_of_the_hosts_administrator_loosens_nothing(host: WorkerHost, session: str) -> None:
+    loose = {"sandbox": "workspace", "agents": ["*"], "hooks": ["*"], "mcpServers": ["*"], "directories": ["/"]}
+    theirs = host.project.parent / "managed-settings.json"
+    theirs.write_text(json.dumps({"policy": loose}))
+    host.prelude = f"import ccb.remote.session.session_settings as s; s.MANAGED_FILE = {str(theirs)!r}"
+    laptop = await host.drive(session, under(CAGED))
+    answer = await laptop.request("set_sandbox", sandbox="workspace")
+    assert "wants the cage read-only at least" in str(answer.get("error")), answer

@@ -16,11 +16,14 @@ from tests.support.run_words import run_words
 
 from ccb.local.commands.config import schema_text
 from ccb.local.config import policy, settings
-from ccb.local.config.settings import PolicySettings, Settings, SettingsChoice
-from ccb.local.config.settings_loading import load_policy, load_settings
-from ccb.local.ledger.budgets import budgets
+from ccb.local.config.settings import PolicySettings, SettingsChoice
+from ccb.local.config.settings_loading import load_policy, load_settings, load_sharing
+from ccb.local.doctor.laptop_checks import laptop_findings
+from ccb.local.ledger.budgets import budgets, midnight
+from ccb.local.providers.known_models import list_or_why
 from ccb.local.providers.named_provider import named_provider
 from ccb.tunnel.errors import ConfigError, PolicyRefused
+from ccb.tunnel.transports.pipe import Sharing
 from ccb.tunnel.wire.policy_patterns import holds_directory, is_allowed
 
 REMOTE = '{"policy": {"remoteOnly": true}}'
@@ -38,13 +41,13 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_no_source_of_the_person_changes_it_and_the_origin_is_shown(
     place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    place.write_text('{\n"policy": {\n"remoteOnly": true,\n"models": ["claude-*"]}}')
+    place.write_text('{\n"policy": {\n"remoteOnly": true,\n"hosts": ["web-*"]}}')
     environ = {"HOME": str(tmp_path), "XDG_CONFIG_HOME": str(tmp_path / "config")}
     mine = tmp_path / "config/ccb/settings.json"
     mine.parent.mkdir(parents=True)
-    mine.write_text(loose := '{"policy": {"remoteOnly": false, "models": ["*"]}}')
+    mine.write_text(loose := '{"policy": {"remoteOnly": false, "hosts": ["*"]}}')
     found = load_settings(environ, SettingsChoice(flag=loose)).policy
-    assert found == load_policy() == PolicySettings(remoteOnly=True, models=["claude-*"])
+    assert found == load_policy() == PolicySettings(remoteOnly=True, hosts=["web-*"])
     assert run_words(["config", "show", "--origin", "--settings", loose], environ) == 0
     shown = capsys.readouterr()
     assert f"policy.remoteOnly = true  (managed: {place}, line 3)" in shown.out.splitlines()
@@ -99,7 +102,7 @@ def test_its_old_name_counts_where_there_is_no_other(place: Path) -> None:
 
 def test_a_link_to_a_file_that_is_not_there_is_refused(place: Path) -> None:
     place.symlink_to(place.parent / "unmounted" / "policy.json")
-    with pytest.raises(ConfigError, match="is not a file"):
+    with pytest.raises(ConfigError, match="cannot be read"):
         load_policy()
 
 
@@ -111,18 +114,26 @@ def test_no_list_and_no_host_of_a_person_widens_a_setting_of_it(place: Path) -> 
     mine = json.dumps({"modelCalls": calls, "permissions": {"deny": ["Bash"]}})
     found = load_settings({}, SettingsChoice(user=False, flag=mine))
     limits = found.modelCalls.of_host("gpu-1")
-    assert (limits.models, limits.perMinute, limits.maxConcurrent) == (["claude-haiku-*"], 9, 2)
+    assert (limits.models, limits.perMinute, limits.maxConcurrent) == (["claude-haiku-*"], 9, None)
     assert found.permissions.deny == ["Bash", "Read"]
 
 
-def test_no_variable_begins_a_new_day(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    place.write_text('{"policy": {"budgets": {"dayUsd": 5}}}')
-    allowed, found = budgets(None, load_settings({}, SettingsChoice(user=False)), "h"), set()
+def test_it_says_which_connections_are_shared(place: Path, tmp_path: Path) -> None:
+    environ = {"HOME": str(tmp_path), "XDG_CONFIG_HOME": str(tmp_path / "config")}
+    mine = tmp_path / "config/ccb/settings.json"
+    mine.parent.mkdir(parents=True)
+    mine.write_text('{"controlMaster": true, "keepConnection": 60, "pipelinedLogin": true}')
+    place.write_text('{"controlMaster": false, "keepConnection": 0, "pipelinedLogin": false}')
+    assert load_sharing(environ) == Sharing(own_master=False, keep_s=0, pipelined=False)
+
+
+def test_no_variable_begins_a_new_day(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = set()
     with monkeypatch.context() as changed:
         for zone in ("UTC", "X-12", "X12"):
             changed.setenv("TZ", zone)
             time.tzset()
-            found.add(allowed.midnight())
+            found.add(midnight())
     time.tzset()
     assert len(found) == 1
 
@@ -130,7 +141,7 @@ def test_no_variable_begins_a_new_day(place: Path, monkeypatch: pytest.MonkeyPat
 @pytest.mark.parametrize("wrong", [{"remote": True}, {"retentionDays": 0}, {"ledger": "here"}])
 def test_the_schema_of_a_policy_refuses_a_wrong_value(wrong: dict[str, object]) -> None:
     with pytest.raises(jsonschema.ValidationError):
-        jsonschema.validate({"policy": wrong}, json.loads(schema_text(policy=True)))
+        jsonschema.validate({"policy": wrong}, json.loads(schema_text()))
 
 
 def test_no_variable_moves_the_ledger(place: Path, tmp_path: Path) -> None:
@@ -174,6 +185,28 @@ def test_a_provider_is_known_by_its_server(server: str, allowed: bool) -> None:
         policy.check_provider(owners, server)
 
 
+async def test_one_that_is_not_allowed_is_not_asked_for_its_models_either(place: Path) -> None:
+    place.write_text('{"policy": {"providers": ["anthropic"]}}')
+    found = load_settings({}, SettingsChoice(user=False, flag='{"providers": {"openai": {}}}'))
+    environ = {"HOME": str(place.parent), "OPENAI_API_KEY": "k", "ANTHROPIC_BASE_URL": "http://127.0.0.1:1"}
+    named = named_provider("openai", environ, found)
+    assert named is not None
+    assert "does not allow model calls to api.openai.com" in (await list_or_why(named, environ, found))[1]
+    doctor = [each async for each in laptop_findings(environ)]
+    assert any("does not allow model calls to 127.0.0.1" in each.found for each in doctor), doctor
+
+
+def test_a_server_that_is_not_allowed_is_not_tried_either(
+    place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place.write_text('{"policy": {"mcpServers": ["/usr/bin/ok"]}}')
+    environ = {"HOME": str(tmp_path), "XDG_CONFIG_HOME": str(tmp_path / "config")}
+    assert run_words(["mcp", "add", "mine", "--", "/usr/bin/touch", str(tmp_path / "started")], environ) == 0
+    assert run_words(["mcp", "test", "mine"], environ) == 78
+    assert "does not allow the MCP server mine (mcpServers)" in capsys.readouterr().err
+    assert not (tmp_path / "started").exists()
+
+
 @pytest.mark.parametrize(
     ("pattern", "text", "allowed"),
     [
@@ -184,9 +217,17 @@ def test_a_provider_is_known_by_its_server(server: str, allowed: bool) -> None:
         ("https://*.example.com/*", "https://evil.org\\.example.com/", False),
         ("/usr/bin/npx @corp/*", "/usr/bin/npx @corp/a", True),
         ("/usr/bin/npx @corp/*", "npx @corp/a", False),
+        ("/opt/checks/*", "/opt/checks/run --all", True),
+        ("/opt/checks/*", "/opt/checks/../../tmp/evil", False),
+        ("/opt/checks/*", "/opt/checks/run; evil", False),
+        ("/opt/checks/*", "/opt/checks/run\nevil", False),
+        ("/opt/checks/*", "/opt/checks/$(evil)", False),
+        ("/opt/checks/* 2>&1", "/opt/checks/run 2>&1", True),
+        ("https://a.example.com/*", "https://a.example.com/;evil", False),
+        ("*", "evil | sh", True),
     ],
 )
-def test_no_path_of_a_url_looks_like_its_host(pattern: str, text: str, allowed: bool) -> None:
+def test_no_star_leads_to_another_host_or_command(pattern: str, text: str, allowed: bool) -> None:
     assert is_allowed(text, [pattern]) is allowed
 
 
@@ -199,25 +240,27 @@ def test_a_star_in_a_directory_stands_for_a_part_of_one_name() -> None:
     assert fits == ["/srv/a", "/srv/a/b"]
 
 
+def test_a_list_of_no_models_is_refused_and_does_not_mean_all(place: Path) -> None:
+    place.write_text('{"modelCalls": {"models": []}}')
+    with pytest.raises(ConfigError, match=r"modelCalls.models: .* at least 1"):
+        load_policy()
+
+
 @pytest.mark.parametrize(
-    ("bounds", "allowed"),
+    ("policy_says", "run"),
     [
-        ({}, True),
-        ({"hosts": ["*"]}, True),
-        ({"providers": ["anthropic"]}, False),
-        ({"models": ["claude-*"]}, False),
-        ({"providers": ["anthropic"], "agents": ["acp:good*"]}, True),
+        ({}, ["ship", "/opt/a", "curl evil"]),
+        ({"policy": {"hooks": ["/opt/*"]}}, ["ship", "/opt/a"]),
+        ({"allowManagedHooksOnly": True}, ["ship"]),
     ],
 )
-def test_an_agent_with_calls_of_its_own_needs_a_pattern(bounds: dict[str, Any], allowed: bool) -> None:
-    with nullcontext() if allowed else pytest.raises(PolicyRefused, match="does not allow the agent"):
-        policy.check_agent(Settings(policy=PolicySettings(**bounds)), "acp:good")
-
-
-def test_own_hooks_of_the_laptop_are_filtered() -> None:
+def test_hooks_of_the_policy_run_beside_those_of_the_person(
+    place: Path, policy_says: dict[str, Any], run: list[str]
+) -> None:
+    place.write_text(json.dumps({"hooks": {"Notification": [{"hooks": [{"command": "ship"}]}]}, **policy_says}))
     hooks = {"Notification": [{"hooks": [{"command": each} for each in ("/opt/a", "curl evil")]}]}
-    found = policy.own_hooks(Settings(hooks=hooks, policy=PolicySettings(hooks=["/opt/*"])))
-    assert found == {"Notification": [{"hooks": [{"command": "/opt/a"}]}]}
+    found = policy.own_hooks(load_settings({}, SettingsChoice(user=False, flag=json.dumps({"hooks": hooks}))))
+    assert [hook["command"] for entry in found["Notification"] for hook in entry["hooks"]] == run
 
 
 @pytest.mark.parametrize(("policy_says", "runs"), [({}, True), ({"disableAllHooks": True}, False)])
