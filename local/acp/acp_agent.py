@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import os
 import re
@@ -17,30 +18,30 @@ from ccb.tunnel.errors import CcbError, ProtocolError
 from ccb.tunnel.heavy_imports import collection_paused
 from ccb.tunnel.plain_text import neutralise
 from ccb.tunnel.transports.login_prompts import NobodyToAsk
-from ccb.tunnel.wire.control_protocol import RequestFailed, new_uuid
+from ccb.tunnel.wire.control_protocol import RequestFailed
 from ccb.tunnel.wire.frames import FrameError, Json
 from ccb.tunnel.wire.json_rpc import INVALID_PARAMS, NOT_FOUND, Handler, JsonRpcPeer, Reply, RpcError
+from ccb.tunnel.wire.messages import as_dict
 
-from ..command_line.arguments import Arguments, SessionChoice, is_session_id
+from ..command_line.arguments import Arguments, SessionChoice
 from ..command_line.exit_codes import ExitCode
+from ..command_line.option_values import is_session_id
 from ..command_line.transport_choice import TransportKind, host_label, transport_kind
 from ..terminal.console import say
 from ..terminal.stdio import Writer, in_thread, read_some
 from .acp_paths import PathMap
 
 if TYPE_CHECKING:
-    from ccb.tunnel.transports.pipe import Transport
-
     from ..connect.host_connection import HostConnection
-    from .acp_session import AcpSession, EditorConversation
+    from .acp_session import AcpSession
 
 log = logging.getLogger(__name__)
 
 PROTOCOL_VERSION = 1
 _PIECE = 64 * 1024
-_PAGE = 50  # sessions in one answer of `session/list`
 _STOP_S = 5.0  # seconds for a turn to end before its session is closed
 _MAX_SESSIONS = 50  # open at the same time
+_ID_LENGTH = 36
 _UNFIT = re.compile(r"[^A-Za-z0-9-]+")
 _LONG = ("session/prompt",)
 _CAPABILITIES: Json = {
@@ -91,30 +92,28 @@ class AcpAgent:
     def __init__(self, arguments: Arguments, environ: Mapping[str, str]) -> None:
         self._arguments = arguments
         self._environ = environ
-        same = transport_kind(arguments.connection) is TransportKind.LOCAL and not arguments.connection.container
-        self._paths = PathMap(
-            host_label(arguments.connection), arguments.directory or "~", arguments.host_command.maps, same=same
-        )
+        is_here = transport_kind(arguments.connection) is TransportKind.LOCAL and not arguments.connection.container
+        maps = ("/=/",) if is_here else arguments.host_command.maps
+        self._paths = PathMap(host_label(arguments.connection), arguments.directory or "~", maps)
         self._capabilities: Json = {}
         self._host: HostConnection | None = None
         self._connecting = asyncio.Lock()
         self._sessions: dict[str, AcpSession] = {}
-        self._listed: list[Json] = []  # by the last `session/list` without a cursor
         self._stack = AsyncExitStack()
         methods: Mapping[str, Handler] = {
             "initialize": self._initialize,
-            "authenticate": self._authenticate,
-            "session/new": self._new,
-            "session/load": self._load,
-            "session/resume": self._resume,
+            "session/new": lambda params: self._open(params, SessionChoice(), tail=0),
+            "session/load": lambda params: self._open(params, _existing(params), tail=0),
+            "session/resume": lambda params: self._open(params, _existing(params), tail=1),
             "session/list": self._list,
             "session/close": self._close,
             "session/delete": self._delete,
-            "session/prompt": self._prompt,
-            "_session/steering": self._steer,
-            "session/cancel": self._cancel,
-            "session/set_mode": self._set_mode,
-            "session/set_config_option": self._set_option,
+            "session/prompt": lambda params: self._session(params).prompt(params.get("prompt")),
+            "session/cancel": lambda params: self._session(params).cancel(),
+            "session/set_mode": lambda params: self._session(params).set_mode(params.get("modeId")),
+            "session/set_config_option": lambda params: self._session(params).set_option(
+                params.get("configId"), params.get("value")
+            ),
         }
         self.handlers = {name: _with_errors_told(handler) for name, handler in methods.items()}
 
@@ -134,18 +133,13 @@ class AcpAgent:
     # The connection.
 
     async def _initialize(self, params: Json) -> Json:
-        capabilities = params.get("clientCapabilities")
-        self._capabilities = capabilities if isinstance(capabilities, dict) else {}
+        self._capabilities = as_dict(params.get("clientCapabilities"))
         return {
             "protocolVersion": PROTOCOL_VERSION,
             "agentCapabilities": _CAPABILITIES,
             "agentInfo": {"name": "ccb", "title": f"ccb on {self._paths.host}", "version": ccb.__version__},
             "authMethods": [],
-            "_meta": {"steering": {"supported": True}},
         }
-
-    async def _authenticate(self, params: Json) -> Json:
-        raise RpcError(INVALID_PARAMS, "ccb needs no login of the editor: `ccb auth login` keeps keys on this machine")
 
     async def _connected(self) -> HostConnection:
         async with self._connecting:
@@ -153,20 +147,12 @@ class AcpAgent:
                 with collection_paused():
                     from ..connect.host_connection import HostConnection
 
-                host = HostConnection(self._arguments, NobodyToAsk(tell=_tell), self._environ)
+                nobody = NobodyToAsk(tell=lambda sentence: say(f"ccb: {sentence}"))
+                host = HostConnection(self._arguments, nobody, self._environ)
                 self._host = await self._stack.enter_async_context(host)
             return self._host
 
     # Sessions.
-
-    async def _new(self, params: Json) -> Reply:
-        return await self._open(params, SessionChoice(session_id=new_uuid()), tail=0)
-
-    async def _load(self, params: Json) -> Reply:
-        return await self._open(params, _existing(params), tail=0)
-
-    async def _resume(self, params: Json) -> Reply:
-        return await self._open(params, _existing(params), tail=1)
 
     async def _open(self, params: Json, choice: SessionChoice, *, tail: int) -> Reply:
         self._sessions = {number: each for number, each in self._sessions.items() if not each.is_over}
@@ -182,44 +168,33 @@ class AcpAgent:
         sdk = replace(arguments.sdk, mcp_config=(*arguments.sdk.mcp_config, *_servers(params.get("mcpServers"))))
         await self._leave(choice.resume or "")  # if this process has it open
         host = await self._connected()
-        from .acp_session import AcpSession
-        from .acp_updates import ClientAbilities, Editor
+        from .acp_session import open_session
+        from .acp_updates import Editor
 
         roots = (str(params["cwd"]), *map(str, folders))
-        editor = Editor(self._peer, ClientAbilities.of(self._capabilities), self._paths, roots)
-        session = AcpSession(host, replace(arguments, permissions=permissions, sdk=sdk), editor)
-        number = await session.open(tail)
-        if choice.resume is not None and number != choice.resume:
-            await session.close()
-            raise _unknown(choice.resume)
-        self._sessions[number] = session
-        conversation = session.conversation
-        self._paths.working_in(conversation.cwd, directory)
-        facts = await conversation.facts()
+        editor = Editor(self._peer, self._capabilities, self._paths, roots)
+        session = await open_session(host, replace(arguments, permissions=permissions, sdk=sdk), editor, tail)
+        self._sessions[session.id] = session
+        facts = await session.facts()
         if choice.resume is None:
-            facts = {"sessionId": number, **facts}
-        return Reply(facts, conversation.announce)
+            facts = {"sessionId": session.id, **facts}
+        return Reply(facts, session.announce)
 
     async def _list(self, params: Json) -> Json:
-        wanted, cursor = params.get("cwd"), params.get("cursor")
-        if cursor is not None and not (isinstance(cursor, str) and cursor.isascii() and cursor.isdigit()):
-            raise RpcError(INVALID_PARAMS, "the cursor does not come from an answer of session/list")
-        if wanted is not None:
-            self._paths.directory(wanted)  # refuses what is outside
-        if cursor is None or not self._listed:  # the pages are of one list, which the host makes once
-            self._listed = await self._all_sessions(self._paths.folder(wanted) if wanted is not None else None)
-        start = int(cursor[:9]) if cursor else 0
-        page: Json = {"sessions": self._listed[start : start + _PAGE]}
-        return {**page, "nextCursor": str(start + _PAGE)} if len(self._listed) > start + _PAGE else page
-
-    async def _all_sessions(self, only: str | None) -> list[Json]:
+        """All sessions come at once, so no cursor ever leads on."""
         from datetime import UTC, datetime, timedelta
 
+        from ..connect.host_script import run_command
         from ..connect.session_rows import with_prompts
 
+        wanted, only = params.get("cwd"), None
+        if wanted is not None:
+            self._paths.directory(wanted)  # refuses what is outside
+            only = self._paths.folder(wanted)
         host = await self._connected()
-        if self._paths.needs_home:
-            self._paths.home_is(await _home(await host.connected()))
+        if not self._paths.there:
+            found = await run_command(await host.connected(), "pwd -P", self._paths.place)
+            self._paths.there = found.text.rstrip("\n")
         now, listed = datetime.now(UTC), []
         for row in with_prompts(await (await host.sessions()).listed()):
             cwd = self._paths.cwd(row.cwd.raw)
@@ -227,53 +202,33 @@ class AcpAgent:
                 continue
             used = (now - timedelta(seconds=min(row.idle_s, 1e9))).isoformat(timespec="seconds")
             listed.append({"sessionId": row.session, "cwd": cwd, "title": row.prompt.cell, "updatedAt": used})
-        return listed
+        return {"sessions": listed}
 
-    async def _close(self, params: Json) -> Json:
+    async def _close(self, params: Json) -> None:
         with suppress(TimeoutError):  # without a connection the turn goes on
             async with asyncio.timeout(_STOP_S):
-                await self._conversation(params).cancel()
+                await self._session(params).cancel()
         await self._leave(str(params["sessionId"]))
-        return {}
 
-    async def _delete(self, params: Json) -> Json:
+    async def _delete(self, params: Json) -> None:
         number = str(params.get("sessionId"))
         await self._leave(number)
         sessions = await (await self._connected()).sessions()
         row = next((each for each in await sessions.listed() if each.session == number), None)
         if row is not None:  # deleting what is gone already is no error
             await sessions.remove(row)
-        return {}
 
     async def _leave(self, number: str) -> None:
         session = self._sessions.pop(number, None)
         if session is not None:
             await session.close()
 
-    def _conversation(self, params: Json) -> EditorConversation:
+    def _session(self, params: Json) -> AcpSession:
         number = str(params.get("sessionId"))
         session = self._sessions.get(number)
         if session is None or session.is_over:
             raise _unknown(number)
-        return session.conversation
-
-    # One session.
-
-    async def _prompt(self, params: Json) -> Json:
-        return await self._conversation(params).prompt(params.get("prompt"))
-
-    async def _steer(self, params: Json) -> Json:
-        return await self._conversation(params).steer(params.get("prompt"))
-
-    async def _cancel(self, params: Json) -> None:
-        await self._conversation(params).cancel()
-
-    async def _set_mode(self, params: Json) -> None:
-        await self._conversation(params).set_mode(params.get("modeId"))
-
-    async def _set_option(self, params: Json) -> Json:
-        options = await self._conversation(params).set_option(params.get("configId"), params.get("value"))
-        return {"configOptions": options}
+        return session
 
 
 def harmless(value: Any) -> Any:
@@ -283,19 +238,6 @@ def harmless(value: Any) -> Any:
     if isinstance(value, dict):
         return {harmless(name): harmless(each) for name, each in value.items()}
     return [harmless(each) for each in value] if isinstance(value, list | tuple) else value
-
-
-async def _home(transport: Transport) -> str:
-    """Return the home directory on the host, which some login shells say after words of their own."""
-    pipe = await transport.execute("exec /bin/sh -c 'cd && pwd -P'")
-    said = b""
-    try:
-        while (data := await pipe.read()) and len(said) < _PIECE:
-            said += data
-    finally:
-        await pipe.close()
-    lines = [each for each in said.decode("utf-8", "replace").splitlines() if each.startswith("/")]
-    return lines[-1] if lines else "~"
 
 
 def _with_errors_told(handler: Handler) -> Handler:
@@ -312,7 +254,7 @@ def _with_errors_told(handler: Handler) -> Handler:
 
 def _existing(params: Json) -> SessionChoice:
     number = str(params.get("sessionId"))
-    if not is_session_id(number):
+    if not is_session_id(number) or len(number) < _ID_LENGTH:  # the start of an ID is one for people only
         raise _unknown(number)
     return SessionChoice(resume=number.lower())
 
@@ -323,26 +265,24 @@ def _unknown(number: str) -> RpcError:
 
 
 def _servers(given: object) -> list[str]:
-    """Return the MCP servers of the editor as `--mcp-config` takes them. They run on this machine."""
-    import json
-
+    """Return the MCP servers of the editor as `--mcp-config` takes them. They run on this machine. Raise RpcError."""
+    if not given:
+        return []
     servers: Json = {}
     for each in given if isinstance(given, list) else []:
         if not isinstance(each, dict) or not isinstance(each.get("name"), str):
             raise RpcError(INVALID_PARAMS, "an MCP server has no name")
         name = _UNFIT.sub("-", each["name"])[:64].strip("-") or "server"
+        if name in servers:
+            raise RpcError(INVALID_PARAMS, f"two MCP servers would have the name {name!r}: give them different names")
         if each.get("type") in ("http", "sse"):
             server = {"type": each["type"], "url": each.get("url"), "headers": _pairs(each.get("headers"))}
         else:
             server = {"command": each.get("command"), "args": each.get("args") or [], "env": _pairs(each.get("env"))}
         servers[name] = server
-    return [json.dumps({"mcpServers": servers})] if servers else []
+    return [json.dumps({"mcpServers": servers})]
 
 
 def _pairs(given: object) -> dict[str, str]:
     listed = given if isinstance(given, list) else []
     return {str(each.get("name")): str(each.get("value")) for each in listed if isinstance(each, dict)}
-
-
-def _tell(sentence: str) -> None:
-    say(f"ccb: {sentence}")

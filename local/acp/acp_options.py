@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
 
@@ -17,20 +18,15 @@ from ..slash_commands.command_table import COMMANDS
 from ..slash_commands.registry import LaptopCommand, Text
 from ..slash_commands.session_api import Place, SessionApi
 from ..transcript.blocks import Level
-from ..transcript.session_facts import CAGED, MODES, mode_in_force
+from ..transcript.session_facts import CAGED, MODES, mode_in_force, mode_name
+
+if TYPE_CHECKING:
+    from ..providers.known_models import ModelOffer
 
 MODE, MODEL, EFFORT = "mode", "model", "effort"
 _OWN_EFFORT = "default"
 _MAX_MODELS = 200
 _MAX_TEXT = 500
-_ABOUT_MODES = {
-    "default": ("Ask", "Ask before what changes something"),
-    "acceptEdits": ("Accept edits", "Change files without a question"),
-    "plan": ("Plan", "Look around, change nothing, propose a plan"),
-    CAGED: ("Caged", "Run commands in the workspace cage without a question"),
-    "bypassPermissions": ("Bypass permissions", "Run everything without a question"),
-    "dontAsk": ("Don't ask", "Deny what would need a question"),
-}
 
 
 class SessionOptionsDesk:
@@ -41,47 +37,36 @@ class SessionOptionsDesk:
         self._bypasses = bypasses
 
     @property
-    def window(self) -> int:
-        """The room of the model in tokens, as far as this machine knows it."""
+    def model(self) -> ModelOffer | None:
+        """The model in use, as far as this machine knows it."""
         models, used = self._api.laptop.models, self._api.transcript.facts.model
-        return models.offer(used).window if models is not None and used else 0
+        return models.offer(used) if models is not None and used else None
 
     def modes(self) -> Json:
         current = mode_in_force(self._api.transcript.facts.mode, self._api.transcript.facts.sandbox)
-        offered = [each for each in MODES if self._is_offered(each)]
-        offered += [current] if current not in offered else []
-        listed = [(each, *_ABOUT_MODES.get(each, (one_line(each), ""))) for each in offered]
-        return {
-            "currentModeId": current,
-            "availableModes": [{"id": each, "name": name, "description": text} for each, name, text in listed],
-        }
+        withheld = {CAGED: not can_change_sandbox(self._api.client), "bypassPermissions": not self._bypasses}
+        offered = dict.fromkeys([*(each for each in MODES if not withheld.get(each)), current])
+        return {"currentModeId": current, "availableModes": [{"id": each, "name": mode_name(each)} for each in offered]}
 
     async def config(self) -> list[Json]:
         modes = self.modes()
-        values = [{"value": each["id"], **_named(each)} for each in modes["availableModes"]]
+        values = [{"value": each["id"], "name": each["name"]} for each in modes["availableModes"]]
         options = [_select(MODE, "Mode", "mode", modes["currentModeId"], values), await self._models()]
-        levels = self._levels()
-        if levels:
+        if self.model is not None and self.model.efforts:
             current = self._api.transcript.facts.effort or _OWN_EFFORT
-            values = [{"value": each, "name": each.capitalize()} for each in dict.fromkeys([*levels, current])]
+            levels = dict.fromkeys([_OWN_EFFORT, *self.model.efforts, current])
+            values = [{"value": each, "name": each.capitalize()} for each in levels]
             options.append(_select(EFFORT, "Effort", "thought_level", current, values))
         return options
 
-    async def set_mode(self, mode: object) -> None:
-        """Raise RpcError for a mode that is not offered, and CcbError or RequestFailed."""
-        if not isinstance(mode, str) or not (mode == "dontAsk" or self._is_offered(mode)):
-            raise RpcError(INVALID_PARAMS, f"there is no mode {str(mode)[:100]!r} in this session")
-        await change_mode(self._api.client, self._api.transcript, mode)
-
     async def set_option(self, name: object, value: object) -> None:
+        """Raise CcbError, RequestFailed or RpcError for what the session cannot have."""
         if not isinstance(value, str):
             raise RpcError(INVALID_PARAMS, "the value of an option is a text")
         if name == MODE:
-            await self.set_mode(value)
-        elif name == MODEL:
-            await self._run(model, value)
-        elif name == EFFORT:
-            await self._run(effort, value)
+            await change_mode(self._api.client, self._api.transcript, value)
+        elif name in (MODEL, EFFORT):
+            await self._run(model if name == MODEL else effort, value)
         else:
             raise RpcError(INVALID_PARAMS, f"there is no option {str(name)[:100]!r}")
 
@@ -96,11 +81,6 @@ class SessionOptionsDesk:
                 listed[known.name] = _command(known.name, known.description, known.argumentHint)
         return list(listed.values())
 
-    def _is_offered(self, mode: str) -> bool:
-        if mode == CAGED:
-            return can_change_sandbox(self._api.client)
-        return mode in MODES and (mode != "bypassPermissions" or self._bypasses)
-
     async def _models(self) -> Json:
         if self._api.transcript.facts.foreign_agent:
             used, names = await models_of_others(self._api)
@@ -112,11 +92,6 @@ class SessionOptionsDesk:
         values = {each.name: {"value": each.name, "name": one_line(each.title or each.name)} for each in offers}
         values.setdefault(chosen, {"value": chosen, "name": one_line(chosen)})
         return _select(MODEL, "Model", "model", chosen, list(values.values()))
-
-    def _levels(self) -> list[str]:
-        models, used = self._api.laptop.models, self._api.transcript.facts.model
-        known = models.offer(used).efforts if models is not None and used else []
-        return [_OWN_EFFORT, *known] if known else []
 
     async def _run(self, command: LaptopCommand, value: str) -> None:
         """Let a slash command do it. What it refuses is an error."""
@@ -134,10 +109,6 @@ def _select(number: str, name: str, category: str, current: str, values: list[Js
         "currentValue": current,
         "options": values,
     }
-
-
-def _named(mode: Json) -> Json:
-    return {name: mode[name] for name in ("name", "description")}
 
 
 def _command(name: str, does: str, hint: str) -> Json:

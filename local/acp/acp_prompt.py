@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import os
 import re
 from collections.abc import Sequence
+from functools import partial
+from pathlib import Path, PurePosixPath
 
 from ccb.tunnel.plain_text import one_line
 from ccb.tunnel.wire.frames import Json
 from ccb.tunnel.wire.json_rpc import INVALID_PARAMS, RpcError
 from ccb.tunnel.wire.messages import as_dict, as_text
-from ccb.tunnel.wire.prompt_content import MAX_IMAGE_BYTES, attached_file, image_block, image_trouble, image_type
+from ccb.tunnel.wire.prompt_content import attached_file
 
-from .acp_paths import NotRead, PathMap, local_path, read_in
+from ..tui.composer.attachments import NotAttached, image_attachment, read_attachment
+from .acp_paths import PathMap, clean, local_path
 
-MAX_TEXT_BYTES = 256 << 10  # of a file that goes along
 _UNFIT = re.compile(r'["<>\r\n]')  # in the name in front of a file's text
 
 
@@ -56,27 +59,18 @@ def _text(text: str) -> Json:
 
 def _image(encoded: str, name: str) -> Json:
     try:
-        data = base64.b64decode(encoded, validate=True)
+        return image_attachment(base64.b64decode(encoded, validate=True), one_line(name)[:100], None).block
     except ValueError:
         raise RpcError(INVALID_PARAMS, f"{one_line(name)[:100]} is not in base64") from None
-    return _image_of(data, name)
-
-
-def _image_of(data: bytes, name: str) -> Json:
-    kind = image_type(data[:16])
-    trouble = "it is no PNG, JPEG, GIF or WebP" if kind is None else image_trouble(data)
-    if len(data) > MAX_IMAGE_BYTES:
-        trouble = f"it has {len(data) / 1e6:.1f} MB, and the model takes {MAX_IMAGE_BYTES / 1e6:.1f} MB"
-    if kind is None or trouble:
-        raise RpcError(INVALID_PARAMS, f"{one_line(name)[:100]} cannot go along: {trouble}")
-    return image_block(data, kind)
+    except NotAttached as error:
+        raise RpcError(INVALID_PARAMS, str(error)) from None
 
 
 def _resource(resource: Json, paths: PathMap) -> Json:
     """An embedded file comes with its text, so it need not be there for the agent."""
     uri = as_text(resource.get("uri"))
     if isinstance(resource.get("text"), str):
-        return _attached(uri, resource["text"], paths)
+        return attached_file(_name(uri, paths), resource["text"])
     if as_text(resource.get("mimeType")).startswith("image/"):
         return _image(as_text(resource.get("blob")), uri)
     raise RpcError(INVALID_PARAMS, f"{one_line(uri)[:100]} cannot go along: it is neither text nor an image")
@@ -91,23 +85,33 @@ async def _link(uri: str, name: str, paths: PathMap, roots: Sequence[str]) -> Js
     if there is not None:
         return _text(f'@"{there}"' if " " in there else f"@{there}")
     try:
-        data = await asyncio.to_thread(read_in, roots, path, MAX_IMAGE_BYTES)
-        if image_type(data[:16]) is not None:
-            return _image_of(data, path)
-        if len(data) > MAX_TEXT_BYTES:
-            raise NotRead(f"it has more than {MAX_TEXT_BYTES >> 10} KB")
-        return _attached(uri, data.decode("utf-8-sig"), paths)
-    except UnicodeDecodeError:
-        why = "it is no text"
-    except NotRead as error:
-        why = str(error)
-    return _text(f"[{one_line(path)}: a file of the person's own machine that does not go along, as {why}]")
+        opened = partial(open_own_file, roots)
+        return (await asyncio.to_thread(read_attachment, Path(path), _name(uri, paths), opened)).block
+    except NotAttached as error:
+        return _text(f"[A file of the person's own machine does not go along: {one_line(str(error))}]")
 
 
-def _attached(uri: str, text: str, paths: PathMap) -> Json:
+def open_own_file(roots: Sequence[str], path: Path, flags: int) -> int:
+    """Open a file of the laptop that is in one of the editor's folders. No link is followed from there on, so that none
+    leads out, and none that appears meanwhile. Raise NotAttached, OSError."""
+    named = PurePosixPath(clean(str(path)))
+    for root in map(clean, roots):
+        if named.is_relative_to(root) and (parts := named.relative_to(root).parts):
+            place = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            for part in parts:
+                try:
+                    inner = os.open(part, flags | os.O_NOFOLLOW, dir_fd=place)
+                finally:
+                    os.close(place)
+                place = inner
+            return place
+    raise NotAttached(f"{path} is outside of the folders of the editor")
+
+
+def _name(uri: str, paths: PathMap) -> str:
     path, name = local_path(uri), uri
     if path is not None:
         _, mark, lines = uri.partition("#")  # such as L10:20, of which an editor has sent the text
         there = paths.on_host(path)
         name = f"{there}{mark}{lines}" if there else f"{path}{mark}{lines} of the person's own machine"
-    return attached_file(_UNFIT.sub("_", name), text)
+    return _UNFIT.sub("_", name)

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Mapping, Sequence
 
 from ccb.tunnel.errors import CcbError
 from ccb.tunnel.plain_text import one_line
-from ccb.tunnel.tasks import cancelled
 from ccb.tunnel.wire.client_requests import CHANGE_RULES
-from ccb.tunnel.wire.control_protocol import TRUST_PROJECT, Request, RequestFailed
+from ccb.tunnel.wire.control_protocol import CAN_USE_TOOL, TRUST_PROJECT, Request, RequestFailed
 from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.frames import Json
 from ccb.tunnel.wire.json_rpc import PEER_ENDED, RpcError
@@ -19,16 +17,16 @@ from ccb.tunnel.wire.mcp_messages import ELICITATION
 from ccb.tunnel.wire.messages import ControlRequest, as_dict, as_text
 from ccb.tunnel.wire.tool_traits import View, traits_of
 
-from ..session.remote_session import RemoteSession
-from ..transcript.questions import FormField, OpenQuestions, read_questions, read_server_form
+from ..api.session import Session
+from ..transcript.questions import FormField, read_questions, read_server_form
 from ..tui.rendering.approval_text import circumstances, place_of_call, trust_lines
 from ..tui.rendering.permission_updates import (
     KEPT,
     can_be_kept,
     describe_update,
     kept_updates,
+    plan_modes,
     session_updates,
-    suggestions,
 )
 from .acp_tool_calls import subject_of
 from .acp_updates import Editor
@@ -37,12 +35,8 @@ log = logging.getLogger(__name__)
 
 _DENIED = "The user denied this; it was not done."
 _DECLINED = "The user declined to answer the questions."
+_NO_FORMS = "The user's editor cannot show these questions. Ask in the text of your answer instead, and end your turn."
 _STOPPED: Json = {"behavior": "deny", "message": "The user stopped the agent instead of answering.", "interrupt": True}
-_PLAN_MODES = {
-    "acceptEdits": "Yes, and accept edits",
-    "default": "Yes, and ask before each edit",
-    "bypassPermissions": "Yes, and bypass permissions as before",
-}
 _MAX_NAME = 300
 
 
@@ -60,10 +54,16 @@ def choices(request: ControlRequest) -> dict[str, OfferedAnswer]:
     """Return the answers to a question about a call, by their ids. "Always" is the rule that the REPL would offer."""
     yes: Json = {"behavior": "allow", "updatedInput": request.input}
     no: Json = {"behavior": "deny", "message": _DENIED}
+    found = {"allow": OfferedAnswer("Yes", "allow_once", yes)}
     traits = traits_of(request.tool_name)
     if traits.view is View.PLAN:
-        return {**_plan_choices(request, yes), "reject": OfferedAnswer("No, keep planning", "reject_once", no)}
-    found = {"allow": OfferedAnswer("Yes", "allow_once", yes)}
+        ways = {
+            mode: OfferedAnswer(
+                words, "allow_once" if mode == "default" else "allow_always", {**yes, "updatedPermissions": [update]}
+            )
+            for mode, (words, update) in plan_modes(request).items()
+        }
+        return {**(ways or found), "reject": OfferedAnswer("No, keep planning", "reject_once", no)}
     updates = [] if traits.asks else session_updates(request)
     rules = "; ".join(text for each in updates for text in describe_update(each))
     if rules:
@@ -79,129 +79,53 @@ def choices(request: ControlRequest) -> dict[str, OfferedAnswer]:
     return found
 
 
-def _plan_choices(request: ControlRequest, yes: Json) -> dict[str, OfferedAnswer]:
-    modes = {as_text(each.get("mode")): each for each in suggestions(request) if each.get("type") == "setMode"}
-    offered = {
-        mode: OfferedAnswer(
-            name,
-            "allow_once" if mode == "default" else "allow_always",
-            {**yes, "updatedPermissions": [{**modes[mode], "destination": "session"}]},
-        )
-        for mode, name in _PLAN_MODES.items()
-        if mode in modes
-    }
-    return offered or {"allow": OfferedAnswer("Yes", "allow_once", yes)}
-
-
 class EditorQuestions:
-    """Asks the editor each open question of the session once, and sends the answer. `begin` lets it ask."""
+    """Puts the questions of one session to the editor, once it has `begun`: it knows the session then."""
 
-    def __init__(
-        self,
-        session: RemoteSession,
-        editor: Editor,
-        keep: Callable[[Sequence[Mapping[str, object]]], Awaitable[None]],
-        laptop_servers: Callable[[], Collection[str]],
-        stopped: Callable[[], None],
-    ) -> None:
-        self._session = session
+    def __init__(self, session: Session, editor: Editor, stopped: Callable[[], None]) -> None:
+        self._opened = session.opened
+        self._session = session.remote
         self._editor = editor
-        self._keep = keep
-        self._laptop_servers = laptop_servers
         self._stopped = stopped
-        self._questions = OpenQuestions()
-        self._asking: dict[str, asyncio.Task[None]] = {}
-        self._answering: set[str] = set()
-        self._begun = False
+        self.begun = asyncio.Event()
 
-    def opened(self, request: ControlRequest) -> None:
-        if self._questions.opened(request) and self._begun:
-            self._ask(request)
-
-    def replace_all(self, requests: Sequence[ControlRequest]) -> None:
-        self._questions.replace_all(requests)
-        for request_id in self._asking.keys() - {each.request_id for each in self._questions}:
-            self.closed(request_id)
-        self._ask_open()
-
-    def closed(self, request_id: str) -> None:
-        """It was withdrawn, or answered by another client."""
-        self._questions.closed(request_id)
-        if request_id in self._asking and request_id not in self._answering:
-            self._asking[request_id].cancel()
-
-    def begin(self) -> None:
-        self._begun = True
-        self._ask_open()
-
-    async def pause(self) -> None:
-        """Take the questions back: another client answers them now."""
-        self._begun = False
-        await cancelled(*self._asking.values())
-
-    def _ask_open(self) -> None:
-        for each in self._questions if self._begun else ():
-            if each.request_id not in self._asking:
-                self._ask(each)
-
-    def _ask(self, request: ControlRequest) -> None:
-        task = asyncio.create_task(self._asked(request), name=f"question {request.request_id}")
-        self._asking[request.request_id] = task
-        task.add_done_callback(partial(self._asking_over, request.request_id))
-
-    def _asking_over(self, request_id: str, task: asyncio.Task[None]) -> None:
-        if self._asking.get(request_id) is task:
-            del self._asking[request_id]
-
-    async def _asked(self, request: ControlRequest) -> None:
+    async def reply(self, request: ControlRequest) -> Json:
+        """Ask the editor, and return the public answer. If the editor ends, the question waits for who drives next."""
+        await self.begun.wait()
         try:
-            answer = await self._reply(request)
+            return await self._answer(request)
         except RpcError as error:
             if error.code == PEER_ENDED:
-                return  # the question waits for who drives next
+                await asyncio.get_running_loop().create_future()  # until the session is left
             log.warning("the editor cannot be asked: %s", error.message)
-            answer = {"behavior": "deny", "message": f"The user's editor cannot ask: {one_line(error.message)[:200]}"}
-            if request.subtype != "can_use_tool":
-                answer = {"action": "cancel", "trusted": False}
-        await self._answer(request, answer)
+            if request.subtype != CAN_USE_TOOL.name:
+                return {"action": "cancel", "trusted": False}
+            return {"behavior": "deny", "message": f"The user's editor cannot ask: {one_line(error.message)[:200]}"}
 
-    async def _answer(self, request: ControlRequest, answer: Json) -> None:
-        if self._questions.answered(request.request_id) is None:
-            return
-        self._answering.add(request.request_id)
-        try:
-            await self._session.answer(request.request_id, answer)
-            if kept := kept_updates(answer):
-                await self._keep(kept)
-        except (CcbError, RequestFailed) as error:
-            self._session.warn(f"The answer does not count: {error}")
-        finally:
-            self._answering.discard(request.request_id)
-
-    async def _reply(self, request: ControlRequest) -> Json:
+    async def _answer(self, request: ControlRequest) -> Json:
         if request.subtype == TRUST_PROJECT.name:
             return await self._trust(request)
         if request.subtype == ELICITATION.name:
             return await self._elicited(request)
-        form = read_questions(request.input) if traits_of(request.tool_name).view is View.QUESTIONS else None
-        if form is not None:
-            return await self._questions_of_agent(request, form.fields)
-        offered = choices(request)
-        chosen = await self._choose(self._subject(request), offered)
+        if traits_of(request.tool_name).view is View.QUESTIONS:
+            return await self._questions_of_agent(request)
+        chosen = await self._choose(self._subject(request), choices(request))
         if chosen is None:
             self._stopped()
             return _STOPPED
         try:
             if chosen.denies:
                 await self._session.request(Request(CHANGE_RULES, list(chosen.denies)))
+            if kept := kept_updates(chosen.answer):
+                await self._opened.projects.keep(kept)
         except (CcbError, RequestFailed) as error:
             self._session.warn(f"The rule does not count: {error}")
         return chosen.answer
 
     def _subject(self, request: ControlRequest) -> Json:
         said = [f"{name}{text}" for name, text in circumstances(request)]
-        place = place_of_call(request, "", self._laptop_servers())
-        said += ["It runs on this laptop."] if place else []
+        servers = self._opened.mcp.states() if self._opened.mcp is not None else ()
+        said += ["It runs on this laptop."] if place_of_call(request, "", servers) else []
         return subject_of(request.request, self._editor.paths, self._session.hello.cwd.raw, said)
 
     async def _choose(self, call: Json, offered: Mapping[str, OfferedAnswer]) -> OfferedAnswer | None:
@@ -238,72 +162,56 @@ class EditorQuestions:
         message = request.text("message")
         params: Json = {"message": f"{one_line(request.text('mcp_server_name'))}: {message}"}
         if request.text("mode") == "url":
-            if not self._editor.abilities.links or not request.text("url").startswith(("https://", "http://")):
-                return {"action": "cancel"}
-            params |= {"mode": "url", "elicitationId": request.request_id, "url": request.text("url")}
+            url = request.text("url")
+            can_show = self._editor.can("elicitation", "url") and url.startswith(("https://", "http://"))
+            params |= {"mode": "url", "elicitationId": request.request_id, "url": url}
         else:
             schema = request.request.get("requested_schema")
-            if not self._editor.abilities.forms or read_server_form(message, schema) is None:
-                return {"action": "cancel"}
+            can_show = self._shows_forms and read_server_form(message, schema) is not None
             params |= {"mode": "form", "requestedSchema": {"type": "object", **as_dict(schema)}}
-        answer = as_dict(await self._editor.peer.request("elicitation/create", self._in_session(params)))
+        answer = await self._elicit(params) if can_show else {}
         action = answer.get("action")
         if action == "accept":
-            return {"action": "accept", "content": as_dict(answer.get("content"))}
+            return {"action": action, "content": as_dict(answer.get("content"))}
         return {"action": "decline" if action == "decline" else "cancel"}
 
-    async def _questions_of_agent(self, request: ControlRequest, fields: Sequence[FormField]) -> Json:
-        ask = self._in_form if self._editor.abilities.forms else self._one_by_one
-        answers = await ask(request, fields)
-        if answers is None:
-            return {"behavior": "deny", "message": _DECLINED}
-        return {"behavior": "allow", "updatedInput": {**request.input, "answers": answers}}
-
-    async def _in_form(self, request: ControlRequest, fields: Sequence[FormField]) -> dict[str, str] | None:
+    async def _questions_of_agent(self, request: ControlRequest) -> Json:
+        form = read_questions(request.input)
+        if form is None or not self._shows_forms:
+            return {"behavior": "deny", "message": _NO_FORMS}
         properties: Json = {}
-        for number, each in enumerate(fields):
+        for number, each in enumerate(form.fields):
             properties[f"answer_{number}"] = _property(each)
             properties[f"other_{number}"] = {"type": "string", "title": "Another answer"}
         schema = {"type": "object", "properties": properties}
         params = {"mode": "form", "message": "The agent asks:", "requestedSchema": schema}
-        params |= {"toolCallId": request.text("tool_use_id")}
-        answer = as_dict(await self._editor.peer.request("elicitation/create", self._in_session(params)))
-        content = as_dict(answer.get("content"))
+        answer = await self._elicit({**params, "toolCallId": request.text("tool_use_id")})
         if answer.get("action") != "accept":
-            return None
-        answers = {}
-        for number, each in enumerate(fields):
+            return {"behavior": "deny", "message": _DECLINED}
+        content, answers = as_dict(answer.get("content")), {}
+        for number, each in enumerate(form.fields):
             chosen, other = content.get(f"answer_{number}"), as_text(content.get(f"other_{number}")).strip()
             given = [str(one) for one in chosen] if isinstance(chosen, list) else [as_text(chosen)]
             answers[each.key] = ", ".join(filter(None, [*given, other] if each.several or not other else [other]))
-        return answers
+        return {"behavior": "allow", "updatedInput": {**request.input, "answers": answers}}
 
-    async def _one_by_one(self, request: ControlRequest, fields: Sequence[FormField]) -> dict[str, str] | None:
-        answers = {}
-        for each in fields:
-            call = {**self._subject(request), "title": one_line(each.question)[:_MAX_NAME]}
-            offered = {
-                str(number): OfferedAnswer(one_line(option.label), "allow_once", {"label": option.label})
-                for number, option in enumerate(each.options)
-            }
-            offered["decline"] = OfferedAnswer("No answer", "reject_once", {})
-            chosen = await self._choose(call, offered)
-            if chosen is None or "label" not in chosen.answer:
-                return None
-            answers[each.key] = str(chosen.answer["label"])
-        return answers
+    @property
+    def _shows_forms(self) -> bool:
+        return self._editor.can("elicitation", "form")
+
+    async def _elicit(self, params: Json) -> Json:
+        return as_dict(await self._editor.peer.request("elicitation/create", self._in_session(params)))
 
     def _in_session(self, params: Json) -> Json:
         return {"sessionId": self._session.hello.session, **params}
 
 
 def _property(field: FormField) -> Json:
-    options = [{"const": each.label, "title": _titled(each.label, each.description)} for each in field.options]
+    options = [
+        {"const": each.label, "title": one_line(": ".join(filter(None, (each.label, each.description))))}
+        for each in field.options
+    ]
     about: Json = {"title": one_line(field.header or field.question), "description": field.question}
     if field.several:
         return {"type": "array", **about, "items": {"anyOf": options}}
     return {"type": "string", **about, "oneOf": options}
-
-
-def _titled(label: str, description: str) -> str:
-    return one_line(f"{label}: {description}" if description else label)

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 
-from ccb.tunnel.errors import CcbError, CredentialError, NoSuchPath, NoSuchSession, UsageError
+from ccb.tunnel.errors import CcbError, ConfigError, CredentialError, NoSuchPath, NoSuchSession, UsageError
 from ccb.tunnel.tasks import cancelled
 from ccb.tunnel.wire import journal_records as records
 from ccb.tunnel.wire import messages
@@ -18,25 +17,27 @@ from ccb.tunnel.wire.frames import Json
 from ccb.tunnel.wire.json_rpc import INTERNAL_ERROR, INVALID_PARAMS, NOT_FOUND, RpcError
 from ccb.tunnel.wire.mcp_messages import ELICITATION
 
+from ..api.questions import AgentQuestions
+from ..api.session import Session
+from ..api.session_reader import Found, Line
 from ..command_line.arguments import Arguments
 from ..command_line.exit_codes import evidence_lines
-from ..connect.connect_session import OpenSession, connect_session
 from ..connect.host_connection import HostConnection
 from ..headless.command_results import command_result
 from ..session.session_client import (
     EventGap,
+    Item,
     LaptopNotice,
     LinkChange,
     LinkState,
     PortOffer,
     PromptDelivery,
+    ReplayEnd,
     SessionEvent,
 )
-from ..session.turn_outcomes import PendingPrompts
 from ..slash_commands.session_api import Place, SessionApi, info_of, laptop_of
 from ..terminal.console import say
-from ..transcript.questions import ReplayMonitor
-from .acp_options import SessionOptionsDesk
+from .acp_options import MODE, SessionOptionsDesk
 from .acp_prompt import text_of, user_content
 from .acp_questions import EditorQuestions
 from .acp_updates import CONFIG_CHANGED, AcpUpdates, Editor, chunk
@@ -45,17 +46,16 @@ log = logging.getLogger(__name__)
 
 AUTH_REQUIRED = -32000
 
-_TICK_S = 0.05
 _READ_OUT_S = 300.0  # for the rest of an answer, once the editor has ended
 _CANCELLED: Json = {"stopReason": "cancelled"}
 _STOP_REASONS = {"max_tokens": "max_tokens", "refusal": "refusal"}
 _TAKEN_OVER = "{}. This editor only watches now; loading the session again takes it back."
 
 
-def rpc_error(error: Exception) -> RpcError:
+def rpc_error(error: CcbError | RequestFailed) -> RpcError:
     """Return an error of ccb as the editor gets it: what happened, and what to do."""
     if not isinstance(error, CcbError):
-        return RpcError(INTERNAL_ERROR, str(error))
+        return RpcError(INVALID_PARAMS, str(error))  # the worker has refused a request
     evidence = evidence_lines(error)
     what = f"{error.what} ({evidence[0]})" if len(evidence) == 1 else error.what
     message, data = f"{what}. {error.do}".rstrip(), {"ccb": error.exit_name, "evidence": "\n".join(evidence)}
@@ -63,203 +63,101 @@ def rpc_error(error: Exception) -> RpcError:
         return RpcError(AUTH_REQUIRED, message, {**data, "authMethods": []})
     if isinstance(error, NoSuchSession):
         return RpcError(NOT_FOUND, message, data)
-    wrong = isinstance(error, UsageError | NoSuchPath)
+    wrong = isinstance(error, UsageError | ConfigError | NoSuchPath)
     return RpcError(INVALID_PARAMS if wrong else INTERNAL_ERROR, message, data)
 
 
-class AcpSession:
-    """The life of a session: `open` connects, `close` leaves it. In between its `conversation` does the work."""
+async def open_session(host: HostConnection, arguments: Arguments, editor: Editor, tail: int) -> AcpSession:
+    """Connect, and return the session once what it was asked for of its past has been sent. Raise CcbError,
+    RpcError."""
+    session = Session(host, arguments, tail=tail)
+    await session.open()
+    found = AcpSession(session, editor)
+    try:
+        await found.replayed()
+    except BaseException:
+        await found.close()
+        raise
+    return found
 
-    def __init__(self, host: HostConnection, arguments: Arguments, editor: Editor) -> None:
-        self._host = host
-        self._arguments = arguments
+
+class AcpSession:
+    """What the editor asks of a session, and what that says. The session lives on when this one is closed."""
+
+    def __init__(self, session: Session, editor: Editor) -> None:
+        remote = session.remote
+        info, laptop = info_of(session.opened), laptop_of(session.opened)
+        self._session = session
+        self._remote = remote
         self._editor = editor
-        self._conversation: EditorConversation | None = None
-        self._leave = asyncio.Event()
-        self._reads_out = False
-        self._task: asyncio.Task[None] | None = None
-        self._opened = asyncio.Event()
+        self._fenced = ""  # who drives instead
+        self._answers: dict[str, asyncio.Future[Json | RpcError]] = {}  # to `session/prompt`, by the ID of the input
+        self._cancelled: set[str] = set()  # those that the person has stopped
+        self._updates = AcpUpdates(info, editor)
+        self._replayed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        api = SessionApi(remote, info, self._updates.reducer, laptop, place=Place.HEADLESS)
+        self._options = SessionOptionsDesk(api, bypasses=session.opened.options.allow_bypass)
+        self._asks = EditorQuestions(session, editor, self._cancel_all)
+        self._questions = AgentQuestions(remote, self._asks.reply)
+        self._run_command = partial(command_result, client=remote, info=info, laptop=laptop)
+        remote.register(CAN_USE_TOOL)
+        remote.register(TRUST_PROJECT)
+        if editor.can("elicitation", "form") or editor.can("elicitation", "url"):
+            remote.register(ELICITATION)
+        self._ended = RpcError(INTERNAL_ERROR, "the session was left or has ended: load it again to go on")
+        self._watching = asyncio.create_task(self._watch(), name="acp events")
 
     @property
-    def conversation(self) -> EditorConversation:
-        assert self._conversation is not None, "open the session first"
-        return self._conversation
+    def id(self) -> str:
+        return self._session.id
 
     @property
     def is_over(self) -> bool:
-        return self._task is None or self._task.done()
+        return self._watching.done()
 
-    async def open(self, tail: int) -> str:
-        """Connect, and return the ID of the session once what it was asked for of its past has been sent. Raise
-        CcbError, RpcError."""
-        self._task = asyncio.create_task(self._run(tail), name="acp session")
-        waiting = asyncio.create_task(self._opened.wait())
-        is_open = False
-        try:
-            await asyncio.wait({self._task, waiting}, return_when=asyncio.FIRST_COMPLETED)
-            if self._task.done():
-                self._task.result()
-                raise RpcError(INTERNAL_ERROR, "the session ended while it was opened: try it again")
-            is_open = True
-            self._task.add_done_callback(_log_bug)
-        finally:
-            await cancelled(waiting)
-            if not is_open:
-                await self.close()
-        return self.conversation.id
+    async def replayed(self) -> None:
+        """Wait until what it was asked for of its past has been sent. Raise CcbError, RpcError."""
+        await asyncio.wait({self._watching, self._replayed}, return_when=asyncio.FIRST_COMPLETED)
+        if not self._replayed.done():
+            raise self._ended
 
     async def close(self, *, reads_out: bool = False) -> None:
         """Leave the session, which lives on. With `reads_out`, read the model's answer to its end first, for a limited
         time: who attaches next would pay for it again."""
-        self._reads_out = reads_out
-        self._leave.set()
-        if self._conversation is None:  # it may connect for long
-            await cancelled(self._task)
-        elif self._task is not None:
-            await asyncio.wait({self._task})
-
-    async def _run(self, tail: int) -> None:
-        async with connect_session(
-            self._host, self._arguments, session_id=self._arguments.session.session_id or new_uuid(), tail=tail
-        ) as opened:
-            self._conversation = conversation = EditorConversation(opened, self._editor)
-            watching = asyncio.create_task(conversation.watch(self._opened), name="acp events")
-            leaving = asyncio.create_task(self._leave.wait(), name="acp leaving")
-            try:
-                await asyncio.wait({watching, leaving}, return_when=asyncio.FIRST_COMPLETED)
-                if watching.done():
-                    watching.result()
-                else:
-                    if self._reads_out and opened.session.reading:
-                        say("ccb: the editor has ended; this ccb ends when it has read the answer that it asked for")
-                        with suppress(TimeoutError):
-                            async with asyncio.timeout(_READ_OUT_S):
-                                await opened.session.read_out()
-                    await opened.session.close(done=True)
-            finally:
-                await conversation.close()
-                await cancelled(watching, leaving)
-
-
-def _log_bug(task: asyncio.Task[None]) -> None:
-    error = None if task.cancelled() else task.exception()
-    if error is not None and not isinstance(error, CcbError | RpcError):
-        log.error("a bug", exc_info=error)
-
-
-class PromptAnswers:
-    """The prompts of the editor that wait for the end of their turns."""
-
-    def __init__(self, *, foreign_turn: bool) -> None:
-        self._pending = PendingPrompts()
-        self._pending.foreign_turn = foreign_turn
-        self._answers: dict[str, asyncio.Future[Json]] = {}  # to `session/prompt`, by the id of the input
-        self._cancelled: set[str] = set()  # those that the person has stopped
-
-    def __bool__(self) -> bool:
-        return bool(self._answers)
-
-    def begin(self, number: str) -> asyncio.Future[Json]:
-        answer: asyncio.Future[Json] = asyncio.get_running_loop().create_future()
-        self._answers[number] = answer
-        return answer
-
-    def end(self, number: str) -> None:
-        self._answers.pop(number, None)
-        self._cancelled.discard(number)
-
-    def sent(self, number: str) -> None:
-        self._pending.sent(number)
-
-    def cancel(self) -> None:
-        self._cancelled |= self._answers.keys()
-
-    def is_cancelled(self, number: str) -> bool:
-        return number in self._cancelled
-
-    def news(self, record: records.Record) -> None:
-        self._pending.record(record)
-        if isinstance(record.content, records.UnqueuedRecord):
-            self._resolve(record.content.id, _CANCELLED)
-
-    def result(self, result: messages.ResultMessage) -> None:
-        answered = self._pending.answered()
-        self._pending.result_came()
-        for number in answered:
-            self._resolve(number, _CANCELLED if number in self._cancelled else _ending(result))
-
-    def end_all(self, answer: Json | RpcError) -> None:
-        for number in list(self._answers):
-            self._resolve(number, answer)
-
-    def _resolve(self, number: str, answer: Json | RpcError) -> None:
-        future = self._answers.get(number)
-        if future is None or future.done():
-            return
-        if isinstance(answer, RpcError):
-            future.set_exception(answer)
-        else:
-            future.set_result(answer)
-
-
-class EditorConversation:
-    """What the editor asks of an attached session, and what the session says."""
-
-    def __init__(self, opened: OpenSession, editor: Editor) -> None:
-        session, hello = opened.session, opened.session.hello
-        info, laptop = info_of(opened), laptop_of(opened)
-        self.id = hello.session
-        self._session = session
-        self._editor = editor
-        self._warnings = opened.warnings
-        self._fenced = ""  # who drives instead
-        self._prompts = PromptAnswers(foreign_turn=hello.state != "idle")
-        self._updates = AcpUpdates(info, editor.abilities, editor.paths)
-        self._replay = ReplayMonitor()
-        self._replay.event_came(0, time.monotonic(), replayed=hello.seq > 0)  # the first of them is on its way
-        api = SessionApi(session, info, self._updates.reducer, laptop, place=Place.HEADLESS)
-        self._options = SessionOptionsDesk(api, bypasses=opened.options.allow_bypass)
-        self._questions = EditorQuestions(
-            session, editor, opened.projects.keep, lambda: api.laptop_servers, self._prompts.cancel
-        )
-        self._run_command = partial(command_result, client=session, info=info, laptop=laptop)
-        session.register(CAN_USE_TOOL)
-        session.register(TRUST_PROJECT)
-        if editor.abilities.forms or editor.abilities.links:
-            session.register(ELICITATION)
-
-    @property
-    def cwd(self) -> str:
-        return self._session.hello.cwd.raw
-
-    async def close(self) -> None:
-        self._prompts.end_all(RpcError(INTERNAL_ERROR, "the session was closed: load it again to go on"))
-        await self._questions.pause()
+        if not self.is_over:
+            if reads_out and self._remote.reading:
+                say("ccb: the editor has ended; this ccb ends when it has read the answer that it asked for")
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(_READ_OUT_S):
+                        await self._remote.read_out()
+            await self._remote.close(done=True)
+            await self._session.leave(stay=True)
+        await cancelled(self._watching)
 
     # What the editor asks for.
 
     async def facts(self) -> Json:
         """Return the fields that the answers to new, load and resume have in common."""
         facts = {"modes": self._options.modes(), "configOptions": await self._options.config()}
-        totals = self._updates.reducer.totals
-        totals.window = totals.window or self._options.window  # until the first result tells it
+        totals, model = self._updates.reducer.totals, self._options.model
+        totals.window = totals.window or (model.window if model is not None else 0)  # until the first result tells it
         self._updates.settled()
         return facts
 
     async def announce(self) -> None:
         """Send what the editor takes only once it knows the session."""
-        for each in self._warnings:
+        for each in self._session.warnings:
             await self._send(self._updates.notice("warning", each))
         commands = await self._options.commands()
         await self._send([{"sessionUpdate": "available_commands_update", "availableCommands": commands}])
-        self._questions.begin()
+        self._asks.begun.set()
 
     async def prompt(self, blocks: object) -> Json:
         """Send a prompt, and return when its turn has ended, with the reason. Raise RpcError, CcbError."""
         if self._fenced:
             raise RpcError(INTERNAL_ERROR, _TAKEN_OVER.format(self._fenced))
         number = new_uuid()
-        answer = self._prompts.begin(number)
+        self._answers[number] = asyncio.get_running_loop().create_future()
         try:
             content = await user_content(blocks, self._editor.paths, self._editor.roots)
             text = text_of(content)
@@ -267,118 +165,120 @@ class EditorConversation:
             if printed is not None:
                 await self._send([chunk("agent_message_chunk", printed, new_uuid())])
                 return {"stopReason": "end_turn"}
-            if self._prompts.is_cancelled(number):
+            if number in self._cancelled:
                 return _CANCELLED
-            self._prompts.sent(number)
+            self._session.pending.sent(number)
             self._updates.prompt_sent(text, number)
-            await self._session.prompt(content, uuid=number, how=PromptDelivery(waits=True))
-            return await answer
+            await self._remote.prompt(content, uuid=number, how=PromptDelivery(waits=True))
+            answer = await self._answers[number]
+            if isinstance(answer, RpcError):
+                raise answer
+            return answer
         except asyncio.CancelledError:
             if not self._editor.peer.has_ended:  # the editor cancels the request; else the session just lives on
                 await self.cancel()
             raise
         finally:
-            self._prompts.end(number)
-
-    async def steer(self, blocks: object) -> Json:
-        """Send a prompt into the running turn. Without one, the editor is to send it as an ordinary prompt."""
-        if not self._prompts or self._fenced:
-            return {"outcome": "promptRequired", "reason": "noRunningTurn"}
-        content, number = await user_content(blocks, self._editor.paths, self._editor.roots), new_uuid()
-        self._updates.prompt_sent(text_of(content), number)
-        await self._session.prompt(content, uuid=number)
-        return {"outcome": "injected"}
+            del self._answers[number]
+            self._cancelled.discard(number)
 
     async def cancel(self) -> None:
         """Stop the turn, and take back the prompts that wait. Their answers come with the result of the turn, or at
         once while there is no connection; the turn ends with the next one then."""
-        self._prompts.cancel()
-        if self._session.state is not LinkState.CONNECTED:
-            self._prompts.end_all(_CANCELLED)
+        self._cancel_all()
+        if self._remote.state is not LinkState.CONNECTED:
+            self._end_all(_CANCELLED)
         try:
-            await self._session.request(Request(INTERRUPT, True))
+            await self._remote.request(Request(INTERRUPT, True))
         except (CcbError, RequestFailed) as error:
             log.info("the turn was not stopped: %s", error)
 
     async def set_mode(self, mode: object) -> None:
-        await self._options.set_mode(mode)
-        self._updates.settled()
+        await self.set_option(MODE, mode)
 
-    async def set_option(self, name: object, value: object) -> list[Json]:
+    async def set_option(self, name: object, value: object) -> Json:
         await self._options.set_option(name, value)
         self._updates.settled()
-        return await self._options.config()
+        return {"configOptions": await self._options.config()}
+
+    def _cancel_all(self) -> None:
+        self._cancelled |= self._answers.keys()
+
+    def _end_all(self, answer: Json | RpcError) -> None:
+        for number in self._answers:
+            self._end(number, answer)
+
+    def _end(self, number: str, answer: Json | RpcError) -> None:
+        future = self._answers.get(number)
+        if future is not None and not future.done():
+            future.set_result(_CANCELLED if number in self._cancelled else answer)
 
     # What the session says.
 
-    async def watch(self, replayed: asyncio.Event) -> None:
-        """Pass on what the session says, until it ends. `replayed` is set when all that had happened before has come.
-        Raise CcbError when the session is lost."""
-        ticking = asyncio.create_task(self._tick(replayed), name="acp replay")
+    async def _watch(self) -> None:
+        """Pass on what the session says, until it ends or the editor does not read any more, and leave it."""
         try:
-            async for item in self._session.events():
-                if isinstance(item, LinkChange):
-                    await self._link_changed(item)
-                elif isinstance(item, EventGap):
-                    await self._skipped(item)
-                elif isinstance(item, LaptopNotice):
-                    severity = "info" if isinstance(item, PortOffer) else "warning"
-                    await self._send(self._updates.notice(severity, item.text))
-                else:
-                    await self._received(item)
+            async for item in self._remote.events():
+                await self._take(item)
         except CcbError as error:
             log.info("the session is lost", exc_info=error)
-            self._prompts.end_all(rpc_error(error))
-            await self._send(self._updates.notice("error", f"{error.what}. {error.do}"))
-            raise
+            self._ended = rpc_error(error)
+            with suppress(RpcError):
+                await self._send(self._updates.notice("error", f"{error.what}. {error.do}"))
+        except RpcError as error:
+            log.info("the editor is told no more: %s", error)
+        except Exception:
+            log.exception("a bug")
         finally:
-            await cancelled(ticking)
-        self._prompts.end_all(RpcError(INTERNAL_ERROR, "the session has ended on the host: load it again to go on"))
+            self._end_all(self._ended)
+            await self._questions.close()
+            await self._session.leave(stay=True)
 
-    async def _tick(self, replayed: asyncio.Event) -> None:
-        """The last events before may be none that a reader gets."""
-        over = False
-        while not over:
-            await asyncio.sleep(_TICK_S)
-            over = self._replay.over(self._session.hello.seq, time.monotonic())
-        replayed.set()
+    async def _take(self, item: Item) -> None:
+        found = list(self._session.reader.read(item))
+        match item:
+            case LinkChange():
+                await self._link_changed(item)
+            case LaptopNotice():
+                severity = "info" if isinstance(item, PortOffer) else "warning"
+                await self._send(self._updates.notice(severity, item.text))
+            case EventGap():
+                running = self._remote.hello.state != "idle"
+                await self._send(self._updates.skipped(item, running=running))
+            case ReplayEnd() if not self._replayed.done():
+                self._replayed.set_result(None)
+            case SessionEvent():
+                self._updates.own_turn = bool(self._answers)
+                await self._send(self._updates.take(item))
+                content = item.record.content
+                if isinstance(content, records.InputRecord) and isinstance(content.public, messages.ControlResponse):
+                    self._questions.closed(content.public.request_id)
+        for each in found:
+            self._act_on(each)
 
-    async def _skipped(self, gap: EventGap) -> None:
-        self._replay.event_came(gap.seq, time.monotonic(), replayed=gap.seq < self._session.hello.seq)
-        running = self._session.hello.state != "idle"
-        asks = [messages.parse_message(each) for each in messages.as_blocks(gap.body.get("asks"))]
-        await self._send(self._updates.skipped(gap, asks, running=running))
-        self._questions.replace_all([each for each in asks if isinstance(each, messages.ControlRequest)])
-
-    async def _received(self, event: SessionEvent) -> None:
-        over = event.seq >= self._session.hello.seq
-        self._replay.event_came(event.seq, time.monotonic(), replayed=event.replayed and not over)
-        self._updates.own_turn = bool(self._prompts)
-        await self._send(self._updates.take(event))
-        content = event.record.content
-        public = event.public if event.kind == "progress" else getattr(content, "public", None)
-        if isinstance(public, messages.ControlRequest):
-            self._questions.opened(public)
-        elif isinstance(public, messages.ControlCancel | messages.ControlResponse):
-            self._questions.closed(public.request_id)
-        elif event.record.agent_id:
-            return
-        elif isinstance(public, messages.ResultMessage):
-            self._prompts.result(public)
-        else:
-            self._prompts.news(event.record)
+    def _act_on(self, found: Found) -> None:
+        match found:
+            case Line(public=messages.ControlRequest() as asked) if not self._fenced:
+                self._questions.heard(asked)
+            case Line(public=messages.ControlCancel(request_id=number)):
+                self._questions.closed(number)
+            case Line(public=messages.ResultMessage() as result, answers=answered):
+                for number in answered:
+                    self._end(number, _ending(result))
+            case records.UnqueuedRecord(id=number):
+                self._end(number, _CANCELLED)
 
     async def _link_changed(self, change: LinkChange) -> None:
         log.info("link %s: %s", change.state.value, change.reason)
         if change.state is LinkState.FENCED:
             self._fenced = change.reason
-            await self._questions.pause()
+            await self._questions.close()
             await self._send(self._updates.notice("warning", _TAKEN_OVER.format(change.reason)))
-            self._prompts.end_all({"stopReason": "end_turn", "_meta": {"ccb": {"takenOver": change.reason}}})
+            self._end_all({"stopReason": "end_turn", "_meta": {"ccb": {"takenOver": change.reason}}})
         elif change.state is LinkState.CONNECTED:
             await self._send(self._updates.notice("info", "Connected again."))
         elif change.state is LinkState.RECONNECTING and change.attempt == 1 and change.retry_at is not None:
-            self._updates.link_lost()
+            self._updates.reducer.link_lost()
             lost = f"{change.reason}; the work on the host goes on, and ccb connects again."
             await self._send(self._updates.notice("warning", lost))
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Iterator, Sequence
 
 from ccb.tunnel.plain_text import neutralise, one_line
@@ -11,7 +10,7 @@ from ccb.tunnel.wire.messages import as_blocks, as_dict, as_text
 from ccb.tunnel.wire.prompt_content import image_type
 from ccb.tunnel.wire.tool_traits import Effect, View, is_tool, traits_of
 
-from ..transcript.blocks import ToolBlock, ToolState
+from ..transcript.blocks import AgentRun, PicturedBlock, ToolBlock, ToolState
 from ..tui.rendering.tool_output import headline
 from .acp_paths import PathMap
 
@@ -40,10 +39,12 @@ def described(name: str, tool_input: Json, paths: PathMap, cwd: str) -> Json:
     places = _locations(name, tool_input, paths)
     about = one_line(headline(name, tool_input, cwd))
     title = about if traits.view is View.COMMAND and about else one_line(f"{name} {about}")
-    if places and not paths.is_here(places[0]["path"]):
+    if places and paths.on_host(places[0]["path"]) is None:
         title = f"{title[:_MAX_TITLE]} on {paths.host}"
     found: Json = {"title": title[:_MAX_TITLE], "name": name, "kind": kind, "rawInput": tool_input, "locations": places}
-    found["content"] = [*_changes(name, tool_input, paths), *_plan(name, tool_input)]
+    found["content"] = [*_changes(name, tool_input, paths)]
+    if traits.view is View.PLAN and (plan := as_text(tool_input.get("plan"))):
+        found["content"].append(_text(plan))
     return found
 
 
@@ -54,12 +55,12 @@ def shown(block: ToolBlock, paths: PathMap, cwd: str, *, terminal: bool) -> Json
     if is_command(block) and terminal:
         call["content"] = [{"type": "terminal", "terminalId": block.tool_id}]
         return call
-    said = _agent_rows(block) if block.agent is not None and not block.result else output_of(block)
+    said = _agent_rows(block.agent) if block.agent is not None and not block.result else output_of(block)
     keeps = call["content"] and block.state is not ToolState.FAILED
     if said.strip() and not keeps:
         fenced = traits_of(block.name).view in (View.COMMAND, View.FILE_LINES)
         call["content"] = [*call["content"], _text(_fence(said) if fenced else said)]
-    call["content"] += list(_pictures(block))
+    call["content"] += [{"type": "content", "content": each} for each in pictures(block)]
     return call
 
 
@@ -119,38 +120,17 @@ def _changes(name: str, tool_input: Json, paths: PathMap) -> Iterator[Json]:
     for each in edits:
         old, new = each.get("old_string"), each.get("new_string")
         if isinstance(new, str):
-            yield {"type": "diff", "path": paths.shown(path), "oldText": _whole(old), "newText": new}
+            yield {"type": "diff", "path": paths.shown(path), "oldText": as_text(old) or None, "newText": new}
 
 
-def _whole(text: object) -> str | None:
-    return text if isinstance(text, str) and text else None
+def _agent_rows(agent: AgentRun) -> str:
+    return "\n".join(f"{each.name} {one_line(headline(each.name, each.tool_input))}" for each in agent.rows)
 
 
-def _plan(name: str, tool_input: Json) -> Iterator[Json]:
-    if traits_of(name).view is View.PLAN and (plan := as_text(tool_input.get("plan"))):
-        yield _text(plan)
-
-
-def _agent_rows(block: ToolBlock) -> str:
-    rows: Sequence[str] = ()
-    if block.agent is not None:
-        rows = [f"{each.name} {one_line(headline(each.name, each.tool_input))}" for each in block.agent.rows]
-    return "\n".join(rows)
-
-
-def _pictures(block: ToolBlock) -> Iterator[Json]:
+def pictures(block: PicturedBlock) -> Iterator[Json]:
     for each in block.pictures:
-        kind = image_type(each.head[:16])
-        if kind is not None and _is_base64(each.data):
-            yield {"type": "content", "content": {"type": "image", "data": each.data, "mimeType": kind}}
-
-
-def _is_base64(text: str) -> bool:
-    try:
-        base64.b64decode(text, validate=True)
-    except ValueError:
-        return False
-    return True
+        if (kind := image_type(each.head[:16])) is not None:
+            yield {"type": "image", "data": each.data, "mimeType": kind}
 
 
 def subject_of(question: Json, paths: PathMap, cwd: str, said: Sequence[str] = ()) -> Json:

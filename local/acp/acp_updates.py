@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import Any
+from collections.abc import Iterator
+from dataclasses import field
 from weakref import WeakSet
 
 from ccb.tunnel.wire import journal_records as records
@@ -12,17 +12,17 @@ from ccb.tunnel.wire.control_protocol import new_uuid
 from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.frames import Json
 from ccb.tunnel.wire.json_rpc import JsonRpcPeer
-from ccb.tunnel.wire.prompt_content import image_type
 
 from ..session.newest import Newest
+from ..session.partial_events import PartialEvents
 from ..session.session_client import EventGap, SessionEvent, parse_snapshot
 from ..slash_commands.session_api import ReplInfo
-from ..transcript.blocks import Block, Level, NoticeBlock, PictureData, PromptBlock, ToolBlock, ToolState
+from ..transcript.blocks import Block, Level, NoticeBlock, PromptBlock, ToolBlock, ToolState
 from ..transcript.session_facts import mode_in_force
 from . import acp_tool_calls as calls
 from .acp_paths import PathMap
 
-_MAX_CALLS = 2_000  # of which later updates hold only what has changed
+_MAX_CALLS = 2_000
 _CHUNKS = {"text": "agent_message_chunk", "thinking": "agent_thought_chunk"}
 _OVER = (ToolState.DONE, ToolState.FAILED, ToolState.UNKNOWN)
 _TODO_STATUS = {"in_progress": "in_progress", "completed": "completed"}
@@ -30,35 +30,18 @@ _AGAIN = "\n\n*The model begins this answer again: the text above does not count
 
 
 @dataclass(frozen=True)
-class ClientAbilities:
-    """What the client of the connection can do beyond the baseline."""
-
-    terminal_output: bool = False
-    notices: bool = False
-    compaction: bool = False
-    forms: bool = False
-    links: bool = False
-
-    @staticmethod
-    def of(capabilities: Json) -> ClientAbilities:
-        session, asks = (messages.as_dict(capabilities.get(name)) for name in ("session", "elicitation"))
-        return ClientAbilities(
-            messages.as_dict(capabilities.get("_meta")).get("terminal_output") is True,
-            isinstance(session.get("notices"), dict),
-            isinstance(session.get("compaction"), dict),
-            isinstance(asks.get("form"), dict),
-            isinstance(asks.get("url"), dict),
-        )
-
-
-@dataclass(frozen=True)
 class Editor:
-    """The other end of the connection. `roots` are its folders."""
+    """The other end of the connection. `capabilities` are what its client has said, `roots` its folders."""
 
     peer: JsonRpcPeer
-    abilities: ClientAbilities
+    capabilities: Json
     paths: PathMap
     roots: tuple[str, ...] = ()
+
+    def can(self, group: str, name: str) -> bool:
+        """Return whether the client has a capability, which is true or an object."""
+        found = messages.as_dict(self.capabilities.get(group)).get(name)
+        return found is True or isinstance(found, dict)
 
 
 def chunk(kind: str, text: str, message_id: str = "") -> Json:
@@ -67,71 +50,59 @@ def chunk(kind: str, text: str, message_id: str = "") -> Json:
 
 
 class AnswerText:
-    """Passes each character of an answer on once: as it is streamed, then what the finished blocks have beyond that.
-    After a reconnect the host sends the answer again from its start."""
+    """Passes each character of an answer on once: as it is streamed, then what the finished blocks have beyond that."""
 
     def __init__(self) -> None:
-        self._message_id = ""
-        self._passed: dict[int, int] = {}  # characters, by the number of the block
-        self._again: dict[int, int] = {}  # the same since the message was begun last
-        self._finished = 0
+        self.parts = PartialEvents()
+        self._finished = 0  # blocks of the message
 
-    @property
-    def begun(self) -> bool:
-        return bool(self._passed)
-
-    def streamed(self, event: messages.ApiStreamEvent | None) -> Iterator[Json]:
+    def streamed(self, message: messages.StreamEventMessage) -> Iterator[Json]:
+        new = self.parts.new_part(message.body)
+        event = messages.parse_stream_event(new["event"]) if new is not None else None
         if isinstance(event, messages.MessageStart):
-            self._begin(event.message_id)
-            self._again.clear()
+            self._finished = 0
         elif isinstance(event, messages.ContentBlockDelta) and event.field in _CHUNKS:
-            self._again[event.index] = size = self._again.get(event.index, 0) + len(event.text)
-            new = size - self._passed.get(event.index, 0)
-            if new > 0:
-                self._passed[event.index] = size
-                yield chunk(_CHUNKS[event.field], event.text[-new:], self._message_id)
+            yield chunk(_CHUNKS[event.field], event.text, self.parts.message_id)
 
     def finished(self, message: messages.AssistantMessage) -> Iterator[Json]:
-        self._begin(message.message_id)
+        if message.message_id != self.parts.message_id:
+            self.parts.begins_again(message.message_id)
+            self._finished = 0
         for block in message.blocks:
-            index, self._finished = self._finished, self._finished + 1
             kind = messages.as_text(block.get("type"))
             text = messages.as_text(block.get(kind)) if kind in _CHUNKS else ""
-            rest = text[self._passed.get(index, 0) :]
-            self._passed[index] = max(self._passed.get(index, 0), len(text))
+            rest = self.parts.finished(self._finished, kind, text)
+            self._finished += 1
             if rest and not message.is_api_error:  # the transcript shows that as an error
-                yield chunk(_CHUNKS[kind], rest, self._message_id)
+                yield chunk(_CHUNKS[kind], rest, message.message_id)
 
-    def withdrawn(self) -> None:
-        self._message_id = ""
-        self._begin("")
 
-    def _begin(self, message_id: str) -> None:
-        if message_id != self._message_id or not message_id:
-            self._message_id, self._finished = message_id, 0
-            self._passed.clear()
-            self._again.clear()
+@dataclass
+class ToldCall:
+    """A call as it was told last: later updates hold only what has changed. `printed` is in its terminal. The
+    transcript does not keep the `block` of an open call; it is None once the call is over."""
+
+    block: ToolBlock | None
+    fields: Json = field(default_factory=dict)
+    printed: str = ""
 
 
 class AcpUpdates:
     """Makes updates of the events of one session. As the container of its transcript it sees what appears and changes;
     it keeps only the calls that are not over."""
 
-    def __init__(self, info: ReplInfo, abilities: ClientAbilities, paths: PathMap) -> None:
+    def __init__(self, info: ReplInfo, editor: Editor) -> None:
         self.reducer = info.transcript(self)
         self.cwd = self.reducer.notices.cwd
         self.own_turn = False  # a prompt of the client runs, whose answer says what went wrong
-        self._abilities = abilities
-        self._paths = paths
+        self._editor = editor
+        self._paths = editor.paths
         self._answer = AnswerText()
         self._out: list[Json] = []
-        self._sent_calls: Newest[str, Json] = Newest(_MAX_CALLS)  # as they were told last; {} once they are over
+        self._calls: Newest[str, ToldCall] = Newest(_MAX_CALLS)
         self._asked: Newest[str, None] = Newest(_MAX_CALLS)  # calls of sub-agents that wait for an answer, or run
-        self._printed: Newest[str, str] = Newest(_MAX_CALLS)  # in terminals, by the id of the call
         self._seen: WeakSet[Block] = WeakSet()
-        self._open: Newest[int, ToolBlock] = Newest(_MAX_CALLS)  # the transcript does not keep them
-        self._is_live = False  # an event of a stream is being applied
-        self._compaction = ""
+        self._compaction = new_uuid()
         self._told = self.state  # what the client knows of it
 
     def prompt_sent(self, text: str, uuid: str) -> None:
@@ -141,70 +112,84 @@ class AcpUpdates:
 
     def take(self, event: SessionEvent) -> list[Json]:
         """Apply an event, and return the updates about it."""
-        content = event.record.content
-        public = event.public if event.kind == "progress" else getattr(content, "public", None)
-        is_main = event.record.agent_id == records.MAIN_AGENT
-        self._is_live = isinstance(public, messages.StreamEventMessage)
-        if is_main and isinstance(public, messages.StreamEventMessage):
-            if records.agent_of_message(event.body) == records.MAIN_AGENT:
-                self._out += self._answer.streamed(messages.parse_stream_event(public.event))
-        elif is_main and event.kind == "message" and isinstance(public, messages.AssistantMessage):
-            self._out += self._answer.finished(public)
-        elif is_main and isinstance(content, records.WithdrawnRecord) and self._answer.begun:
-            self._answer.withdrawn()
-            self._out.append(chunk("agent_message_chunk", _AGAIN))
-        elif is_main and event.kind == "message":
-            self._out += self._compacted(public)
-        self._note_asked(public)
-        self.reducer.take(event)
+        if isinstance(event.record.content, records.WithdrawnRecord) and not event.record.agent_id:
+            if self._answer.parts.begun:
+                self._out.append(chunk("agent_message_chunk", _AGAIN))
+            self._answer.parts.begins_again("")
+        elif event.kind in ("message", "progress"):
+            self._said(event.public, is_main=records.agent_of_message(event.body) == records.MAIN_AGENT)
+        if not isinstance(event.public, messages.StreamEventMessage):  # finished calls are enough
+            self.reducer.take(event)
         return self._taken()
 
-    def _note_asked(self, public: object) -> None:
-        """Announce and end the calls that the editor would know by a question only."""
-        if isinstance(public, messages.ControlRequest):
-            number = public.text("tool_use_id")
-            if number and number not in self._sent_calls and number not in self._asked:
-                self._asked[number] = None
-                call = calls.subject_of(public.request, self._paths, self.cwd)
-                self._out.append({"sessionUpdate": "tool_call", **call})
-        for block in public.blocks if isinstance(public, messages.UserMessage) and self._asked else ():
+    def _said(self, public: messages.PublicMessage, *, is_main: bool) -> None:
+        match public:
+            case messages.ControlRequest():
+                self._note_asked(public)
+            case messages.StreamEventMessage() if is_main:
+                self._out += self._answer.streamed(public)
+            case messages.AssistantMessage() if is_main:
+                self._out += self._answer.finished(public)
+            case messages.UserMessage():
+                self._note_ended(public)
+            case messages.SystemMessage() | messages.CompactMessage() if is_main:
+                self._out += self._compacted(public)
+
+    def _note_asked(self, asked: messages.ControlRequest) -> None:
+        """Announce a call that the editor would know by a question only."""
+        number = asked.text("tool_use_id")
+        if number and number not in self._calls and number not in self._asked:
+            self._asked[number] = None
+            call = calls.subject_of(asked.request, self._paths, self.cwd)
+            self._out.append({"sessionUpdate": "tool_call", **call})
+
+    def _note_ended(self, message: messages.UserMessage) -> None:
+        for block in message.blocks:
             number = messages.as_text(block.get("tool_use_id"))
-            if block.get("type") == "tool_result" and self._asked.pop(number, self) is None:
+            if block.get("type") == "tool_result" and number in self._asked:
+                del self._asked[number]
                 status = "failed" if block.get("is_error") else "completed"
                 self._out.append({"sessionUpdate": "tool_call_update", "toolCallId": number, "status": status})
 
-    def skipped(self, gap: EventGap, asks: Iterable[object], *, running: bool) -> list[Json]:
+    def skipped(self, gap: EventGap, *, running: bool) -> list[Json]:
         """Take over the state after events that are not loaded. What was said in them is not repeated, but the calls
-        that `asks` are about are announced."""
-        self.reducer.skipped(parse_snapshot(gap.body), running=running)
+        that open questions are about are announced."""
+        state = parse_snapshot(gap.body)
+        self.reducer.skipped(state, running=running)
         self._out.clear()
-        for each in asks:
+        for each in state.questions:
             self._note_asked(each)
         return self._taken()
-
-    def link_lost(self) -> None:
-        self.reducer.link_lost()
 
     def notice(self, severity: str, text: str) -> list[Json]:
         """Return what tells the person something: as a notice, or a warning also as a line of the conversation."""
         title, _, more = text.strip().partition("\n")
         if not title:
             return []
-        if self._abilities.notices:
+        if self._editor.can("session", "notices"):
             notice: Json = {"sessionUpdate": "notice", "severity": severity, "title": title}
             return [{**notice, "description": more} if more else notice]
         return [] if severity == "info" else [chunk("agent_message_chunk", f"\n\n*ccb: {title}*\n\n{more}", new_uuid())]
 
     @property
-    def state(self) -> dict[str, Any]:
-        """What changes of its own accord, and has updates of its own."""
-        reducer, totals = self.reducer, self.reducer.totals
+    def state(self) -> dict[str, tuple[object, list[Json]]]:
+        """What changes of its own accord: its value, and the updates that tell it."""
+        facts, totals, todos = self.reducer.facts, self.reducer.totals, self.reducer.todos
+        mode = mode_in_force(facts.mode, facts.sandbox)
+        plan = [
+            {"content": each.subject, "priority": "medium", "status": _TODO_STATUS.get(each.status, "pending")}
+            for each in todos.items
+        ]
+        used, size = totals.context_tokens, totals.window
+        cost = {"amount": round(totals.cost_usd, 6), "currency": "USD"}
+        usage = {"sessionUpdate": "usage_update", "used": used, "size": size, "cost": cost}
+        title = {"sessionUpdate": "session_info_update", "title": facts.title}
         return {
-            "mode": mode_in_force(reducer.facts.mode, reducer.facts.sandbox),
-            "options": (reducer.facts.model, reducer.facts.effort),
-            "title": reducer.facts.title,
-            "todos": reducer.todos,
-            "usage": (totals.context_tokens, totals.window, totals.cost_usd),
+            "mode": (mode, [{"sessionUpdate": "current_mode_update", "currentModeId": mode}, CONFIG_CHANGED]),
+            "options": ((facts.model, facts.effort), [CONFIG_CHANGED]),
+            "title": (facts.title, [title] if facts.title else []),
+            "todos": (plan, [{"sessionUpdate": "plan", "entries": plan}]),
+            "usage": ((used, size, cost), [usage] if used and size else []),
         }
 
     def settled(self) -> None:
@@ -213,59 +198,28 @@ class AcpUpdates:
         self._told |= {name: state[name] for name in ("mode", "options")}
 
     def _taken(self) -> list[Json]:
-        self._is_live = False
         state = self.state
-        for name, value in state.items():
-            if self._told.get(name) != value:
-                self._told[name] = value
-                self._out += self._changed(name)
+        for name, (value, updates) in state.items():
+            if self._told[name][0] != value:
+                self._out += updates
+        self._told = state
         out, self._out = self._out, []
         return out
 
-    def _changed(self, name: str) -> list[Json]:
-        reducer, totals = self.reducer, self.reducer.totals
-        if name == "mode":
-            return [{"sessionUpdate": "current_mode_update", "currentModeId": self._told["mode"]}, CONFIG_CHANGED]
-        if name == "options":
-            return [CONFIG_CHANGED]
-        if name == "title":
-            title = reducer.facts.title
-            return [{"sessionUpdate": "session_info_update", "title": title}] if title else []
-        if name == "todos":
-            entries = [
-                {"content": each.subject, "priority": "medium", "status": _TODO_STATUS.get(each.status, "pending")}
-                for each in reducer.todos.items
-            ]
-            return [{"sessionUpdate": "plan", "entries": entries}]
-        if not (totals.window and totals.context_tokens):
-            return []
-        cost = {"amount": round(totals.cost_usd, 6), "currency": "USD"}
-        used = totals.context_tokens
-        return [{"sessionUpdate": "usage_update", "used": used, "size": totals.window, "cost": cost}]
-
-    def _compacted(self, public: object) -> list[Json]:
-        if not self._abilities.compaction:
-            return []
-        status = public.body.get("status") if isinstance(public, messages.SystemMessage) else None
-        update: Json = {"sessionUpdate": "compaction_update"}
-        if status == "compacting":
-            self._compaction = new_uuid()
-            return [{**update, "compactionId": self._compaction, "status": "in_progress"}]
-        number = self._compaction or new_uuid()
-        if isinstance(public, messages.CompactMessage) and not public.is_micro:
-            self._compaction = ""
-            return [{**update, "compactionId": number, "status": "completed"}]
-        failed = isinstance(public, messages.SystemMessage) and public.body.get("compact_result") == "failed"
-        if self._compaction and failed:
-            self._compaction = ""
-            return [{**update, "compactionId": number, "status": "failed"}]
-        return []
+    def _compacted(self, public: messages.SystemMessage | messages.CompactMessage) -> list[Json]:
+        if isinstance(public, messages.CompactMessage):
+            status = "" if public.is_micro else "completed"
+        elif public.body.get("status") == "compacting":
+            self._compaction, status = new_uuid(), "in_progress"
+        else:
+            status = "failed" if public.body.get("compact_result") == "failed" else ""
+        update = {"sessionUpdate": "compaction_update", "compactionId": self._compaction, "status": status}
+        return [update] if status and self._editor.can("session", "compaction") else []
 
     # The container of the transcript.
 
     def add(self, block: Block, *, before: Block | None = None) -> None:
         if isinstance(block, ToolBlock):
-            self._open[id(block)] = block
             self._call(block)
         elif block not in self._seen:
             self._seen.add(block)
@@ -279,9 +233,7 @@ class AcpUpdates:
             self._call(block)
 
     def take_away(self, block: Block) -> None:
-        if isinstance(block, ToolBlock):
-            self._open.pop(id(block), None)
-        if isinstance(block, ToolBlock) and block.tool_id in self._sent_calls:
+        if isinstance(block, ToolBlock) and block.tool_id in self._calls:
             block.state = ToolState.DONE if block.state is ToolState.RUNNING else block.state
             self._call(block)
 
@@ -295,34 +247,31 @@ class AcpUpdates:
             self._out += self.notice(block.level.value, block.text)
 
     def _call(self, block: ToolBlock) -> None:
-        if self._is_live or not block.tool_id:  # a call that the model still writes may get another id
+        told = self._calls.get(block.tool_id)
+        if not block.tool_id or (told is not None and told.block is None):
             return
-        before = self._sent_calls.get(block.tool_id)
-        if before == {}:
-            return
-        terminal = self._abilities.terminal_output
+        is_new = told is None
+        if told is None:
+            self._calls[block.tool_id] = told = ToldCall(block)
+        terminal = self._editor.can("_meta", "terminal_output")
         call = calls.shown(block, self._paths, self.cwd, terminal=terminal)
-        changed = call if before is None else {k: v for k, v in call.items() if before.get(k) != v}
-        self._sent_calls[block.tool_id] = call
-        meta = self._terminal_meta(block, new=before is None) if terminal and calls.is_command(block) else {}
-        if block.state in _OVER:
-            self._sent_calls[block.tool_id] = {}
-            self._open.pop(id(block), None)
-            self._printed.pop(block.tool_id, None)
-        if before is None:
+        changed = {name: value for name, value in call.items() if told.fields.get(name) != value}
+        told.fields = call
+        meta = self._terminal_meta(block, told, new=is_new) if terminal and calls.is_command(block) else {}
+        if is_new:
             meta = {"claudeCode": {"toolName": block.name}, **meta}
-        if not changed and not meta:
-            return
-        kind = "tool_call" if before is None else "tool_call_update"
-        update = {"sessionUpdate": kind, "toolCallId": block.tool_id, **changed}
-        self._out.append({**update, "_meta": meta} if meta else update)
+        if block.state in _OVER:
+            self._calls[block.tool_id] = ToldCall(None)
+        if changed or meta:
+            update = {"sessionUpdate": "tool_call" if is_new else "tool_call_update", "toolCallId": block.tool_id}
+            self._out.append({**update, **changed, **({"_meta": meta} if meta else {})})
 
-    def _terminal_meta(self, block: ToolBlock, *, new: bool) -> Json:
+    def _terminal_meta(self, block: ToolBlock, told: ToldCall, *, new: bool) -> Json:
         number = block.tool_id
         meta: Json = {"terminal_info": {"terminal_id": number, "cwd": self.cwd}} if new else {}
-        before, now = self._printed.get(number, ""), calls.output_of(block)
-        if now and now != before and (more := calls.more_output(before, now)):
-            self._printed[number] = now
+        now = calls.output_of(block)
+        if now and now != told.printed and (more := calls.more_output(told.printed, now)):
+            told.printed = now
             meta["terminal_output"] = {"terminal_id": number, "data": more}
         if block.state in _OVER:
             code = int(block.state is ToolState.FAILED)
@@ -337,12 +286,4 @@ CONFIG_CHANGED: Json = {"sessionUpdate": "config_option_update"}
 def _prompt(block: PromptBlock) -> list[Json]:
     """Return a prompt that another client has sent, or this one in an earlier run."""
     text = [chunk("user_message_chunk", block.text)] if block.text else []
-    return text + [
-        {"sessionUpdate": "user_message_chunk", "content": {"type": "image", "data": each.data, "mimeType": kind}}
-        for each in block.pictures
-        if (kind := _kind(each)) is not None
-    ]
-
-
-def _kind(picture: PictureData) -> str | None:
-    return image_type(picture.head[:16])
+    return text + [{"sessionUpdate": "user_message_chunk", "content": each} for each in calls.pictures(block)]

@@ -7,11 +7,11 @@ from importlib import import_module
 _HOMES = {
     **dict.fromkeys(("Completed", "Host", "SessionInfo", "connect"), "host"),
     **dict.fromkeys(("Allow", "Approval", "Deny", "Form", "Question"), "questions"),
-    **dict.fromkeys(("Prompt", "Session"), "session"),
+    "Prompt": "prompts",
+    "Session": "session",
     **dict.fromkeys(("Tool", "tool"), "tools"),
 }
 """The modules of names; that of the others is `events`."""
-_ELSEWHERE = {"CcbError": ("ccb.tunnel.errors", "CcbError"), "printable": ("ccb.tunnel.plain_text", "neutralise")}
 _MODULES = {"errors": "ccb.tunnel.errors", "sync": "ccb.local.api.sync"}
 
 
@@ -19,5 +19,4 @@ def public(name: str) -> object:
     """Return what `ccb.NAME` is."""
     if name in _MODULES:
         return import_module(_MODULES[name])
-    home, own = _ELSEWHERE.get(name, (f"{__name__}.{_HOMES.get(name, 'events')}", name))
-    return getattr(import_module(home), own)
+    return getattr(import_module(f"{__name__}.{_HOMES.get(name, 'events')}"), name)

@@ -8,12 +8,14 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 from ccb.tunnel.errors import CcbError, ExitCode
+from ccb.tunnel.plain_text import neutralise
 from ccb.tunnel.wire import messages
 
 from ..session.turn_outcomes import exit_code
 
 D = TypeVar("D")
 Json = dict[str, Any]
+printable = neutralise
 
 
 @dataclass(frozen=True)
@@ -155,20 +157,21 @@ class Schema(Generic[D]):
 
     def read(self, data: object) -> Any:
         """Raise ValueError for data that does not fit."""
+        if self.json and data is None:
+            raise ValueError("it has no data; agents of others (`agent`) take no schema")
         return self._adapter.validate_python(data) if self._adapter is not None else data
 
 
-def answer_of(result: Json, before: float, *, denied_unasked: bool) -> Answer[Any]:
-    """Make the answer of a result. `before` is what the session had cost before the turn."""
-    parsed = messages.parse_message(result)
-    total = parsed.total_cost_usd if isinstance(parsed, messages.ResultMessage) else 0.0
+def answer_of(message: messages.ResultMessage, cost: float, *, denied_unasked: bool) -> Answer[Any]:
+    """Make the answer of a result. `cost` is what its turn has cost."""
+    result = message.body
     text = result.get("result")
     return Answer(
         text=text if isinstance(text, str) else "\n".join(map(str, result.get("errors") or ())),
         data=result.get("structured_output"),
         session_id=messages.as_text(result.get("session_id")),
-        cost=max(0.0, total - before),
-        total_cost=total,
+        cost=cost,
+        total_cost=message.total_cost_usd,
         turns=int(messages.as_number(result.get("num_turns"))),
         duration_s=messages.as_number(result.get("duration_ms")) / 1000,
         usage=messages.as_dict(result.get("usage")),

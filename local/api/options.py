@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypedDict
 
 from ccb.tunnel.errors import UsageError
 
-from ..command_line.arguments import OPTIONS, Arguments, Group, Option, OptionKind, nearest
+from ..command_line.arguments import OPTIONS, Arguments, Option, OptionKind
+from ..command_line.option_values import nearest
 from ..command_line.parser import parse_arguments
 
 Texts = str | Sequence[str]
@@ -18,7 +19,7 @@ Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 
 
 class SessionOptions(TypedDict, total=False):
-    """What `Host.session` takes. The names are those of the options of the command line, which say what they mean."""
+    """The names are those of the options of the command line, which say what they mean."""
 
     model: str
     permission_mode: str
@@ -37,8 +38,8 @@ class SessionOptions(TypedDict, total=False):
     allow_dangerously_skip_permissions: bool
     agent: str
     remote_bin: str
-    init: bool
-    maintenance: bool
+    group: str
+    channel: Texts
     tools: Texts
     agents: Mapping[str, Any]
     mcp_config: str | Mapping[str, Any] | Sequence[str]
@@ -46,22 +47,28 @@ class SessionOptions(TypedDict, total=False):
     setting_sources: str
     bare: bool
     settings: str | Mapping[str, Any]
-    system_prompt_file: str | os.PathLike[str]
-    append_system_prompt_file: str | os.PathLike[str]
     max_budget_usd: float
     fallback_model: str
     max_thinking_tokens: int
     effort: str
-    include_hook_events: bool
     betas: Texts
     task_budget: int
     thinking: str
-    thinking_display: str
     no_session_persistence: bool
     plugin_dir: Texts
     forward: Texts
     reverse: Texts
     reconnect_timeout: float
+
+
+class OpeningOptions(SessionOptions, total=False):
+    """What `Host.session` takes: which session it is, and options that outrank those of `connect`."""
+
+    resume: str | None
+    continue_latest: bool
+    fork_session: bool
+    session_id: str | None
+    worktree: str | bool
 
 
 class HostOptions(SessionOptions, total=False):
@@ -79,11 +86,6 @@ class HostOptions(SessionOptions, total=False):
 
 
 _RENAMED = {"-o": "ssh_options", "--identity": "identity_file", "--continue": "continue_latest"}
-_OF_OTHERS = {
-    *("--json-schema", "--debug-file", "--session-mirror", "--await-initialize", "--initialize-fields", "--init-only"),
-    *("--rewind-files", "--resume-session-at", "--resume-drops-turn"),
-}
-"""What the API does in another way, or not."""
 _FLAGS = (
     *("--print", "--input-format=stream-json", "--output-format=stream-json", "--verbose"),
     "--include-partial-messages",
@@ -95,15 +97,10 @@ def _keyword(option: Option) -> str:
     return max(names, key=lambda name: (name in _RENAMED.values(), len(name)))
 
 
-def _keywords(*groups: Group) -> dict[str, Option]:
-    return {_keyword(each): each for each in OPTIONS if each.group in groups and each.names[0] not in _OF_OTHERS}
+_BY_KEYWORD = {_keyword(each): each for each in OPTIONS}
 
 
-OF_SESSION = _keywords(Group.SESSION, Group.AGENT, Group.PERMISSIONS, Group.SDK, Group.PORTS)
-OF_HOST = {**_keywords(Group.CONNECTION), **OF_SESSION}
-
-
-def check_keywords(function: str, given: Mapping[str, object], known: Mapping[str, Option]) -> None:
+def check_keywords(function: str, given: Mapping[str, object], known: Collection[str]) -> None:
     """Raise TypeError as Python does, with names that may be meant."""
     for name in given:
         if name not in known:
@@ -125,7 +122,7 @@ def arguments_of(target: str, given: Mapping[str, object], *, asks: bool, own_to
     if own_tools:
         servers = json.dumps({"mcpServers": {own_tools: {"type": "sdk", "name": own_tools}}})
         flags += [f"--mcp-config={servers}", f"--allowedTools=mcp__{own_tools}"]
-    words = [word for name, value in given.items() for word in _words(OF_HOST[name], value)]
+    words = [word for name, value in given.items() for word in _words(_BY_KEYWORD[name], value)]
     return parse_arguments([*place, *flags, *words])
 
 

@@ -9,16 +9,17 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from ccb.tunnel.errors import CcbError
 from ccb.tunnel.tasks import cancelled
 from ccb.tunnel.wire.control_protocol import CAN_USE_TOOL
 from ccb.tunnel.wire.mcp_messages import ELICITATION, MCP_MESSAGE
-from ccb.tunnel.wire.messages import ControlCancel, ControlRequest, as_blocks, as_dict, as_text
+from ccb.tunnel.wire.messages import ControlRequest, as_blocks, as_dict, as_text
 
 from ..session.newest import Newest
 
 if TYPE_CHECKING:
     from ..session.remote_session import RemoteSession
-    from .tools import ToolServer
+    from .tools import Tool
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -101,7 +102,7 @@ class Callbacks:
 
     permissions: Permissions | None = None
     questions: Questions | None = None
-    tools: ToolServer | None = None
+    tools: Mapping[str, Tool] = field(default_factory=dict)
 
     @property
     def asks(self) -> bool:
@@ -109,23 +110,30 @@ class Callbacks:
 
 
 class AgentQuestions:
-    """Answers the questions of one session, each once and in a task of its own. `failed` gets what a callback raises,
-    and says whether the program learns of it."""
+    """Answers the questions of one session, each once and in a task of its own. `reply` makes the public answer, None
+    if nobody answers that. `failed` gets what it raises, and says whether somebody learns of it."""
 
-    def __init__(self, remote: RemoteSession, callbacks: Callbacks, failed: Callable[[BaseException], bool]) -> None:
-        self._remote, self._callbacks, self._failed = remote, callbacks, failed
+    def __init__(
+        self,
+        remote: RemoteSession,
+        reply: Callable[[ControlRequest], Awaitable[Json | None]],
+        failed: Callable[[BaseException], bool] = lambda _: False,
+    ) -> None:
+        self._remote, self._reply, self._failed = remote, reply, failed
         self._running: dict[str, asyncio.Task[None]] = {}
-        self._heard: Newest[str, None] = Newest(_MAX_HEARD)
+        self._heard: Newest[str, bool] = Newest(_MAX_HEARD)  # whether the answer is on its way, by the request
 
-    def heard(self, line: ControlRequest | ControlCancel) -> None:
+    def heard(self, line: ControlRequest) -> None:
         number = line.request_id
-        if isinstance(line, ControlCancel):
-            if (running := self._running.get(number)) is not None:
-                running.cancel()
-        elif number not in self._heard:
-            self._heard[number] = None
-            self._running[number] = asyncio.create_task(self._answer(line), name="an answer of the program")
+        if number not in self._heard:
+            self._heard[number] = False
+            self._running[number] = asyncio.create_task(self._answer(line), name="an answer to the agent")
             self._running[number].add_done_callback(lambda _: self._running.pop(number, None))
+
+    def closed(self, number: str) -> None:
+        """The question was withdrawn, or another client has answered it."""
+        if (running := self._running.get(number)) is not None and not self._heard.get(number):
+            running.cancel()
 
     async def close(self) -> None:
         await cancelled(*self._running.values())
@@ -134,7 +142,7 @@ class AgentQuestions:
         remote = self._remote
         try:
             try:
-                reply = await answer_to(asked, self._callbacks)
+                reply = await self._reply(asked)
             except BaseException as error:  # of the program, which may also raise SystemExit: nothing is allowed
                 task = asyncio.current_task()
                 if task is not None and task.cancelling():
@@ -145,19 +153,24 @@ class AgentQuestions:
                 if not self._failed(error):
                     raise
                 return
+            self._heard[asked.request_id] = True
             if reply is None:
                 await remote.refuse(asked.request_id, "the program answers no such questions")
             else:
                 await remote.answer(asked.request_id, reply)
+        except CcbError as error:
+            remote.warn(f"The answer does not count: {error}")
         except Exception:
             log.exception("a question of the agent was not answered")
 
 
-async def answer_to(asked: ControlRequest, callbacks: Callbacks) -> Json | None:
+async def answer_to(callbacks: Callbacks, asked: ControlRequest) -> Json | None:
     """Return the public answer to a request of the worker, None if nobody answers it."""
     permissions, questions = callbacks.permissions, callbacks.questions
-    if asked.subtype == MCP_MESSAGE.name and callbacks.tools is not None:
-        return {"mcp_response": await callbacks.tools.reply(as_dict(asked.request.get("message")))}
+    if asked.subtype == MCP_MESSAGE.name and callbacks.tools:
+        from .tools import tools_reply  # 60 ms of pydantic, which only they need
+
+        return {"mcp_response": await tools_reply(callbacks.tools, as_dict(asked.request.get("message")))}
     if asked.subtype == ELICITATION.name and questions is not None:
         return await _filled(asked, questions)
     if asked.subtype != CAN_USE_TOOL.name:

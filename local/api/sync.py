@@ -3,48 +3,49 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import os
 import threading
-from collections.abc import Coroutine, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, Unpack, overload
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Self, TypeVar, Unpack
 
-from ..session.session_client import Content
 from . import host as asynchronous
 from .events import Answer, Event
-from .host import Completed, SessionInfo
-from .options import HostOptions, SessionOptions
+from .options import HostOptions, OpeningOptions
+from .prompts import Prompt as AsyncPrompt
 from .questions import Permissions, Questions
-from .session import Prompt as AsyncPrompt
 from .session import Session as AsyncSession
 
 if TYPE_CHECKING:
-    from ..files.both_ends.copy_channel import CopyProgress
-    from ..ports.port_forwards import Forward
     from .tools import Tool
 
 D = TypeVar("D")
+P = ParamSpec("P")
 T = TypeVar("T")
-Json = dict[str, Any]
 
 
 class _Loop:
-    """One background loop in a daemon thread, until `close`. A fork of the process has none."""
+    """A background loop in a daemon thread, from `start` to `close`. A fork of the process has none."""
+
+    _loop: asyncio.AbstractEventLoop
 
     def __init__(self) -> None:
-        self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._run, name="ccb", daemon=True)
-        self._thread.start()
 
     @property
     def runs(self) -> bool:
         return self._thread.is_alive()
+
+    def start(self) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread.start()
 
     def call(self, work: Coroutine[Any, Any, T]) -> T:
         if not self.runs or threading.current_thread() is self._thread:
             work.close()
             if self.runs:
                 raise RuntimeError("ccb.sync is called from its own loop: a callback there is a plain function")
-            raise RuntimeError("the host was closed, or another process has opened it: open it again, here")
+            raise RuntimeError("enter the host first, once and in this process: with ccb.sync.connect(…) as host")
 
         async def outcome() -> T | SystemExit:
             try:
@@ -72,19 +73,30 @@ class _Loop:
             runner.get_loop().run_forever()
 
 
+def _waiting(method: Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]) -> Callable[Concatenate[Any, P], T]:
+    """Return the method that waits for this one of the asynchronous object."""
+
+    @functools.wraps(method)
+    def waits(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        found: T = self._loop.call(method(self._own, *args, **kwargs))
+        return found
+
+    return waits
+
+
 class Prompt(Generic[D]):
     """See `ccb.Prompt`. To leave the loop early ends the turn."""
 
     def __init__(self, loop: _Loop, prompt: AsyncPrompt[D]) -> None:
         self._loop = loop
-        self._prompt = prompt
+        self._own = prompt
 
     @property
     def result(self) -> Answer[D] | None:
-        return self._prompt.result
+        return self._own.result
 
     def __iter__(self) -> Iterator[Event]:
-        events = aiter(self._prompt)
+        events = aiter(self._own)
 
         async def following() -> Event | None:
             return await anext(events, None)
@@ -95,15 +107,20 @@ class Prompt(Generic[D]):
         finally:
             self.close()
 
-    def interrupt(self) -> None:
-        self._loop.call(self._prompt.interrupt())
-
-    def steer(self, text: str) -> None:
-        self._loop.call(self._prompt.steer(text))
+    interrupt = _waiting(AsyncPrompt.interrupt)
+    steer = _waiting(AsyncPrompt.steer)
 
     def close(self) -> None:
         if self._loop.runs:
-            self._loop.call(self._prompt.aclose())
+            self._loop.call(self._own.aclose())
+
+
+def _prompting(method: Callable[Concatenate[Any, P], AsyncPrompt[D]]) -> Callable[Concatenate[Any, P], Prompt[D]]:
+    @functools.wraps(method)
+    def makes(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> Prompt[D]:
+        return Prompt(self._loop, method(self._own, *args, **kwargs))
+
+    return makes
 
 
 class Session:
@@ -111,57 +128,33 @@ class Session:
 
     def __init__(self, loop: _Loop, session: AsyncSession) -> None:
         self._loop = loop
-        self._session = session
+        self._own = session
 
     @property
     def id(self) -> str:
-        return self._session.id
+        return self._own.id
 
     @property
     def directory(self) -> str:
-        return self._session.directory
+        return self._own.directory
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        return self._session.warnings
+        return self._own.warnings
 
     @property
     def cost(self) -> float:
-        return self._session.cost
+        return self._own.cost
 
-    @overload
-    def prompt(self, content: Content) -> Prompt[None]: ...
-    @overload
-    def prompt(self, content: Content, *, schema: type[D]) -> Prompt[D]: ...
-    @overload
-    def prompt(self, content: Content, *, schema: Mapping[str, Any]) -> Prompt[Json]: ...
-    def prompt(self, content: Content, *, schema: Any = None) -> Prompt[Any]:
-        async def made() -> AsyncPrompt[Any]:
-            return self._session.prompt(content, schema=schema)
-
-        return Prompt(self._loop, self._loop.call(made()))
-
-    @overload
-    def run(self, content: Content) -> Answer[None]: ...
-    @overload
-    def run(self, content: Content, *, schema: type[D]) -> Answer[D]: ...
-    @overload
-    def run(self, content: Content, *, schema: Mapping[str, Any]) -> Answer[Json]: ...
-    def run(self, content: Content, *, schema: Any = None) -> Answer[Any]:
-        return self._loop.call(self._session.run(content, schema=schema))
-
-    def set_model(self, model: str) -> None:
-        self._loop.call(self._session.set_model(model))
-
-    def set_permission_mode(self, mode: str) -> None:
-        self._loop.call(self._session.set_permission_mode(mode))
-
-    def forward(self, port: int, local: int = 0) -> Forward:
-        return self._loop.call(self._session.forward(port, local))
+    prompt = _prompting(AsyncSession.prompt)
+    run = _waiting(AsyncSession.run)
+    set_model = _waiting(AsyncSession.set_model)
+    set_permission_mode = _waiting(AsyncSession.set_permission_mode)
+    forward = _waiting(AsyncSession.forward)
 
     def close(self, *, stay: bool = False) -> None:
         if self._loop.runs:
-            self._loop.call(self._session.close(stay=stay))
+            self._loop.call(self._own.close(stay=stay))
 
     def __enter__(self) -> Self:
         return self
@@ -187,19 +180,13 @@ class Host:
     """See `ccb.Host`."""
 
     def __init__(self, host: asynchronous.Host) -> None:
-        self._host = host
-        self._background: _Loop | None = None
-
-    @property
-    def _loop(self) -> _Loop:
-        if self._background is None:
-            raise RuntimeError("enter the host first: with ccb.sync.connect(…) as host")
-        return self._background
+        self._own = host
+        self._loop = _Loop()
 
     def __enter__(self) -> Self:
-        self._background = _Loop()
+        self._loop.start()
         try:
-            self._loop.call(self._host.__aenter__())
+            self._loop.call(self._own.__aenter__())
         except BaseException:
             self._loop.close()
             raise
@@ -209,50 +196,18 @@ class Host:
         self.close()
 
     def close(self) -> None:
-        if self._background is not None:
-            try:
-                if self._loop.runs:
-                    self._loop.call(self._host.close())
-            finally:
-                self._loop.close()
-                self._background = None
+        try:
+            if self._loop.runs:
+                self._loop.call(self._own.close())
+        finally:
+            self._loop.close()
 
-    def session(
-        self,
-        *,
-        resume: str | None = None,
-        continue_latest: bool = False,
-        fork_session: bool = False,
-        session_id: str | None = None,
-        worktree: str | bool = False,
-        **options: Unpack[SessionOptions],
-    ) -> Session:
-        opening = self._host.session(
-            resume=resume,
-            continue_latest=continue_latest,
-            fork_session=fork_session,
-            session_id=session_id,
-            worktree=worktree,
-            **options,
-        )
-        return Session(self._loop, self._loop.call(opening))
+    def session(self, **options: Unpack[OpeningOptions]) -> Session:
+        return Session(self._loop, self._loop.call(self._own.session(**options)))
 
-    def sessions(self) -> list[SessionInfo]:
-        return self._loop.call(self._host.sessions())
-
-    def run(
-        self, command: str, *, directory: str = "", input: bytes | str = b"", timeout: float | None = None
-    ) -> Completed:
-        return self._loop.call(self._host.run(command, directory=directory, input=input, timeout=timeout))
-
-    def read(self, path: str, *, most: int = asynchronous.MAX_BYTES) -> bytes:
-        return self._loop.call(self._host.read(path, most=most))
-
-    def write(self, path: str, data: bytes | str) -> None:
-        self._loop.call(self._host.write(path, data))
-
-    def copy(self, source: str | os.PathLike[str], target: str | os.PathLike[str]) -> CopyProgress:
-        return self._loop.call(self._host.copy(source, target))
-
-    def forward(self, port: int, local: int = 0) -> Forward:
-        return self._loop.call(self._host.forward(port, local))
+    sessions = _waiting(asynchronous.Host.sessions)
+    run = _waiting(asynchronous.Host.run)
+    read = _waiting(asynchronous.Host.read)
+    write = _waiting(asynchronous.Host.write)
+    copy = _waiting(asynchronous.Host.copy)
+    forward = _waiting(asynchronous.Host.forward)

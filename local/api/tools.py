@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, cast, overload
+from typing import Any, cast
 
 from pydantic import TypeAdapter, ValidationError
 
-import ccb
 from ccb.tunnel.wire.frames import Json
-from ccb.tunnel.wire.messages import as_dict, as_text
 
-_PROTOCOL = "2025-06-18"
-_NO_METHOD = -32601
+from ..mcp.tool_server import server_reply, tool_result
+
 _ANYTHING: TypeAdapter[Any] = TypeAdapter(Any)
 
 
@@ -40,60 +38,36 @@ class Tool:
             return _result(await asyncio.to_thread(self._adapter.validate_python, given))
         except ValidationError as error:
             problems = "; ".join(f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors())
-            return _result(f"The input does not fit: {problems}", failed=True)
+            return tool_result(f"The input does not fit: {problems}", failed=True)
         except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever the tool of the program raises
-            return _result(f"{type(error).__name__}: {error}", failed=True)
+            return tool_result(f"{type(error).__name__}: {error}", failed=True)
 
 
-@overload
-def tool(function: Callable[..., Any], /) -> Tool: ...
-@overload
-def tool(*, name: str = "", description: str = "") -> Callable[[Callable[..., Any]], Tool]: ...
-def tool(
-    function: Callable[..., Any] | None = None, /, *, name: str = "", description: str = ""
-) -> Tool | Callable[[Callable[..., Any]], Tool]:
+def tool(function: Callable[..., Any], /) -> Tool:
     """Make a tool of a function, async or plain; a plain one runs in a thread. Its docstring is the description. It
     returns text, or what JSON can hold."""
-
-    def made(function: Callable[..., Any]) -> Tool:
-        adapter: TypeAdapter[Any] = TypeAdapter(cast(Any, function))
-        about = description or inspect.getdoc(function) or ""
-        return Tool(name or function.__name__, about, adapter.json_schema(), function, adapter)
-
-    return made if function is None else made(function)
+    adapter: TypeAdapter[Any] = TypeAdapter(cast(Any, function))
+    return Tool(function.__name__, inspect.getdoc(function) or "", adapter.json_schema(), function, adapter)
 
 
-class ToolServer:
-    """Answers the JSON-RPC of the worker for the tools of a program. Raises TypeError for what is no tool."""
-
-    def __init__(self, tools: Sequence[Tool]) -> None:
-        for each in tools:
-            if not isinstance(each, Tool):
-                raise TypeError(f"{each!r} is no tool: put @ccb.tool above the function")
-        self._tools = {each.name: each for each in tools}
-
-    async def reply(self, message: Json) -> Json:
-        answer: Json = {"jsonrpc": "2.0", "id": message.get("id")}
-        params, method = as_dict(message.get("params")), message.get("method")
-        if method == "initialize":
-            about = {"name": "ccb", "version": ccb.__version__}
-            version = as_text(params.get("protocolVersion")) or _PROTOCOL
-            answer["result"] = {"protocolVersion": version, "capabilities": {"tools": {}}, "serverInfo": about}
-        elif method == "tools/list":
-            listed = [(each.name, each.description, each.schema) for each in self._tools.values()]
-            keys = ("name", "description", "inputSchema")
-            answer["result"] = {"tools": [dict(zip(keys, each, strict=True)) for each in listed]}
-        elif method == "tools/call":
-            found = self._tools.get(as_text(params.get("name")))
-            missing = _result("There is no such tool.", failed=True)
-            answer["result"] = missing if found is None else await found.reply(as_dict(params.get("arguments")))
-        elif method == "ping" or "id" not in message:
-            answer["result"] = {}
-        else:
-            answer["error"] = {"code": _NO_METHOD, "message": "there is no such method"}
-        return answer
+def tools_by_name(tools: Sequence[Tool]) -> dict[str, Tool]:
+    """Raises TypeError for what is no tool."""
+    for each in tools:
+        if not isinstance(each, Tool):
+            raise TypeError(f"{each!r} is no tool: put @ccb.tool above the function")
+    return {each.name: each for each in tools}
 
 
-def _result(value: object, *, failed: bool = False) -> Json:
-    text = value if isinstance(value, str) else _ANYTHING.dump_json(value).decode()
-    return {"content": [{"type": "text", "text": text}], "isError": failed}
+async def tools_reply(tools: Mapping[str, Tool], message: Json) -> Json:
+    """Answer the worker for the tools of a program."""
+
+    async def call(name: str, given: Json) -> Json:
+        return await tools[name].reply(given) if name in tools else tool_result("There is no such tool.", failed=True)
+
+    about = ((name, each.description, each.schema) for name, each in tools.items())
+    listed = [{"name": name, "description": text, "inputSchema": schema} for name, text, schema in about]
+    return await server_reply(message, "ccb", listed, call)
+
+
+def _result(value: object) -> Json:
+    return tool_result(value if isinstance(value, str) else _ANYTHING.dump_json(value).decode())

@@ -9,16 +9,16 @@ from collections.abc import Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any
 
-from ccb.tunnel.errors import CcbError, ConnectionLost
+from ccb.tunnel.errors import CcbError
 from ccb.tunnel.tasks import cancelled
 from ccb.tunnel.wire import journal_records as records
 from ccb.tunnel.wire import messages
 from ccb.tunnel.wire.control_protocol import CAN_USE_TOOL, HOOK_CALLBACK, RequestKind
 from ccb.tunnel.wire.mcp_messages import ELICITATION, MCP_MESSAGE
 
-from ..session.partial_events import PartialEvents
-from ..session.remote_session import RemoteSession
-from ..session.session_client import EventGap, Json, LaptopNotice, LinkChange, LinkState, SessionEvent, parse_snapshot
+from ..api.session import Session
+from ..api.session_reader import Found, Line, Taken
+from ..session.session_client import EventGap, Json, LaptopNotice, LinkChange, LinkState
 from . import output_formats as formats
 from .output_formats import report
 from .own_answers import ClientQuestions, OwnAnswers
@@ -39,49 +39,63 @@ _ANSWERED_ON_STDIN = frozenset(kind.name for kind in ANSWERED_ON_STDIN) | _TO_PE
 class EventPrinter:
     """Prints the events of one session. `own` answers what this machine answers itself, `mirror` copies the transcript
     to the output. `hides` are the ids of requests to which the client does not get the answers of the session; it is
-    None in a run with one prompt, which ends with its result. `goodbye` is why the host has ended the session."""
+    None in a run with one prompt, which ends with its result."""
 
-    session: RemoteSession
+    session: Session
     results: TurnResults
     own: OwnAnswers
     mirror: formats.TranscriptMirror | None
     hides: Set[str] | None
-    goodbye: str = ""
     _earlier_damage: asyncio.Task[None] | None = None
-    _first_connection: bool = True
     _looking: set[asyncio.Task[None]] = field(default_factory=set)  # for answers that the session gave before this run
     _connected: asyncio.Event = field(default_factory=asyncio.Event)  # again
 
     def __post_init__(self) -> None:
-        self.questions = ClientQuestions(self.session, self.results.reports)
-        self._partial = PartialEvents()
+        remote = self.session.remote
+        self.questions = ClientQuestions(remote, self.results.reports)
         for kind in ANSWERED_ON_STDIN:
-            self.session.register(kind)
+            remote.register(kind)
         if self.hides is not None:  # nobody fills in forms in a run with one prompt
-            self.session.register(ELICITATION)
+            remote.register(ELICITATION)
 
-    async def print_all(self, come_back: str) -> None:
-        """Print events until the session ends. Raises ConnectionLost; `come_back` is what the person can do then."""
+    async def print_all(self) -> None:
+        """Print what happens until the session ends. Raises ConnectionLost, also for a prompt without a result."""
         loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(None) as watchdog:
-                async for item in self.session.events():
+                async for found in self.session.found():
                     watchdog.reschedule(None)
-                    if isinstance(item, LinkChange):
-                        self._link_changed(item, come_back)
-                    elif isinstance(item, EventGap):
-                        await self._skipped(item)
-                    elif isinstance(item, LaptopNotice):
-                        report(item.text)
-                    else:
-                        await self._received(item)
+                    await self._print(found)
                     self.results.news.set()
                     pending = self.results.pending
                     done = self.questions.ended and self.results.complete and not pending.more_to_come
                     watchdog.reschedule(loop.time() + GOODBYE_S if done else None)
         except TimeoutError:
             log.warning("the host did not end the session within %g s after the last result", GOODBYE_S)
-            await self.session.stop()
+            await self.session.remote.stop()
+
+    async def _print(self, found: Found) -> None:
+        match found:
+            case Line(kept=False, public=messages.StreamEventMessage(body=body)):
+                await self.results.output.progress(body)
+            case Line():
+                await self._message(found)
+            case Taken(inputs=inputs):
+                await self._taken(inputs)
+            case records.TurnStartRecord():
+                await self.results.reports.turn_began()
+            case records.TurnEndRecord():
+                await self.results.reports.turn_ended(more=bool(self.results.pending))
+            case LinkChange():
+                self._link_changed(found)
+            case EventGap(seq=seq) if self._earlier_damage is None:
+                # Another task waits for the page of events with the damage: this loop must go on reading.
+                looking = formats.report_earlier_damage(self.session.remote, seq + 1)
+                self._earlier_damage = asyncio.create_task(looking, name="earlier damage")
+            case LaptopNotice(text=text):
+                report(text)
+            case records.DamagedRecord():
+                formats.report_damage(found)
 
     async def sent(self, input_id: str, message: messages.UserMessage) -> None:
         """Note a prompt of the client. One whose id the client has chosen may have been answered before."""
@@ -89,7 +103,7 @@ class EventPrinter:
         if self.mirror is not None:
             self.mirror.sent(input_id, message.body)
         await self.results.reports.queued(input_id, message.uuid)
-        if message.uuid and self.session.hello.seq > 0:
+        if message.uuid and self.session.remote.hello.seq > 0:
             self._looking.add(asyncio.create_task(self._look_for(input_id), name=f"answer to {input_id}"))
 
     async def _taken(self, input_ids: Sequence[str]) -> None:
@@ -102,7 +116,7 @@ class EventPrinter:
         await asyncio.gather(*self._looking)
         if self._earlier_damage is not None:
             await asyncio.wait({self._earlier_damage}, timeout=GOODBYE_S)
-        await self.session.stop(finish=True)
+        await self.session.remote.stop(finish=True)
 
     async def stop_early(self) -> None:
         """Ask for the end of the session together with the prompt, so that it costs no round trip after the result.
@@ -110,8 +124,8 @@ class EventPrinter:
         If the connection is lost before the result has come, the result is in the journal. A session in memory would be
         gone: it is stopped when the result is here.
         """
-        if self.session.hello.storage == "disk":
-            await self.session.stop(finish=True)
+        if self.session.remote.hello.storage == "disk":
+            await self.session.remote.stop(finish=True)
 
     async def close(self) -> None:
         await cancelled(*self._looking, self._earlier_damage)
@@ -122,14 +136,14 @@ class EventPrinter:
         while True:
             self._connected.clear()
             try:
-                skipped = await self.session.had_before(input_id)
+                skipped = await self.session.remote.had_before(input_id)
                 if skipped is not None:
                     result, why = await self._fate(input_id, skipped)
                 break
             except CcbError:
                 await self._connected.wait()
         if result is None and why:
-            session, took = self.session.hello.session, round((time.monotonic() - begun) * 1000)
+            session, took = self.session.remote.hello.session, round((time.monotonic() - begun) * 1000)
             result = formats.local_result(session, [why], reason="answered_before", duration_ms=took)
         if result is not None:
             await self.results.answered_before(input_id, result)
@@ -138,7 +152,7 @@ class EventPrinter:
         """Search the journal backwards for the result of a prompt, or why it has none; "" while it waits or runs."""
         result: Json | None = None
         turn_ended, before = False, skipped + 1
-        while page := await self.session.earlier(before):
+        while page := await self.session.remote.earlier(before):
             before = page[0].seq
             for event in reversed(page):
                 match event.record.content:
@@ -158,91 +172,44 @@ class EventPrinter:
                         return None, ""
         return None, "This prompt was sent to the session before. Its result is not in the journal."
 
-    def _link_changed(self, change: LinkChange, come_back: str) -> None:
+    def _link_changed(self, change: LinkChange) -> None:
         log.info("link %s: %s", change.state.value, change.reason)
-        self._first_connection = False  # what is replayed from now on may belong to this run
         match change.state:
             case LinkState.RECONNECTING if change.attempt == 1 and change.retry_at is not None:
                 report(f"{change.reason}; reconnecting")
             case LinkState.CONNECTED:
                 report("connected again")
                 self._connected.set()
-            case LinkState.FENCED:
-                raise ConnectionLost(change.reason, do=come_back)
-            case LinkState.CLOSED:
-                self.goodbye = change.reason
             case _:
                 pass
 
-    async def _skipped(self, skipped: EventGap) -> None:
-        """Print only the questions that are still open of the events before this run, and report damage. Another task
-        waits for the page of events with the damage: this loop must go on reading."""
-        if self._earlier_damage is None:
-            looking = formats.report_earlier_damage(self.session, skipped.seq + 1)
-            self._earlier_damage = asyncio.create_task(looking, name="earlier damage")
-        state = parse_snapshot(skipped.body)
-        if state.prompts is not None:  # newer than what the hello said
-            self.results.pending.runs_already(each for prompt in state.prompts if prompt.taken for each in prompt.ids)
-        for question in state.questions:
-            await self._message(records.MessageRecord(question.body))
-
-    async def _received(self, item: SessionEvent) -> None:
-        if item.kind == "progress":
-            await self._progress(records.MessageRecord(item.body))
-            return
-        if taken := self.results.pending.record(item.record):
-            await self._taken(taken)
-        match item.record.content:
-            case records.MessageRecord() as message:
-                earlier = item.replayed and self._first_connection  # it was written before this run
-                if earlier and isinstance(message.public, messages.ResultMessage):
-                    self.results.pending.foreign_turn = True
-                await self._message(message)
-                if not earlier and isinstance(message.public, messages.TaskMessage):
-                    await self.results.task_news(message.public)
-            case records.TurnStartRecord() if not item.record.agent_id:
-                await self.results.reports.turn_began()
-            case records.TurnEndRecord() if not item.record.agent_id:
-                await self.results.reports.turn_ended(more=bool(self.results.pending))
-            case records.DamagedRecord() as damage:
-                formats.report_damage(damage)
-
-    async def _progress(self, message: records.MessageRecord) -> None:
-        if isinstance(message.public, messages.ResultMessage | messages.ControlRequest | messages.ControlCancel):
-            await self._message(message)
-        elif isinstance(message.public, messages.StreamEventMessage):
-            new = self._partial.new_part(message.body)
-            if new is not None:
-                await self.results.output.progress(new)
-        else:
-            if isinstance(message.public, messages.SystemMessage):
-                self.results.retries.system(message.public)
-            await self.results.output.progress(message.body)
-
-    async def _result(self, body: Json) -> None:
-        await self.results.from_host(body)
+    async def _result(self, body: Json, *, ours: bool) -> None:
+        self.results.denied_unasked |= self.session.reader.denied_unasked
+        await self.results.from_host(body, ours=ours)
         if self.hides is None and not self.results.pending:
             tasks = len(self.results.pending.tasks)
             if tasks:
                 report(f"waiting for {tasks} background {'task' if tasks == 1 else 'tasks'}")
             await self.stop_session()
 
-    async def _message(self, message: records.MessageRecord) -> None:
-        public = message.public
-        if isinstance(public, messages.ControlResponse) and self.hides is not None and public.request_id in self.hides:
-            return
-        body = self.own.heard(public, message.body)
+    async def _message(self, line: Line) -> None:
+        public = line.public
+        if isinstance(public, messages.ControlResponse) and (self.hides is None or public.request_id in self.hides):
+            return  # without messages on stdin, it answers another client
+        body = self.own.heard(public, public.body)
         if isinstance(public, messages.ResultMessage):
-            await self._result(body)
+            await self._result(body, ours=line.ours)
             return
         if isinstance(public, messages.SystemMessage):
-            unasked = public.subtype == "permission_denied" and public.decision_behavior == "ask"
-            self.results.denied_unasked = self.results.denied_unasked or unasked
             self.results.retries.system(public)
         elif isinstance(public, messages.AssistantMessage):
             self.results.retries.assistant(public)
             if self._is_hidden(public):
                 return
+        is_question = isinstance(public, messages.ControlRequest | messages.ControlCancel)
+        if not (line.kept or is_question):
+            await self.results.output.progress(body)
+            return
         await self.results.output.message(body)
         if self.mirror is not None:
             await self.mirror.message(public, body)
@@ -250,6 +217,8 @@ class EventPrinter:
             await self.questions.opened(public.request_id, to_person=public.subtype in _TO_PERSON)
         elif isinstance(public, messages.ControlCancel):
             await self.questions.closed(public.request_id)
+        elif isinstance(public, messages.TaskMessage):
+            await self.results.reports.background(self.results.pending.tasks.values())
 
     def _is_hidden(self, message: messages.AssistantMessage) -> bool:
         """Whether a message is only words of a sub-agent, which a client must ask for."""

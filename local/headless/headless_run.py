@@ -1,4 +1,5 @@
-"""Do one headless run. The session on the host ends with it, and every wait at the end has a limit."""
+"""Do one headless run on a session of the API. The session on the host ends with it, and every wait at the end has a
+limit."""
 
 from __future__ import annotations
 
@@ -19,10 +20,10 @@ from ccb.tunnel.wire import client_requests as requests
 from ccb.tunnel.wire.control_protocol import Request, RequestFailed, new_uuid
 from ccb.tunnel.wire.messages import as_blocks
 
+from ..api.session import Session
 from ..command_line.arguments import Arguments
 from ..command_line.exit_codes import ExitCode, error_lines
 from ..command_line.transport_choice import host_command
-from ..connect.connect_session import connect_session
 from ..connect.host_connection import HostConnection
 from ..terminal.console import say, stdout_failure
 from ..terminal.signals import Interrupts
@@ -116,7 +117,7 @@ async def run_headless(arguments: Arguments) -> ExitCode:
                 code = await run.report_failure(error)
             except Exception as error:  # noqa: BLE001 - raised below, once the reader of stdout has its result
                 bug, code = error, ExitCode.INTERNAL
-                await run.fail([f"a bug in ccb: {type(error).__name__}"], reason="internal_error")
+                await run.results.fail([f"a bug in ccb: {type(error).__name__}"], reason="internal_error")
         else:
             code = interrupts.first.result() if interrupts.first.done() else stdout_failure(writer.broken.result())
             interrupting = asyncio.create_task(run.interrupt(), name="interrupt")
@@ -125,7 +126,7 @@ async def run_headless(arguments: Arguments) -> ExitCode:
                 await cancelled(interrupting)
                 await run.stop_at_once()
             await cancelled(interrupting, work)
-            await run.fail([_REASONS.get(code, "stdout cannot be written")], reason="aborted")
+            await run.results.fail([_REASONS.get(code, "stdout cannot be written")], reason="aborted")
         await run.results.output.finish()
         await _drain(writer, interrupts)
         if writer.broken.done() and code is ExitCode.OK:  # the formats text and json are written only now
@@ -154,7 +155,7 @@ class HeadlessRun:
         output = make_output(streams.output_format, writer, verbose=streams.verbose, terminal=os.isatty(STDOUT))
         flags = state_flags(os.environ) if self._has_stdin_messages else None
         self.results = TurnResults(
-            TurnReports(output, flags, self._has_stdin_messages),
+            TurnReports(output, flags, self._has_stdin_messages, arguments.session.session_id or new_uuid()),
             output,
             RetryReports(quiet=streams.output_format == "stream-json"),
             print_all=self._has_stdin_messages,
@@ -162,11 +163,8 @@ class HeadlessRun:
         )
         self._mirror = TranscriptMirror(output, os.environ, Path.cwd()) if arguments.sdk.mirror else None
         self._own = OwnAnswers()
-        self._printer: EventPrinter | None = None
+        self._printer: EventPrinter | None = None  # while the session is open
         self._stdin = EarlyInput(STDIN, output.message)
-        self._session_id = arguments.session.session_id or new_uuid()
-        self._session: RemoteSession | None = None
-        self._resume = ""
 
     async def work(self) -> ExitCode:
         if self._arguments.session.rewind_files:
@@ -181,104 +179,105 @@ class HeadlessRun:
             return await self._work("")
 
     async def _work(self, prompt: str) -> ExitCode:
-        async with (
-            HostConnection(self._arguments, prompts_for(headless=True)) as host,
-            connect_session(host, self._arguments, session_id=self._session_id) as connected,
-        ):
-            self._attached(connected)
-            session = connected.session
-            from .event_printer import EventPrinter  # the worker is still being loaded
-
-            hides = self._stdin.answered if self._has_stdin_messages else None
-            printer = self._printer = EventPrinter(session, self.results, self._own, self._mirror, hides)
-            pump = InputPump(printer, connected.projects.keep, partial(self._run_command, connected))
-            feeding = asyncio.create_task(self._feed(printer, pump, prompt), name="input")
-            printing = asyncio.create_task(self._print(session, printer), name="output")
-            stops = True
+        async with HostConnection(self._arguments, prompts_for(headless=True)) as host:
+            session = Session(host, self._arguments, None, self.results.pending, self.results.reports.session_id)
+            await session.open()
             try:
-                await asyncio.wait({feeding, printing}, return_when=asyncio.FIRST_COMPLETED)
-                if not printing.done():
-                    await feeding
-                await printing
-                stops = False
-            except ConnectionLost as lost:
-                stops = False  # the session goes on without this run
-                if session.reading:
-                    report(f"{lost.what}; this ccb ends when it has read the answer that it asked for")
-                    await session.read_out()
-                add_unsent(lost, session)
-                raise
-            except (AuthFailed, HostKeyError) as error:
-                add_unsent(error, session)
-                raise
+                await self._drive(session, prompt)
             finally:
+                await session.abandon()
+        return self.results.exit_code
+
+    async def _drive(self, session: Session, prompt: str) -> None:
+        self._attached(session)
+        from .event_printer import EventPrinter  # the worker is still being loaded
+
+        hides = self._stdin.answered if self._has_stdin_messages else None
+        printer = self._printer = EventPrinter(session, self.results, self._own, self._mirror, hides)
+        pump = InputPump(printer, session.opened.projects.keep, partial(self._run_command, session.opened))
+        feeding = asyncio.create_task(self._feed(printer, pump, prompt), name="input")
+        printing = asyncio.create_task(printer.print_all(), name="output")
+        stops = True
+        try:
+            await asyncio.wait({feeding, printing}, return_when=asyncio.FIRST_COMPLETED)
+            if not printing.done():
+                await feeding
+            await printing
+            stops = False
+        except ConnectionLost as lost:
+            stops = False  # the session goes on without this run
+            if session.remote.reading:
+                report(f"{lost.what}; this ccb ends when it has read the answer that it asked for")
+                await session.remote.read_out()
+            add_unsent(lost, session.remote)
+            raise
+        except (AuthFailed, HostKeyError) as error:
+            add_unsent(error, session.remote)
+            raise
+        finally:
+            try:
                 task = asyncio.current_task()
-                if stops and task is not None and not task.cancelling():  # who cancels this stops the session
-                    await self._stop(session)
+                if task is not None and not task.cancelling():  # who cancels this stops the session
+                    await self._leave(session, stops=stops)
+            finally:
                 await cancelled(feeding, printing)
                 await printer.close()
-                self._session = None
-        return self.results.exit_code
+                self._printer = None
 
     async def interrupt(self) -> None:
         """Stop the running turn, wait for its result, and stop the session, each for a limited time."""
         from ..session.session_client import LinkState
 
-        session = self._session
-        if session is None:
+        printer = self._printer
+        if printer is None:
             return
-        if session.state is LinkState.FENCED:  # the session belongs to another client now
-            if session.reading:
+        session = printer.session
+        if session.remote.state is LinkState.FENCED:  # the session belongs to another client now
+            if session.remote.reading:
                 report("left in the middle of the answer; the client that drives now asks for it again")
             return
-        if self._printer is not None:
-            self._printer.questions.ended = True
+        printer.questions.ended = True
         if self.results.pending:
             self.results.printed.clear()
             with suppress(TimeoutError, CcbError, RequestFailed):
                 async with asyncio.timeout(GOODBYE_S):
-                    await session.interrupt()
+                    await session.remote.interrupt()
                     await self.results.printed.wait()
-        await self._stop(session)
+        await self._leave(session, stops=True)
 
     async def stop_at_once(self) -> None:
         """Stop the session without waiting for a result. Otherwise it would go on waiting on the host."""
         from ..session.session_client import LinkState
 
-        session = self._session
-        if session is None or session.state is LinkState.FENCED or session.ended_on_host:
+        session = self._printer.session if self._printer is not None else None
+        if session is None or session.remote.state is LinkState.FENCED or session.remote.ended_on_host:
             return
-        if not await session.stopped(HURRIED_GOODBYE_S):
-            command = host_command(self._arguments, "stop", self._session_id)
+        if not await session.remote.stopped(HURRIED_GOODBYE_S):
+            command = host_command(session.opened.arguments, "stop", session.id)
             report(f"the host did not confirm in time that the session is stopped; stop it with `{command}`")
 
     async def report_failure(self, error: CcbError) -> ExitCode:
         log.info("the run failed", exc_info=error)
         say(*error_lines(error))
         lines = [line for line in (error.what, error.evidence, error.do) if line]
-        await self.fail(lines, reason="link_lost" if isinstance(error, ConnectionLost) else "startup_failed")
+        reason = "link_lost" if isinstance(error, ConnectionLost) else "startup_failed"
+        await self.results.fail(lines, reason=reason)
         return error.exit_code
 
-    async def fail(self, errors: list[str], *, reason: str) -> None:
-        await self.results.fail(self._session_id, errors, reason=reason)
-
-    def _attached(self, connected: OpenSession) -> None:
-        for warning in connected.warnings:
+    def _attached(self, session: Session) -> None:
+        for warning in session.warnings:
             report(warning)
-        hello = connected.session.hello
+        hello = session.remote.hello
         if hello.storage != "disk":
             for note in hello.notes:
                 report(f"on the host: {note}")
-        self._session = connected.session
-        self._session_id, self._resume = hello.session, connected.resume
         self.results.reports.session_id = hello.session
         if self._mirror is not None:
             self._mirror.begin(hello.session)
         self._stdin.connected.set()
-        self.results.pending.foreign_turn = hello.state != "idle"
 
     async def _feed(self, printer: EventPrinter, pump: InputPump, prompt: str) -> None:
-        choice, session = self._arguments.session, printer.session
+        choice, session = self._arguments.session, printer.session.remote
         if choice.rewind_files:
             printer.questions.ended = True
             report(await restored_files(session, choice.rewind_files))
@@ -299,26 +298,12 @@ class HeadlessRun:
 
         return await command_result(prompt, connected.session, info_of(connected), laptop_of(connected))
 
-    async def _print(self, session: RemoteSession, printer: EventPrinter) -> None:
-        """Print the events of the session. Raises ConnectionLost if it ended before all results came."""
-        await printer.print_all(self._come_back())
-        if self.results.pending:
-            logs = host_command(self._arguments, "logs", self._session_id)
-            in_memory = session.hello.storage == "memory"
-            raise ConnectionLost(
-                "the host ended the session before the answer was complete",
-                evidence=printer.goodbye,
-                do="Start a new one: it was in memory only."
-                if in_memory
-                else f"`{logs}` says more. Go on with: {self._resume}",
-            )
+    async def _leave(self, session: Session, *, stops: bool) -> None:
+        from ..session.session_client import LinkState
 
-    async def _stop(self, session: RemoteSession) -> None:
-        if not await session.stopped(GOODBYE_S):
-            report(f"the host was not reached, so the session is not stopped. {self._come_back()}")
-
-    def _come_back(self) -> str:
-        return f"The session goes on. Come back with: {self._resume}" if self._resume else "Attach again."
+        await session.leave(stay=not stops)
+        if stops and session.remote.state not in (LinkState.CLOSED, LinkState.LOST):
+            report(f"the host was not reached, so the session is not stopped. {session.come_back}")
 
 
 async def _first_of(*futures: asyncio.Future[ExitCode] | asyncio.Future[None] | asyncio.Future[OSError]) -> None:

@@ -219,7 +219,7 @@ class InputPump:
         printer = self._printer
         text = await self._run_command(prompt) if _names_command(prompt) else None
         if text is None:
-            printer.results.pending.sent(await printer.session.prompt(prompt))
+            printer.results.pending.sent(await printer.session.remote.prompt(prompt))
         else:
             await printer.results.of_command(text)
         await printer.questions.input_ended()
@@ -232,7 +232,7 @@ class InputPump:
             await cancelled(self._sending_held)
 
     async def _send_user(self, message: UserMessage) -> None:
-        await self._printer.sent(await self._printer.session.send(message.body), message)
+        await self._printer.sent(await self._printer.session.remote.send(message.body), message)
 
     async def _send_held(self) -> None:
         results = self._printer.results
@@ -271,7 +271,7 @@ class InputPump:
             if isinstance(message, ControlResponse):
                 await self._keep_updates(message.request_id, body)
                 await printer.questions.closed(message.request_id)
-            await printer.session.send(body)
+            await printer.session.remote.send(body)
         await printer.questions.input_ended()
         if self._sending_held is not None:
             await self._sending_held

@@ -38,6 +38,7 @@ class TurnReports:
     session_id: str = ""
     in_turn: bool = False
     _state: str = "idle"
+    _tasks: list[Json] = field(default_factory=list)  # that were told
     _prompts: dict[str, str] = field(default_factory=dict)  # uuids of the prompts that wait, by input id
     _started: list[str] = field(default_factory=list)  # uuids of the prompts of the running turn
 
@@ -67,9 +68,10 @@ class TurnReports:
             await self._change("requires_action" if waits else "running")
 
     async def background(self, tasks: Iterable[TaskMessage]) -> None:
-        if self._lifecycle:
-            fields = ("task_id", "task_type", "description", "tool_use_id")
-            listed = [{name: getattr(each, name) for name in fields} for each in tasks]
+        fields = ("task_id", "task_type", "description", "tool_use_id")
+        listed = [{name: getattr(each, name) for name in fields} for each in tasks]
+        if self._lifecycle and listed != self._tasks:
+            self._tasks = listed
             await self._print({"type": "system", "subtype": "background_tasks_changed", "tasks": listed})
 
     async def began_before(self, input_id: str) -> Json:
@@ -142,25 +144,21 @@ class TurnResults:
             return ExitCode.OK
         return exit_code(self._last, denied_unasked=denied, wants_answer=not self.print_failures)
 
-    async def from_host(self, result: Json) -> None:
-        if self.pending.result_came() or self.print_all:
+    async def from_host(self, result: Json, *, ours: bool) -> None:
+        if ours or self.print_all:
             await self._print(result)
-
-    async def task_news(self, line: TaskMessage) -> None:
-        if self.pending.task_news(line):
-            await self.reports.background(self.pending.tasks.values())
 
     async def answered_before(self, input_id: str, result: Json) -> None:
         """Print the result of a prompt that was answered before this run, if the prompt waits for it."""
         if self.pending.answered_before(input_id):
             await self._print_outside(input_id, result)
 
-    async def fail(self, session_id: str, errors: list[str], *, reason: str) -> None:
+    async def fail(self, errors: list[str], *, reason: str) -> None:
         if self.complete or not self.print_failures:
             return
         duration = round((time.monotonic() - self._started) * 1000)
         self.pending.given_up()
-        await self._print(local_result(session_id, errors, reason=reason, duration_ms=duration))
+        await self._print(local_result(self.reports.session_id, errors, reason=reason, duration_ms=duration))
         await self.reports.turn_ended()
 
     async def settled(self) -> None:

@@ -88,8 +88,8 @@ Dial = Callable[[KnownSession | None, bool], AbstractAsyncContextManager[WorkerC
 @dataclass(frozen=True)
 class AttachOptions:
     """How a session is attached. `who` is unique. `tail`s are bytes of events to ask for (0: all). `can_ask`: a person
-    can log in again. `answers`: as a viewer it answers questions about tools. `for_host` returns
-    further options of the first attach."""
+    can log in again. `answers`: as a viewer it answers questions about tools and sends messages. `for_host`
+    returns further options of the first attach."""
 
     options: Mapping[str, object] = field(default_factory=dict)
     who: str = ""
@@ -120,7 +120,7 @@ class RetrySchedule:
         self._limit: asyncio.Timeout | None = None
         self._began = 0.0
         self._hurried = False
-        self._by_person = False  # who may be asked to log in
+        self.by_person = False  # the person wants to try now, and may be asked something
         self._nudged = asyncio.Event()
 
     def begin(self, *, endless: bool) -> asyncio.Timeout:
@@ -128,6 +128,7 @@ class RetrySchedule:
         left = ATTEMPT_S if self._lost_at is None else self._lost_at + self._patience - time.monotonic()
         limit = asyncio.timeout(None if endless else max(0.0, min(ATTEMPT_S, left)))
         self._limit, self._began = None if endless else limit, time.monotonic()
+        self.by_person = False
         return limit
 
     def over(self) -> None:
@@ -146,7 +147,6 @@ class RetrySchedule:
         """Return the seconds until a session whose connection is lost is given up. Forgets earlier nudges."""
         now = time.monotonic()
         self._lost_at = now if self._lost_at is None else self._lost_at
-        self._by_person = False
         self._nudged.clear()
         return self._lost_at + self._patience - now
 
@@ -166,10 +166,10 @@ class RetrySchedule:
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._nudged.wait()
-        return self._by_person
+        return self.by_person
 
     def nudge(self, *, by_person: bool = False) -> None:
-        self._by_person = self._by_person or by_person
+        self.by_person = self.by_person or by_person
         self._nudged.set()
 
     def retry(self) -> None:

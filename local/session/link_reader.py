@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import field
@@ -51,6 +52,7 @@ class EventFeed:
         self.standing = client.LinkStanding(client.LinkState.CONNECTING, role)
         self.failure: CcbError | None = None
         self.told: list[Callable[[], object]] = []  # called when the state may have changed
+        self.watchers: list[Callable[[client.Item], object]] = []
         self._queue: deque[tuple[client.Item, int]] = deque()
         self._bytes = 0
         self._news = asyncio.Event()
@@ -81,6 +83,8 @@ class EventFeed:
 
     def add(self, item: client.Item, memory: int = 0) -> None:
         """Add an item at once: one of this laptop, of which the host causes no more than it has requests running."""
+        for watch in self.watchers:
+            watch(item)
         if not self._dropping:
             self._queue.append((item, memory))
             self._bytes += memory
@@ -133,14 +137,15 @@ class LinkReader:
     begun: bool = False
     inputs: Newest[str, None] = field(default_factory=lambda: Newest(_MAX_INPUTS))
     channels: Channels = field(default_factory=Channels)
-    listening: Mapping[int, client.HostPort] = field(default_factory=dict)
-    ports_told: list[Callable[[Mapping[int, client.HostPort]], None]] = field(default_factory=list)
-    _replay_ends: int | None = None  # the last event that is replayed; None before the attach is granted
+    listening: Mapping[int, HostText] = field(default_factory=dict)
+    ports_told: list[Callable[[Mapping[int, HostText]], None]] = field(default_factory=list)
+    _replaying: bool = True
+    _replay_ends: float = math.inf  # the last event that is replayed, as soon as the attach is granted
     _others_until: int | None = None  # the last event that another client may have seen as the driver
 
     def attaching(self, *, others_drove: bool) -> None:
         """Prepare for an attach. `others_drove`: another client may have driven since this one did."""
-        self._replay_ends = None
+        self._replaying, self._replay_ends = True, math.inf
         if others_drove:
             self._others_until = None
         self.responder.connected_again(others_drove=others_drove)
@@ -155,6 +160,9 @@ class LinkReader:
                 goodbye = f"{HostText(frame.reason)}" if frame.reason else ""
             else:
                 await self._take(frame, link.memory)
+            if self._replaying and self.have >= self._replay_ends:
+                self._replaying = False
+                await self.feed.put(client.ReplayEnd())
             self.answer_requests()
         return goodbye
 
@@ -173,7 +181,7 @@ class LinkReader:
                 self.responder.snapshot(asks, memory, ours=self._is_ours(frame.seq))
                 await self.feed.put(client.EventGap(frame.seq, frame.body), memory)
                 self.skipped = self.skipped if self.have else frame.seq
-                self.have = frame.seq
+                self.have, self._replaying = frame.seq, True
             case Applied():
                 self.outbox.confirm(frame.id)
             case Listening():
@@ -189,12 +197,11 @@ class LinkReader:
 
     def answer_requests(self) -> None:
         """Start answering the worker's requests. Each waits for the end of the replay."""
-        if self._replay_ends is not None and self.have >= self._replay_ends:
+        if not self._replaying:
             self.responder.work(driving=self.feed.standing.driving)
 
     async def _event(self, frame: Event, memory: int) -> None:
-        replayed = self._replay_ends is not None and frame.seq <= self._replay_ends
-        received = client.SessionEvent(frame.kind, frame.body, frame.seq, replayed)
+        received = client.SessionEvent(frame.kind, frame.body, frame.seq, self._replaying)
         if not self._consumed(received, memory):
             await self.feed.put(received, memory)
         self.have = frame.seq
@@ -240,7 +247,7 @@ class LinkReader:
     async def _fenced(self, by: str) -> None:
         name = client.shown_name(by)
         self.feed.shift(client.LinkChangeKind.FENCED)
-        for request_id in self.requests.waiting:
+        for request_id in () if self.options.answers else self.requests.waiting:
             if self.outbox.withdraw(request_id):  # an interrupt that waited for a take-back would hit another turn
                 self.requests.settle(Failure(request_id, f"{name or 'another client'} drives this session now"))
         why = f"{name} drives this session now" if name else "nobody drives this session"

@@ -11,12 +11,14 @@ from typing import Self
 
 from ccb.tunnel.errors import CcbError, ConnectionLost, UsageError
 from ccb.tunnel.link.link import Greeting
+from ccb.tunnel.plain_text import HostText
 from ccb.tunnel.tasks import cancelled
 from ccb.tunnel.wire import control_protocol as control
 from ccb.tunnel.wire.channels import Channel, ChannelError
 from ccb.tunnel.wire.frames import CHANNELS, NAMES, OUTPUT, Detach, Fetch, FindNames, Frame, ReadOutput
 from ccb.tunnel.wire.journal_records import InputRecord, parse_page
 from ccb.tunnel.wire.messages import ControlCancel, ControlRequest, ControlResponse, PublicMessage, parse_message
+from ccb.tunnel.wire.outside_messages import TELL_SESSION
 
 from . import session_client as client
 from .answering import RequestResponder
@@ -30,6 +32,10 @@ _PREFIX = "laptop-"
 
 def is_own(request_id: str) -> bool:
     return request_id.startswith(_PREFIX)
+
+
+def _may_be_a_viewers(line: PublicMessage) -> bool:
+    return isinstance(line, ControlResponse) or (isinstance(line, ControlRequest) and line.subtype == TELL_SESSION.name)
 
 
 class OwnQuestions:
@@ -190,6 +196,10 @@ class RemoteSession:
         """Let `witness` see, too, what the reader is asked, and what this client says."""
         self._witnesses.append(witness)
 
+    def tell_items(self, told: Callable[[client.Item], object]) -> None:
+        """Call `told` with all that comes for the reader, before the reader has it."""
+        self._feed.watchers.append(told)
+
     async def ask_reader(self, request: control.Request[control.P, control.A]) -> control.A:
         """Put a question of this laptop to the reader. Raises RequestFailed if nobody answers."""
         if not self._responder.leaves_to_reader(request.kind):
@@ -233,7 +243,7 @@ class RemoteSession:
             raise ChannelError("the worker of this session is of an older version")
         return self._reader.channels.open(kind, body)
 
-    def tell_ports(self, told: Callable[[Mapping[int, client.HostPort]], None]) -> None:
+    def tell_ports(self, told: Callable[[Mapping[int, HostText]], None]) -> None:
         """Call `told` with the ports on which programs of the session listen, now and after each change."""
         self._reader.ports_told.append(told)
         told(self._reader.listening)
@@ -287,7 +297,7 @@ class RemoteSession:
             raise self._feed.failure
         if self.state is client.LinkState.CLOSED:
             raise ConnectionLost("the session has ended", do=self._supervisor.come_back())
-        if self.state is client.LinkState.FENCED and not (self._answers and isinstance(line, ControlResponse)):
+        if self.state is client.LinkState.FENCED and not (self._answers and _may_be_a_viewers(line)):
             raise UsageError("another client drives this session", do="Take it back first.")
         input_id = input_id or input_id_of(body)
         for witness in self._witnesses:

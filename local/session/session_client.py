@@ -55,6 +55,11 @@ class EventGap:
 
 
 @dataclass(frozen=True)
+class ReplayEnd:
+    """All that had happened before this client attached has come. One follows each attach, and each `EventGap`."""
+
+
+@dataclass(frozen=True)
 class LinkChange:
     """The connection has changed. `attempt` counts from 1, `retry_at` is monotonic, None while an attempt runs."""
 
@@ -76,22 +81,14 @@ class PortOffer(LaptopNotice):
     port: int
 
 
-@dataclass(frozen=True)
-class HostPort:
-    """A port on which a program of the session listens."""
-
-    port: int
-    name: HostText
-
-
-def parse_ports(body: Json) -> dict[int, HostPort]:
-    """Return the ports in the body of a `listening` frame. What is no port is left out."""
+def parse_ports(body: Json) -> dict[int, HostText]:
+    """Return the ports in the body of a `listening` frame with their programs. What is no port is left out."""
     listed = body.get("ports")
-    found: dict[int, HostPort] = {}
+    found: dict[int, HostText] = {}
     for each in listed[:_MAX_PORTS] if isinstance(listed, list) else []:
         port = each.get("port") if isinstance(each, dict) else None
         if type(port) is int and 0 < port < 65536:
-            found[port] = HostPort(port, HostText(str(each.get("name") or "")[:_MAX_PORT_NAME]))
+            found[port] = HostText(str(each.get("name") or "")[:_MAX_PORT_NAME])
     return found
 
 
@@ -143,7 +140,7 @@ class PromptDelivery:
 
 AS_PROMPT = PromptDelivery()  # as an ordinary prompt, which the agent gets as soon as it can
 
-Item = SessionEvent | EventGap | LinkChange | LaptopNotice
+Item = SessionEvent | EventGap | ReplayEnd | LinkChange | LaptopNotice
 
 
 def shown_name(client: str) -> HostText:
@@ -154,9 +151,11 @@ def shown_name(client: str) -> HostText:
 class Witness(Protocol):
     """Sees what the reader was asked, and what this client says, to decide what the worker may do here."""
 
-    def asked(self, line: ControlRequest) -> None: ...
+    def asked(self, line: ControlRequest) -> None:
+        return None
 
-    def withdrawn(self, request_id: str) -> None: ...
+    def withdrawn(self, request_id: str) -> None:
+        return None
 
     def said(self, line: PublicMessage) -> None:
         """This client is about to send a message to the worker."""

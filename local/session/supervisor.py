@@ -78,6 +78,8 @@ class Supervisor:
                 self._schedule.over()
                 reason = await self._serve(connection)
         except errors.SessionStopped as stopped:  # the session was stopped while this client was away
+            if not self.ready.done():
+                raise
             reason = stopped.what
         except (errors.CcbError, TimeoutError) as error:
             if isinstance(error, TimeoutError) and not limit.expired():
@@ -168,12 +170,12 @@ class Supervisor:
             raise schedule.exhausted(error, self.come_back())
         if isinstance(error, errors.AuthFailed | errors.HostKeyError) and not self._asked_to_drive():
             return await self._wait_for_person(error, left)
-        wait = min(schedule.next_wait(at_once=self._asked_to_drive()), left)
+        wait = min(schedule.next_wait(at_once=schedule.by_person or self._asked_to_drive()), left)
         await self._feed.change(LinkChangeKind.LOST_LINK, error.what, schedule.failed, time.monotonic() + wait)
         if wait > 0:
             await schedule.pause(wait)
             await self._feed.change(LinkChangeKind.LOST_LINK, error.what, schedule.failed)
-        return False
+        return schedule.by_person and self._options.can_ask and isinstance(error, errors.NodeGone)
 
     async def _wait_for_person(self, error: errors.CcbError, left: float) -> bool:
         """Wait until the person is ready to answer the login. Raises `error` if there is no person."""

@@ -62,10 +62,8 @@ class PendingPrompts:
         self._started: Newest[str, TaskMessage] = Newest(_MAX_TASKS)
         self._task_turn = False  # a turn runs that the end of a task has started
         self._waiting: dict[str, None] = {}
-        self._seen: set[str] = set()
-        # The newest inputs that the running turn has taken, and that were answered.
-        self._in_turn: Newest[str, None] = Newest(_MAX_INPUTS)
-        self._answered: Newest[str, None] = Newest(_MAX_INPUTS)
+        self._seen: Newest[str, None] = Newest(_MAX_INPUTS)  # inputs that were sent or answered
+        self._in_turn: Newest[str, None] = Newest(_MAX_INPUTS)  # inputs that the running turn has taken
         self._turn_has_prompts = False
 
     def __bool__(self) -> bool:
@@ -78,9 +76,7 @@ class PendingPrompts:
     def more_to_come(self) -> bool:
         return bool(self.tasks) or self._task_turn
 
-    def task_news(self, line: TaskMessage) -> bool:
-        """Return whether other tasks than before run in the background now."""
-        before = len(self.tasks)
+    def task_news(self, line: TaskMessage) -> None:
         if line.subtype == "task_notification":
             self.tasks.pop(line.task_id, None)
             self._started.pop(line.task_id, None)
@@ -89,16 +85,14 @@ class PendingPrompts:
             started = self._started.setdefault(line.task_id, kept)
             if line.in_background:
                 self.tasks[line.task_id] = started
-        return len(self.tasks) != before
 
     def taken_back(self, input_id: str) -> None:
         self._waiting.pop(input_id, None)
 
     def sent(self, input_id: str) -> None:
         if input_id not in self._seen:
-            self._seen.add(input_id)
-            if input_id not in self._answered:
-                self._waiting[input_id] = None
+            self._seen[input_id] = None
+            self._waiting[input_id] = None
 
     def runs_already(self, input_ids: Iterable[str]) -> None:
         self._take(input_ids)
@@ -155,7 +149,7 @@ class PendingPrompts:
         for input_id in answered:
             del self._waiting[input_id]
         for input_id in self._in_turn:
-            self._answered[input_id] = None
+            self._seen[input_id] = None
         ours = bool(answered) or (self._task_turn and not self.foreign_turn)
         self.foreign_turn = False
         self._forget_turn()

@@ -14,19 +14,19 @@ from ccb.local.api.events import ToolCall as ToolCall
 from ccb.local.api.events import ToolOutput as ToolOutput
 from ccb.local.api.events import ToolResult as ToolResult
 from ccb.local.api.events import TurnFailed as TurnFailed
-from ccb.local.api.host import Completed as Completed
 from ccb.local.api.host import Host as Host
 from ccb.local.api.host import SessionInfo as SessionInfo
 from ccb.local.api.host import connect as connect
+from ccb.local.api.prompts import Prompt as Prompt
 from ccb.local.api.questions import Allow as Allow
 from ccb.local.api.questions import Approval as Approval
 from ccb.local.api.questions import Deny as Deny
 from ccb.local.api.questions import Form as Form
 from ccb.local.api.questions import Question as Question
-from ccb.local.api.session import Prompt as Prompt
 from ccb.local.api.session import Session as Session
 from ccb.local.api.tools import Tool as Tool
 from ccb.local.api.tools import tool as tool
+from ccb.local.connect.host_script import Completed as Completed
 from ccb.tunnel import errors as errors
 from ccb.tunnel.errors import CcbError as CcbError
 

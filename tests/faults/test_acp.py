@@ -83,7 +83,7 @@ def got_once(editor: AcpClient, *, cut: bool) -> bool:
 
 
 @pytest.mark.timeout(240)
-@pytest.mark.quick_rows(2)
+@pytest.mark.quick_rows(1)
 @pytest.mark.parametrize("name", WORKS)
 @pytest.mark.parametrize("kind", FAULTS)
 async def test_a_prompt_in_the_middle_of_a_fault(host: Host, kind: str, name: str) -> None:

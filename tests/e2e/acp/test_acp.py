@@ -209,23 +209,6 @@ async def test_a_signal_ends_it_without_waiting_for_the_answer_of_the_model(host
         await reading
 
 
-async def test_a_prompt_is_steered_into_the_running_turn(host: Host, here: Path) -> None:
-    host.model.add(uses("Bash", command="until [ -e go ]; do sleep 0.05; done"), {"text": "Both."})
-    async with acp(host.laptop, words(host)) as editor:
-        editor.answers["session/request_permission"] = lambda params: chosen("allow")
-        assert (await editor.initialize())["_meta"]["steering"]["supported"]
-        session = await editor.new(here)
-        steering: Json = {"sessionId": session, "prompt": content("and this"), "idleBehavior": "promptRequired"}
-        assert (await editor.call("_session/steering", **steering))["outcome"] == "promptRequired"
-        prompt = await editor.begin("session/prompt", sessionId=session, prompt=content("do it"))
-        await editor.until(lambda: editor.tool_call("toolu_0001_00").get("status") == "in_progress")
-        assert (await editor.call("_session/steering", **steering)) == {"outcome": "injected"}
-        await editor.call("session/set_mode", sessionId=session, modeId="default")  # the host has what came before
-        host.put("app/go", b"")
-        assert (await prompt)["result"] == {"stopReason": "end_turn"}
-        assert "and this" in json.dumps(host.model.requests[1].messages) and not editor.updates("user_message_chunk")
-
-
 async def test_modes_models_and_effort_are_shown_and_changed_both_ways(host: Host, here: Path) -> None:
     host.model.add({"text": "Ok."}, uses("Write", file_path=str(host.home / "app" / "a"), content="a"), {"text": "Ok."})
     async with acp(host.laptop, words(host)) as editor:
@@ -300,7 +283,7 @@ async def test_mcp_servers_of_the_editor_run_on_the_laptop_and_their_forms_come_
     assert "token" in log.read_text()
 
 
-async def test_questions_of_the_agent_are_a_form_or_without_forms_one_choice_each(host: Host, here: Path) -> None:
+async def test_questions_of_the_agent_are_a_form_or_without_forms_asked_in_its_answer(host: Host, here: Path) -> None:
     question = {
         "question": "Which color?", "header": "Color", "multiSelect": False,
         "options": [{"label": "Red", "description": "warm"}, {"label": "Blue", "description": "cold"}],
@@ -313,14 +296,11 @@ async def test_questions_of_the_agent_are_a_form_or_without_forms_one_choice_eac
         await editor.prompt(session, "ask me")
         assert "Blue" in host.model.requests[-1].tool_result_text
     async with acp(host.laptop, words(host)) as editor:
-        editor.answers["session/request_permission"] = lambda params: chosen(
-            next(each["optionId"] for each in params["options"] if each["name"] == "Red")
-        )
         await editor.initialize({})
         session = await editor.new(here)
-        host.model.add(uses("AskUserQuestion", questions=[question]), {"text": "Done."})
+        host.model.add(uses("AskUserQuestion", questions=[question]), {"text": "Which color?"})
         await editor.prompt(session, "ask me")
-        assert "Red" in host.model.requests[-1].tool_result_text
+        assert "Ask in the text" in host.model.requests[-1].tool_result_text and not editor.asked
 
 
 async def test_todos_are_a_plan_and_a_command_of_the_laptop_is_answered_there(host: Host, here: Path) -> None:
@@ -388,6 +368,10 @@ async def test_an_agent_of_others_on_the_host_is_driven_as_ccbs_own(host: Host, 
         assert [each["kind"] for each in editor.updates("tool_call")] == ["execute", "execute", "edit", "think"]
         assert len(editor.updates("plan")[-1]["entries"]) == 2
         assert editor.updates("session_info_update")[-1]["title"] == "New"
+        running = await editor.begin("session/prompt", sessionId=session, prompt=content("wait"))
+        await editor.until(lambda: len(editor.updates("tool_call")) == 5)
+        await editor.notify("session/cancel", sessionId=session)
+        assert (await running)["result"] == {"stopReason": "cancelled"}
 
 
 async def test_what_cannot_be_opened_is_an_error_with_the_places_in_it(host: Host, here: Path) -> None:
@@ -401,7 +385,8 @@ async def test_what_cannot_be_opened_is_an_error_with_the_places_in_it(host: Hos
             ({"cwd": "/elsewhere"}, -32602, f"{host.login}:~/app"),
             ({"cwd": "relative"}, -32602, "absolute"),
             ({"cwd": f"{here}\0"}, -32602, "absolute"),
-            ({"cwd": str(here), "mcpServers": [{"name": "x"}]}, -32603, "command"),
+            ({"cwd": str(here), "mcpServers": [{"name": "x"}]}, -32602, "'x' is not configured correctly (command"),
+            ({"cwd": str(here), "mcpServers": [{"name": "a b"}, {"name": "a.b"}]}, -32602, "have the name 'a-b'"),
         ):
             with pytest.raises(AcpError, match=re.escape(says)) as raised:
                 await editor.call("session/new", **{"mcpServers": [], **params})

@@ -6,6 +6,7 @@ What no runner is here for (GitHub, GitLab, VS Code) is parsed, and its commands
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
 import re
 import shlex
@@ -20,6 +21,7 @@ import pytest
 import yaml
 from tests.support.machine.programs import shell_script
 from tests.support.machine.waiting import until
+from tests.support.network.otlp_receiver import otlp_receiver
 from tests.support.person.laptop import Here
 
 from ccb.local.command_line.parser import parse_arguments
@@ -151,3 +153,19 @@ async def test_a_hook_of_the_person_and_the_end_of_a_run_post_a_notification(
     ended = await run(here, snippets("A notification by ntfy", "sh")[0])
     assert (ended.code, (here.project / "answer.txt").read_text()) == (0, "All pass.\n"), ended.err
     assert "ccb ended with code 0" in posted.read_text()
+
+
+@pytest.mark.quick_rows(1)
+@pytest.mark.parametrize("where", ["Langfuse", "Grafana"])
+async def test_telemetry_goes_out_with_the_key_of_the_keyring(here: Here, programs: Path, where: str) -> None:
+    shell_script(programs / "secret-tool", f"echo pk-lf-1:sk-lf-{'2' * 60}")
+    otel = json.loads(snippets(where, "json")[0])["otel"]
+    here.model.add({"text": "Hello."})
+    async with otlp_receiver() as receiver:
+        here.laptop.settings(otel={**otel, "endpoint": receiver.url})
+        done = await run(here, f"{''.join(snippets(where, 'sh'))}ccb {here.project} -p hi")
+        assert (done.code, done.err) == (0, "")
+    key = base64.b64encode(b"pk-lf-1:sk-lf-" + b"2" * 60).decode()
+    sent = f"Basic {key}" if where == "Langfuse" else None
+    assert {each.get("Authorization") for each in receiver.headers} == {sent} and receiver.named("chat")
+    assert bool(receiver.points) == (where == "Grafana")

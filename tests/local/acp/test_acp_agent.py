@@ -5,19 +5,14 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from types import SimpleNamespace
-from typing import Any
 
 import psutil
 import pytest
-from tests.support.acp_client import AcpError, Json, acp, chosen
+from tests.support.acp_client import AcpError, acp, chosen
 from tests.support.model.model_script import uses
 from tests.support.person.laptop import Here, Laptop
 
-from ccb.local.acp.acp_agent import AcpAgent
 from ccb.local.command_line.exit_codes import ExitCode
-from ccb.local.command_line.parser import parse_arguments
-from ccb.tunnel.plain_text import HostText
 from ccb.tunnel.wire.ndjson import MAX_FRAME
 
 STRAY = """
@@ -85,30 +80,3 @@ async def test_nothing_that_the_host_says_can_drive_the_terminal_of_an_editor(he
         await editor.initialize()
         await editor.prompt(await editor.new(here.project), "go")
         assert editor.asked and editor.text() and len(editor.updates("tool_call")) == 2
-
-
-class ListedHost:
-    """A host with one session more each time that somebody asks for the list."""
-
-    def __init__(self) -> None:
-        self.asked = 0
-
-    async def sessions(self) -> ListedHost:
-        return self
-
-    async def listed(self) -> list[Any]:
-        self.asked += 1
-        ids = [f"new {self.asked}", *map(str, range(119))]
-        more = {"prompts": 1, "prompt": HostText("hi"), "cwd": HostText("/srv/app"), "idle_s": 0}
-        return [SimpleNamespace(session=each, **more) for each in ids]
-
-
-async def test_the_pages_of_a_list_are_of_one_listing_of_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
-    host = ListedHost()
-    agent = AcpAgent(parse_arguments(["acp", "nobody@127.0.0.1:/srv/app"]), {})
-    monkeypatch.setattr(agent, "_host", host)
-    pages: list[Json] = [await agent.handlers["session/list"]({})]
-    while "nextCursor" in pages[-1]:
-        pages.append(await agent.handlers["session/list"]({"cursor": pages[-1]["nextCursor"]}))
-    listed = [each["sessionId"] for page in pages for each in page["sessions"]]
-    assert (len(pages), len(set(listed)), len(listed), host.asked) == (3, 120, 120, 1)

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 from tests.support.model.model_script import Json
 
-from ccb.local.acp.acp_paths import NotRead, PathMap, local_path, read_in
-from ccb.local.acp.acp_prompt import user_content
+from ccb.local.acp.acp_paths import PathMap, local_path
+from ccb.local.acp.acp_prompt import open_own_file, user_content
+from ccb.local.tui.composer.attachments import NotAttached
 from ccb.tunnel.wire.json_rpc import RpcError
 
 
@@ -45,10 +46,7 @@ def test_a_working_directory_is_the_same_one_below_the_place_on_the_host(
 def test_directories_and_files_of_the_host_are_named_as_the_editor_knows_them() -> None:
     paths = PathMap("web1", "~/app", ["/srv/web=/mnt/web"])
     assert paths.directory("/home/u/app") == "~/app"
-    assert paths.cwd("/home/far/app") is None and paths.needs_home
-    paths.home_is("/home/far")
-    paths.working_in("/data/app", "~/app")
-    assert paths.cwd("/data/app/src") == "/home/u/app/src" and not paths.needs_home
+    paths.there = "/home/far/app"
     assert paths.cwd("/home/far/app/src") == "/home/u/app/src"
     assert paths.cwd("/home/far/other") is None
     assert paths.cwd("/srv/web/a") == "/mnt/web/a"
@@ -58,7 +56,7 @@ def test_directories_and_files_of_the_host_are_named_as_the_editor_knows_them() 
 
 
 def test_on_this_machine_every_path_is_itself() -> None:
-    paths = PathMap("this machine", "~", same=True)
+    paths = PathMap("this machine", "~", ["/=/"])
     assert (paths.directory("/a/b"), paths.cwd("/c"), paths.on_host("/d"), paths.shown("/e")) == (
         "/a/b", "/c", "/d", "/e",
     )  # fmt: skip
@@ -90,28 +88,58 @@ def root(tmp_path: Path) -> Path:
     (folder / "link").symlink_to(tmp_path / "secret.txt")
     (folder / "out").symlink_to(tmp_path)
     os.mkfifo(folder / "pipe")
+    (folder / "key").write_text("-----BEGIN RSA PRIVATE KEY-----")
     return folder
 
 
+@pytest.mark.parametrize("name", ["link", "out/secret.txt", "../secret.txt", "none/../../secret.txt"])
+def test_no_link_leads_out_of_the_folders_of_the_editor(root: Path, name: str) -> None:
+    with pytest.raises((NotAttached, OSError)):
+        open_own_file([str(root)], root / name, os.O_RDONLY)
+
+
+@pytest.mark.parametrize("name", ["in", "a.txt"])
+async def test_a_link_that_appears_while_the_file_is_opened_leads_nowhere(
+    root: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """Such as one of a host whose files are mounted in the editor's folder."""
+    real = os.open
+    file, outside = root / "in" / "a.txt", root.parent
+    (outside / "a.txt").write_text("secret")
+
+    def swapping(path: str | Path, flags: int, **more: int) -> int:
+        swapped = root / "in" if name == "in" else file
+        if os.fspath(path) in (name, str(file)) and not swapped.is_symlink():
+            swapped.rename(outside / "earlier")
+            swapped.symlink_to(outside if name == "in" else outside / "a.txt")
+        return real(path, flags, **more)
+
+    monkeypatch.setattr(os, "open", swapping)
+    block = {"type": "resource_link", "uri": file.as_uri(), "name": "a.txt"}
+    (made,) = await user_content([block], PathMap("web1", "/srv/app"), [str(root)])
+    assert "secret" not in made["text"] and "does not go along" in made["text"]
+
+
+def test_the_whole_machine_may_be_a_folder_of_the_editor(root: Path) -> None:
+    os.close(open_own_file(["/"], root / "in" / "a.txt", os.O_RDONLY))
+
+
 @pytest.mark.parametrize(
-    ("name", "data"),
+    ("name", "holds"),
     [
-        ("in/a.txt", b"words"),
-        ("in/../in/a.txt", b"words"),
-        ("link", None),
-        ("out/secret.txt", None),
-        ("../secret.txt", None),
-        ("in", None),
-        ("pipe", None),
-        ("none", None),
+        ("in/a.txt", "words"),
+        ("in/../in/a.txt", "words"),
+        ("link", "symbolic links"),
+        ("in", "no file"),
+        ("pipe", "no file"),
+        ("none", "No such file"),
+        ("key", "holds a private key"),
     ],
 )
-def test_no_link_leads_out_of_the_folders_of_the_editor(root: Path, name: str, data: bytes | None) -> None:
-    if data is not None:
-        assert read_in([str(root)], f"{root}/{name}", 100) == data
-        return
-    with pytest.raises(NotRead):
-        read_in([str(root)], f"{root}/{name}", 100)
+async def test_a_mentioned_file_goes_along_or_the_agent_reads_why_not(root: Path, name: str, holds: str) -> None:
+    block = {"type": "resource_link", "uri": f"{root.as_uri()}/{name}", "name": name}
+    (made,) = await user_content([block], PathMap("web1", "/srv/app"), [str(root)])
+    assert holds in made["text"] and "of the person's own machine" in made["text"]
 
 
 PNG = base64.b64decode(

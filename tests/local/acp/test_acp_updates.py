@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from ccb.local.acp.acp_paths import PathMap
 from ccb.local.acp.acp_questions import choices
 from ccb.local.acp.acp_tool_calls import described, more_output
-from ccb.local.acp.acp_updates import AcpUpdates, ClientAbilities
+from ccb.local.acp.acp_updates import AcpUpdates, Editor
 from ccb.local.session.session_client import SessionEvent
 from ccb.local.slash_commands.session_api import ReplInfo
+from ccb.tunnel.wire.json_rpc import JsonRpcPeer
 from ccb.tunnel.wire.messages import ControlRequest, parse_message
 
 Json = dict[str, Any]
@@ -19,8 +20,12 @@ INFO = ReplInfo("web1", "/srv/app", "opus", "default", "0")
 PATHS = PathMap("web1", "/srv/app", ["/srv/app/lib=/mnt/lib"])
 
 
+def editor(capabilities: Json) -> Editor:
+    return Editor(cast("JsonRpcPeer", None), capabilities, PATHS)
+
+
 def updates(*events: tuple[str, Json], terminal_output: bool = False) -> list[Json]:
-    made = AcpUpdates(INFO, ClientAbilities(terminal_output), PATHS)
+    made = AcpUpdates(INFO, editor({"_meta": {"terminal_output": terminal_output}}))
     return [each for seq, (kind, body) in enumerate(events, 1) for each in made.take(SessionEvent(kind, body, seq))]
 
 
@@ -121,7 +126,7 @@ def test_only_what_is_new_of_an_output_is_sent(before: str, now: str, more: str)
 @pytest.mark.parametrize(
     ("name", "given", "kind", "title"),
     [
-        ("Bash", {"command": "make\ttest"}, "execute", "make"),
+        ("Bash", {"command": "make\ttest"}, "execute", "make test"),
         ("Read", {"file_path": "/srv/app/a.py", "offset": 7}, "read", "Read a.py on web1"),
         ("Read", {"file_path": "/srv/app/lib/a.py"}, "read", "Read lib/a.py"),
         ("Grep", {"pattern": "x"}, "search", "Grep x"),
@@ -135,7 +140,7 @@ def test_only_what_is_new_of_an_output_is_sent(before: str, now: str, more: str)
 )
 def test_a_call_has_a_title_a_kind_and_its_places(name: str, given: Json, kind: str, title: str) -> None:
     shown = described(name, given, PATHS, "/srv/app")
-    assert (shown["kind"], shown["rawInput"]) == (kind, given) and shown["title"].startswith(title)
+    assert (shown["kind"], shown["rawInput"]) == (kind, given) and shown["title"] == title
     path = given.get("file_path")
     assert [each["path"] for each in shown["locations"]] == ([PATHS.shown(path)] if path else [])
     assert [each.get("line") for each in shown["locations"]] == ([given.get("offset")] if path else [])
@@ -209,5 +214,6 @@ def test_always_is_kept_for_the_project_and_never_is_a_rule_of_the_session() -> 
 
 @pytest.mark.parametrize(("notices", "kind"), [(True, "notice"), (False, "agent_message_chunk")])
 def test_a_warning_is_a_notice_or_a_line_of_the_conversation(notices: bool, kind: str) -> None:
-    told = AcpUpdates(INFO, ClientAbilities(notices=notices), PATHS).notice("warning", "Look out.\nMore.")
+    client = editor({"session": {"notices": {}} if notices else {}})
+    told = AcpUpdates(INFO, client).notice("warning", "Look out.\nMore.")
     assert [each["sessionUpdate"] for each in told] == [kind]

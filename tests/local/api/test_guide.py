@@ -50,8 +50,8 @@ def test_every_example_is_run() -> None:
     assert len(EXAMPLES) == len(SCRIPTS) >= 10
 
 
+@pytest.mark.quick_rows(2)
 @pytest.mark.parametrize("number", range(len(SCRIPTS)))
-@pytest.mark.quick_rows(4)
 async def test_the_example_runs(host: Host, number: int, tmp_path: Path) -> None:
     replies, prints = SCRIPTS[number]
     host.model.add(*replies)

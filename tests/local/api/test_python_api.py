@@ -23,8 +23,12 @@ from tests.support.network.relay import relay
 
 import ccb
 from ccb.local.api import host as host_module
+from ccb.local.api import options as options_module
+from ccb.local.api import prompts as prompts_module
 from ccb.local.api import session as session_module
-from ccb.local.api.options import OF_HOST, OF_SESSION, HostOptions, SessionOptions
+from ccb.local.api.events import Schema
+from ccb.local.api.options import HostOptions, OpeningOptions
+from ccb.local.command_line.arguments import OPTIONS, Group
 
 pytestmark = pytest.mark.visited
 Connect = Callable[..., ccb.Host]
@@ -113,6 +117,7 @@ async def test_early_leaving_ends_the_turn_and_the_session_goes_on(host: Host, c
         assert (await session.run("again")).text == "Second."
 
 
+@pytest.mark.quick_rows(2)
 @pytest.mark.parametrize("how", ["closed by another task", "cancelled", "cancelled at each await", "interrupted"])
 async def test_a_turn_that_ends_from_outside(host: Host, connect: Connect, how: str) -> None:
     host.model.add(LONG, {"text": "Second."})
@@ -143,6 +148,18 @@ async def test_a_turn_that_ends_from_outside(host: Host, connect: Connect, how: 
         assert (await session.run("again")).text == "Second."
 
 
+async def test_a_close_that_is_cancelled_goes_on(host: Host, connect: Connect) -> None:
+    async with connect() as there:
+        session = await there.session()
+        closing = asyncio.create_task(there.close())
+        await asyncio.sleep(0)
+        closing.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await closing
+    assert session.closed
+    await until(lambda: not processes_of(host.user))
+
+
 async def test_a_cut_in_the_middle_is_seen_and_costs_nothing(host: Host, connect: Connect) -> None:
     host.model.add(LONG)
     async with relay(host.server.port) as between, connect(port=between.port) as there:
@@ -163,7 +180,7 @@ async def test_a_program_that_reads_no_events_may_still_ask_and_close(
     host: Host, connect: Connect, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """While many events wait, the host is not read; what the program asks of it is answered all the same."""
-    monkeypatch.setattr(session_module, "_AHEAD", 3)
+    monkeypatch.setattr(prompts_module, "_AHEAD", 3)
     host.model.add({"text": "word " * 60, "pieces": [5], "delay": 0.05, "stall_after": 50})
     host.model.add({"text": "Second."})
     async with connect() as there, await there.session() as session:
@@ -276,6 +293,7 @@ async def test_what_the_program_does_on_the_host_itself(
     host: Host, connect: Connect, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     host.put("app", None)
+    host.put(".bashrc", b"echo welcome")
     async with connect("~/app") as there:
         done = await there.run("cat; pwd; echo said >&2; exit 3", input="it's\n")
         assert (done.code, done.stdout, done.stderr) == (3, f"it's\n{host.home}/app\n".encode(), "said\n")
@@ -328,6 +346,7 @@ async def test_a_port_of_the_host_is_here(host: Host, connect: Connect) -> None:
 async def test_closing_has_a_deadline_whatever_the_host_does(
     host: Host, connect: Connect, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(prompts_module, "INTERRUPT_S", 0.2)
     monkeypatch.setattr(session_module, "CLOSE_S", 0.2)
     monkeypatch.setattr(host_module, "CLOSE_S", 0.2)
     host.model.add(LONG)
@@ -336,7 +355,7 @@ async def test_closing_has_a_deadline_whatever_the_host_does(
         async with asyncio.timeout(40):
             await there.__aenter__()
             session = await there.session()
-            async with session.prompt("go") as prompt:
+            async with contextlib.aclosing(session.prompt("go")) as prompt:
                 await anext(aiter(prompt))
                 between.freeze()
         began = asyncio.get_running_loop().time()
@@ -393,10 +412,21 @@ async def test_a_failed_turn_is_an_error_with_exit_code_and_answer(host: Host, c
         assert each.exit_code == 4 and each.answer.raw["subtype"] == "error_max_turns"
 
 
+NO_KEYWORDS = {
+    *("--json-schema", "--debug-file", "--session-mirror", "--await-initialize", "--initialize-fields", "--init-only"),
+    *("--rewind-files", "--resume-session-at", "--resume-drops-turn", "--init", "--maintenance", "--thinking-display"),
+    *("--include-hook-events", "--system-prompt-file", "--append-system-prompt-file"),
+}
+"""Options of which a program does what they do in another way, or not at all."""
+
+
 def test_options_are_those_of_the_command_line() -> None:
-    assert set(OF_HOST) - set(OF_SESSION) == set(HostOptions.__annotations__) - set(SessionOptions.__annotations__)
-    of_call = {"resume", "continue_latest", "fork_session", "session_id", "worktree"}
-    assert set(OF_SESSION) - of_call == set(SessionOptions.__annotations__)
+    groups = (Group.CONNECTION, Group.SESSION, Group.AGENT, Group.PERMISSIONS, Group.SDK, Group.PORTS)
+    offered = {*HostOptions.__annotations__, *OpeningOptions.__annotations__}
+    known = [each for each in OPTIONS if each.group in groups and NO_KEYWORDS.isdisjoint(each.names)]
+    assert offered == set(map(options_module._keyword, known))
+    with pytest.raises(TypeError, match="'resume'"):  # it is one session's
+        ccb.connect("devbox:/srv", resume="x")  # type: ignore[call-arg]
     with pytest.raises(TypeError, match="'modle'; did you mean model"):
         ccb.connect("devbox:/srv", modle="opus")  # type: ignore[call-arg]
     with pytest.raises(ccb.errors.UsageError, match="--effort"):
@@ -413,6 +443,12 @@ PUBLIC = [
 ]  # fmt: skip
 
 
+@pytest.mark.parametrize("schema", [Port, {"type": "object"}])
+def test_an_answer_without_the_data_that_was_asked_for_is_no_answer(schema: object) -> None:
+    with pytest.raises(ValueError, match="agents of others"):
+        Schema(schema).read(None)
+
+
 def test_the_public_names_are_frozen() -> None:
     """To take one away is a new major version, to add one a minor one: docs/guide/python-api.md."""
     assert sorted(vars(ccb)["__all__"]) == sorted([*PUBLIC, "__version__"])
@@ -421,7 +457,7 @@ def test_the_public_names_are_frozen() -> None:
     typed = re.findall(r"(?:as|def) (\w+)(?:$|\()", stub, re.MULTILINE)
     assert sorted(typed) == PUBLIC, "mypy knows the same names"
     for own, blocking in ((ccb.Host, ccb.sync.Host), (ccb.Session, ccb.sync.Session)):
-        inner = {"open", "begin", "send", "request", "has_room", "keep", "left", "opened", "closed"}
+        inner = {"open", "opened", "closed", "remote", "reader", "found", "come_back", "leave", "abandon"}
         public = {name for name in vars(own) if not name.startswith("_")} - inner
         assert public == {name for name in vars(blocking) if not name.startswith("_")}
 

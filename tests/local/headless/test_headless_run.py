@@ -19,9 +19,11 @@ from tests.support.network.link_peer import HELLO, Peer
 from tests.support.person.laptop import Json
 
 from ccb.local.command_line.arguments import Arguments
+from ccb.local.command_line.exit_codes import ExitCode
 from ccb.local.command_line.parser import parse_arguments
 from ccb.local.config.project_records import Projects
 from ccb.local.config.settings import Settings
+from ccb.local.connect import connect_session
 from ccb.local.connect.connect_session import OpenSession
 from ccb.local.connect.dialer import FileConnection
 from ccb.local.connect.host_sessions import HostSessions
@@ -31,7 +33,7 @@ from ccb.local.session.dialing import AttachOptions
 from ccb.local.session.own_hooks import NotificationHooks
 from ccb.local.session.remote_session import RemoteSession
 from ccb.tunnel.transports.pipe import Transport
-from ccb.tunnel.wire.frames import Applied, Bye, Event, Fetch, Input, Past, Ping, Pong, Snapshot, Stop
+from ccb.tunnel.wire.frames import Applied, Attach, Bye, Event, Fetch, Input, Past, Ping, Pong, Refused, Snapshot, Stop
 from ccb.tunnel.wire.session_options import SessionOptions
 
 pytestmark = pytest.mark.usefixtures("interrupts")
@@ -75,14 +77,15 @@ def host(monkeypatch: pytest.MonkeyPatch) -> ScriptedHost:
     host = ScriptedHost()
 
     @asynccontextmanager
-    async def connect(*_: object, **__: object) -> AsyncIterator[OpenSession]:
+    async def connect(_: object, arguments: Arguments, **__: object) -> AsyncIterator[OpenSession]:
         async with RemoteSession(host.dial, AttachOptions(waits=no_waits, patience=0)) as session:
             desk = ProjectDesk(Arguments(), Settings(), Projects({}))
             files = FileConnection(lambda: session.state, lambda: None, no_login)
             hooks, sessions = NotificationHooks({}, ""), cast(HostSessions, None)
-            yield OpenSession(session, "devbox", SessionOptions(), (), RESUME, desk, sessions, files, hooks)
+            options = SessionOptions()
+            yield OpenSession(session, "devbox", options, (), RESUME, desk, sessions, files, hooks, arguments=arguments)
 
-    monkeypatch.setattr(headless, "connect_session", connect)
+    monkeypatch.setattr(connect_session, "connect_session", connect)
     return host
 
 
@@ -225,6 +228,23 @@ async def test_a_result_that_an_earlier_run_had_asked_for_is_not_printed(
     assert (code, [result["result"] for result in results]) == (0, ["Done."])
 
 
+async def test_a_denial_between_two_turns_counts_for_the_run(host: ScriptedHost) -> None:
+    """A sub-agent in the background goes on when the turn that started it is over; its end starts another one."""
+    task: Json = {"type": "system", "task_id": "t1", "tool_use_id": "t1"}
+    news: list[Json] = [
+        {"type": "system", "subtype": "permission_denied", "decision_behavior": "ask", "parent_tool_use_id": "t1"},
+        {**task, "subtype": "task_notification", "status": "completed"},
+    ]
+    async with started("-p", "go") as run:
+        peer, _ = await host.granted()
+        taken = await peer.next(Input)
+        await peer.send(Applied(1, taken.id), *turn(taken.id, RESULT, first=1)[:2])
+        bodies = [{**task, "subtype": "task_started", "is_backgrounded": True}, RESULT, *news]
+        await peer.send(*(Event(seq, 1, "message", body) for seq, body in enumerate(bodies, 3)))
+        await peer.send(*turn("task:t1", RESULT, first=7), Bye("done"))
+        assert await run.ended == ExitCode.PERMISSION_DENIED
+
+
 async def test_damage_that_is_found_while_it_runs_is_told(
     host: ScriptedHost, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -287,6 +307,18 @@ async def test_a_run_whose_session_is_ended_there_is_told_so_and_how_it_goes_on(
     assert (code, len(results)) == (75, 1)
     assert "  “the session has ended”\n" in err and "“the session has ended”" in results[0]["errors"]
     assert (on_disk in err, in_memory in err) == (storage == "disk", storage == "memory")
+
+
+async def test_a_session_that_the_host_refuses_is_not_said_to_go_on(
+    host: ScriptedHost, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async with started("-p", "go") as run:
+        peer = await host.next_peer()
+        await peer.next(Attach)
+        await peer.send(Refused("bad_attach", "no such option"))
+        code = await run.ended
+    err = capsys.readouterr().err
+    assert code and "no such option" in err and "goes on" not in err
 
 
 IDENTITY = "55555555-5555-4555-8555-555555555555"

@@ -77,8 +77,8 @@ async def test_a_turn_without_a_result_gets_one_and_a_turn_with_a_result_no_seco
     output = KeptOutput()
     results = turn_results(output)
     results.pending.sent("a")
-    await results.fail("1111", ["it broke"], reason="link_lost")
-    await results.fail("1111", ["again"], reason="link_lost")
+    await results.fail(["it broke"], reason="link_lost")
+    await results.fail(["again"], reason="link_lost")
     (result,) = output.results
     assert (result["errors"], result["terminal_reason"], output.messages) == (["it broke"], "link_lost", [])
     assert results.exit_code is ExitCode.AGENT_FAILED
@@ -88,14 +88,13 @@ async def test_a_result_of_another_turn_is_printed_only_with_print_all() -> None
     for print_all in (False, True):
         output = KeptOutput()
         results = turn_results(output, print_all=print_all)
-        results.pending.foreign_turn = True
-        await results.from_host(RESULT)
+        await results.from_host(RESULT, ours=False)
         assert bool(output.results) == print_all and not output.messages
 
 
 async def test_a_failure_is_not_printed_as_text() -> None:
     output = KeptOutput()
-    await turn_results(output, print_failures=False).fail("1111", ["on stderr"], reason="aborted")
+    await turn_results(output, print_failures=False).fail(["on stderr"], reason="aborted")
     assert (output.messages, output.results) == ([], [])
 
 
@@ -108,8 +107,7 @@ async def test_a_denial_that_nobody_was_asked_about_has_its_own_exit_code_but_in
         results = turn_results(KeptOutput(), print_all=print_all)
         results.pending.sent("a")
         results.denied_unasked = denied
-        results.pending.taken(["a"])
-        await results.from_host(RESULT)
+        await results.from_host(RESULT, ours=results.pending.result_came())
         assert results.complete and results.exit_code is code
 
 
@@ -123,7 +121,7 @@ async def test_a_result_names_its_place_and_its_prompts() -> None:
     for taken in (["i1", "i2"], ["i3"]):
         results.pending.taken(taken)
         await reports.taken(taken)
-        await results.from_host(RESULT)
+        await results.from_host(RESULT, ours=results.pending.result_came())
         await reports.turn_ended()
     assert {each["type"] for each in output.messages} == {"command_lifecycle"}
     first, second = output.results
@@ -137,10 +135,10 @@ async def test_a_result_tells_what_was_used_since_the_one_before() -> None:
     results = turn_results(output, print_all=True)
     sums = {"inputTokens": 3, "costUSD": 0.5, "contextWindow": 200_000}
     other = {"inputTokens": 1, "costUSD": 0.25, "contextWindow": 100_000}
-    await results.from_host({**RESULT, "modelUsage": {"one": sums}})
-    await results.from_host({**RESULT, "modelUsage": {"one": sums, "two": other}})
+    await results.from_host({**RESULT, "modelUsage": {"one": sums}}, ours=True)
+    await results.from_host({**RESULT, "modelUsage": {"one": sums, "two": other}}, ours=True)
     later = {**other, "inputTokens": 11, "costUSD": 1.0}
-    await results.from_host({**RESULT, "modelUsage": {"one": sums, "two": later}})
+    await results.from_host({**RESULT, "modelUsage": {"one": sums, "two": later}}, ours=True)
     since = [each["model_usage_since_last_result"] for each in output.results]
     assert since[:2] == [{"one": sums}, {"two": other}]
     assert since[2] == {"two": {"inputTokens": 10, "costUSD": 0.75, "contextWindow": 100_000}}
@@ -154,7 +152,8 @@ async def test_every_change_of_what_runs_in_the_background_is_told_with_all_that
         body = {"type": "system", "subtype": subtype, "task_id": "b1", "tool_use_id": "t1", **more}
         line = parse_message(body)
         assert isinstance(line, TaskMessage)
-        await results.task_news(line)
+        results.pending.task_news(line)
+        await results.reports.background(results.pending.tasks.values())
 
     await news("task_started", task_type="local_bash", description="the build")
     assert not printed, "the agent waits for it"

@@ -15,7 +15,7 @@ from ccb.local.session import link_reader
 from ccb.local.session.dialing import AttachOptions
 from ccb.local.session.link_reader import MAX_QUEUED, MAX_QUEUED_BYTES
 from ccb.local.session.remote_session import RemoteSession
-from ccb.local.session.session_client import Item, LaptopNotice, LinkChange, LinkState, SessionEvent
+from ccb.local.session.session_client import Item, LaptopNotice, LinkChange, LinkState, ReplayEnd, SessionEvent
 from ccb.tunnel.errors import CcbError, UsageError
 from ccb.tunnel.wire import control_protocol as control
 from ccb.tunnel.wire.frames import Ack, Bye, Detach, Input, Json, Progress, Stop
@@ -29,7 +29,7 @@ async def attached() -> AsyncIterator[tuple[RemoteSession, Peer]]:
 
 async def all_of(session: RemoteSession) -> list[Item]:
     async with asyncio.timeout(60):
-        return [item async for item in session.events()]
+        return [item async for item in session.events() if not isinstance(item, ReplayEnd)]
 
 
 def success(request: Input, payload: Json | None = None) -> Json:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import replace
 
 import pytest
@@ -11,10 +13,19 @@ from tests.support.hosts.scripted_host import ScriptedHost, no_waits, session_on
 from tests.support.network.link_peer import Peer
 
 from ccb.local.session import dialing as attempts
-from ccb.local.session.dialing import AttachOptions
+from ccb.local.session.dialing import AttachOptions, KnownSession, WorkerConnection
 from ccb.local.session.remote_session import RemoteSession
-from ccb.local.session.session_client import EventGap, Item, LinkChange, LinkState, OutputPiece, SessionEvent
-from ccb.tunnel.errors import AuthFailed, CcbError, ConnectionLost, Dropped, ProtocolError, Unreachable, UsageError
+from ccb.local.session.session_client import EventGap, Item, LinkChange, LinkState, OutputPiece, ReplayEnd, SessionEvent
+from ccb.tunnel.errors import (
+    AuthFailed,
+    CcbError,
+    ConnectionLost,
+    Dropped,
+    NodeGone,
+    ProtocolError,
+    Unreachable,
+    UsageError,
+)
 from ccb.tunnel.link.link import Greeting
 from ccb.tunnel.link.worker_refusals import refusal_error
 from ccb.tunnel.wire import frames as wire
@@ -155,6 +166,23 @@ async def test_a_host_that_wants_a_password_is_tried_once_and_then_waits_for_the
         assert host.dials == [True, False, True]
 
 
+async def test_who_wants_to_try_while_an_attempt_finds_no_node_is_asked_at_once(host: ScriptedHost) -> None:
+    @asynccontextmanager
+    async def dial(known: KnownSession | None, ask: bool) -> AsyncIterator[WorkerConnection]:
+        if host.refusals:
+            session.retry()
+        async with host.dial(known, ask) as connection:
+            yield connection
+
+    options = AttachOptions(can_ask=True, waits=lambda: itertools.chain([0.0], itertools.repeat(600.0)))
+    async with RemoteSession(dial, options) as session:
+        peer, _ = await host.granted()
+        host.refusals = [NodeGone("node n1 does not answer")]
+        peer.hang_up()
+        await asyncio.gather(host.granted(), until(session, LinkState.CONNECTED))
+    assert host.dials == [True, False, True]
+
+
 @pytest.mark.parametrize(
     "refusal",
     [
@@ -235,8 +263,12 @@ async def test_a_snapshot_is_passed_on_and_the_next_loss_asks_from_there(host: S
         assert await anext(events) == EventGap(50, {"model": "opus"})
         assert await anext(events) == SessionEvent("message", {"n": 51}, 51, replayed=True)
         peer.hang_up()
-        _, attach = await host.granted()
+        again, attach = await host.granted(seq=52)
         assert attach.have == 51
+        await again.send(*(wire.Event(n, 2, "message", {"n": n}) for n in (52, 53)), wire.Bye())
+        came = [each for each in await rest(session) if not isinstance(each, LinkChange)]
+        last = SessionEvent("message", {"n": 52}, 52, replayed=True)
+        assert came == [last, ReplayEnd(), SessionEvent("message", {"n": 53}, 53)], "it was cut short before"
 
 
 async def test_earlier_events_names_of_files_and_output_are_asked_of_the_host(host: ScriptedHost) -> None:
