@@ -7,17 +7,15 @@ import os
 import re
 import shlex
 from collections.abc import Mapping, Sequence
-from pathlib import PurePosixPath
 from typing import Any
 
 from ccb.tunnel.wire.control_protocol import AGENT_OPTION, AskedBecause, ToolApproval, ToolPermission
-from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.frames import Json
 from ccb.tunnel.wire.messages import as_blocks, as_dict, as_number, as_text
 from ccb.tunnel.wire.ndjson import dump
-from ccb.tunnel.wire.todo_list import MAX_TODOS
 from ccb.tunnel.wire.tool_traits import BASH, EDIT, EXIT_PLAN_MODE, MULTI_EDIT, READ, WEB_FETCH, WRITE
 
+from ..agent.turn_state import NO_CHOICE, ProgramChoice, plain_word
 from ..permissions.modes import ACCEPT_EDITS, BYPASS, DONT_ASK, PLAN
 from ..slash_commands.command_registry import MAX_COMMANDS
 from ..system.host import is_under
@@ -28,19 +26,10 @@ _MAX_TITLE = 1_000  # characters
 _MAX_DIFF = 1 << 20  # characters of each side of a change; what is longer is not shown
 _MAX_TEXT = 1 << 20
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}")
-_STATUS = ("pending", "in_progress", "completed")
 _ALLOWS, _ALLOWS_ALWAYS, _REJECTS = "allow_once", "allow_always", "reject_once"
 _CALL_FIELDS = ("title", "kind", "status", "content", "locations", "name", "rawInput", "rawOutput")
 NOBODY_ANSWERS: Json = {"outcome": {"outcome": "cancelled"}}
 _SUBJECTS = ("command", "file_path", "pattern", "path", "url", "query")  # what cards and rows show of any call
-
-
-@dataclass(frozen=True)
-class ToolUse:
-    """A call as a `tool_use` block has it."""
-
-    name: str
-    input: Json
 
 
 def merged_call(known: Json, update: Mapping[str, Any]) -> Json:
@@ -60,47 +49,28 @@ def has_ended(call: Json) -> bool:
     return call.get("status") in ("completed", "failed")
 
 
-def tool_use(call: Json) -> ToolUse:
-    """Return the call as one of the tool that it is like; of any other, the title or a subject is shown."""
+def tool_use(call: Json) -> tuple[str, Json]:
+    """Return name and input of the tool that the call is like; of any other, the title or a subject is shown."""
     kind, title, raw = as_text(call.get("kind")), title_of(call), as_dict(call.get("rawInput"))
+    place = next((each for each in as_blocks(call.get("locations")) if each.get("path")), {})
+    path, line = as_text(place.get("path") or raw.get("file_path") or raw.get("path")), place.get("line")
+    changes = diffs_in(call)
     if kind == "execute":
-        return ToolUse(BASH.name, {"command": _command(raw, title), "description": title})
-    changes, like = diffs_in(call), _LIKE.get(kind)
-    found = _edit(changes) if changes else like(call, raw) if like is not None else None
-    if found is not None:
-        return found
+        return BASH.name, {"command": _command(raw, title), "description": title}
+    if changes:
+        return _edit(changes)
+    if kind == "read" and path:
+        return READ.name, {"file_path": path, **({"offset": line} if isinstance(line, int) and line else {})}
+    if kind == "edit" and path:
+        return EDIT.name, {"file_path": path, "old_string": "", "new_string": ""}
+    if kind == "fetch" and isinstance(raw.get("url"), str):
+        return WEB_FETCH.name, {"url": raw["url"], "prompt": as_text(raw.get("prompt"))}
+    if kind == "switch_mode" and isinstance(raw.get("plan"), str):
+        return EXIT_PLAN_MODE.name, {"plan": raw["plan"]}
     words = (as_text(call.get("name")), kind.title().replace("_", ""), "Tool")
     name = next(each for each in words if _NAME.fullmatch(each))
     has_subject = any(isinstance(raw.get(each), str) for each in _SUBJECTS)
-    return ToolUse(name, raw if has_subject else {"query": title, **raw})
-
-
-def _place(call: Json, raw: Json) -> tuple[str, object]:
-    place = next((each for each in as_blocks(call.get("locations")) if each.get("path")), {})
-    return as_text(place.get("path") or raw.get("file_path") or raw.get("path")), place.get("line")
-
-
-def _read(call: Json, raw: Json) -> ToolUse | None:
-    path, line = _place(call, raw)
-    more = {"offset": line} if isinstance(line, int) and line else {}
-    return ToolUse(READ.name, {"file_path": path, **more}) if path else None
-
-
-def _edit_of_file(call: Json, raw: Json) -> ToolUse | None:
-    path, _ = _place(call, raw)
-    return ToolUse(EDIT.name, {"file_path": path, "old_string": "", "new_string": ""}) if path else None
-
-
-def _fetch(_: Json, raw: Json) -> ToolUse | None:
-    url = raw.get("url")
-    return ToolUse(WEB_FETCH.name, {"url": url, "prompt": as_text(raw.get("prompt"))}) if isinstance(url, str) else None
-
-
-def _plan_ready(_: Json, raw: Json) -> ToolUse | None:
-    return ToolUse(EXIT_PLAN_MODE.name, {"plan": raw["plan"]}) if isinstance(raw.get("plan"), str) else None
-
-
-_LIKE = {"read": _read, "edit": _edit_of_file, "fetch": _fetch, "switch_mode": _plan_ready}
+    return name, raw if has_subject else {"query": title, **raw}
 
 
 def title_of(call: Json) -> str:
@@ -119,17 +89,17 @@ def diffs_in(call: Json) -> list[Json]:
     return [each for each in found if isinstance(each.get("path"), str) and isinstance(each.get("newText"), str)]
 
 
-def _edit(changes: Sequence[Json]) -> ToolUse:
+def _edit(changes: Sequence[Json]) -> tuple[str, Json]:
     """Return the edit of the first file that is changed."""
     path = changes[0]["path"]
     own = [each for each in changes if each["path"] == path]
     sides = [(as_text(each.get("oldText"))[:_MAX_DIFF], each["newText"][:_MAX_DIFF]) for each in own]
     if len(own) == 1 and own[0].get("oldText") is None:
-        return ToolUse(WRITE.name, {"file_path": path, "content": sides[0][1]})
+        return WRITE.name, {"file_path": path, "content": sides[0][1]}
     edits = [{"old_string": old, "new_string": new} for old, new in sides]
     if len(edits) > 1:
-        return ToolUse(MULTI_EDIT.name, {"file_path": path, "edits": edits})
-    return ToolUse(EDIT.name, {"file_path": path, **edits[0]})
+        return MULTI_EDIT.name, {"file_path": path, "edits": edits}
+    return EDIT.name, {"file_path": path, **edits[0]}
 
 
 def result_content(call: Json, printed: str, exit_code: object) -> str | list[Json]:
@@ -169,17 +139,6 @@ def text_in(block: Mapping[str, Any]) -> str:
     return as_text(block.get("uri")) if kind == "resource_link" else ""
 
 
-def todos(entries: object) -> list[Json]:
-    """Return the todo list of a plan."""
-    listed = [each for each in as_blocks(entries)[:MAX_TODOS] if as_text(each.get("content")).strip()]
-    made = []
-    for each in listed:
-        status = each.get("status")
-        subject = as_text(each["content"])[:_MAX_TITLE]
-        made.append({"content": subject, "status": status if status in _STATUS else "pending", "activeForm": subject})
-    return made
-
-
 # Permissions.
 
 
@@ -200,7 +159,7 @@ def _is_inside(path: str, roots: Sequence[str]) -> bool:
 
 
 def approval(agent: str, tool_use_id: str, call: Json, options: Sequence[Json]) -> ToolApproval:
-    use = tool_use(call)
+    name, tool_input = tool_use(call)
     always = [each for each in options if each.get("kind") == _ALLOWS_ALWAYS and each.get("optionId")]
     suggested = [
         {"type": AGENT_OPTION, "option": as_text(each["optionId"]), "name": as_text(each.get("name"))[:_MAX_TITLE]}
@@ -208,7 +167,7 @@ def approval(agent: str, tool_use_id: str, call: Json, options: Sequence[Json]) 
     ]
     title = title_of(call)
     why = AskedBecause(f"{agent} asks: {title}" if title else f"{agent} asks", "other")
-    return ToolApproval(use.name, use.name, use.input, tool_use_id, suggested, why, description=title[:200] or None)
+    return ToolApproval(name, name, tool_input, tool_use_id, suggested, why, description=title[:200] or None)
 
 
 def chosen_option(options: Sequence[Json], answer: ToolPermission) -> Json:
@@ -246,107 +205,54 @@ def prompt_blocks(blocks: Sequence[Json], takes: Mapping[str, Any]) -> tuple[lis
     return sent, list(dict.fromkeys(left))
 
 
-_MENTION = re.compile(r'(?:^|(?<=[\s(\[]))@(?:"([^"\n]+)"|([^\s"]+))')
-_MAX_LINKS = 20
-
-
-def links(blocks: Sequence[Json], cwd: str) -> list[Json]:
-    """Return links to the files of the host that a prompt names with `@`."""
-    text = "\n".join(as_text(block.get("text")) for block in blocks if block.get("type") == "text")
-    named = (quoted or plain.rstrip(".,;:!?)]'") for quoted, plain in _MENTION.findall(text))
-    paths = (os.path.normpath(os.path.join(cwd, os.path.expanduser(each))) for each in named)
-    found = [path for path in dict.fromkeys(paths) if os.path.exists(path)]
-    as_uri = [(os.path.basename(path), PurePosixPath(path).as_uri()) for path in found[:_MAX_LINKS]]
-    return [{"type": "resource_link", "name": name, "uri": uri} for name, uri in as_uri]
-
-
 # What an agent offers.
 
 
 def commands(listed: object) -> list[tuple[str, str, str]]:
-    """Return name, description and hint of each command."""
-    found = [each for each in as_blocks(listed)[:MAX_COMMANDS] if as_text(each.get("name")).strip("/")]
-    return [
-        (
-            as_text(each["name"]).lstrip("/")[:100],
-            as_text(each.get("description"))[:500],
-            as_text(as_dict(each.get("input")).get("hint"))[:200],
-        )
-        for each in found
-    ]
+    """Return name, description and hint of each command, of both dialects."""
+    made = []
+    for each in as_blocks(listed)[:MAX_COMMANDS]:
+        name, hint = as_text(each.get("name")).lstrip("/")[:100], as_dict(each.get("input")).get("hint")
+        hint = as_text(hint or each.get("argumentHint"))[:200]
+        made += [(name, as_text(each.get("description"))[:500], hint)] if name else []
+    return made
 
 
-@dataclass(frozen=True)
-class AgentChoice:
-    """What an agent lets somebody choose from: models, modes. `option` is the id of the config option, "" where the
-    agent has a method of its own for it. `values` are names by the value that is sent, perhaps among others."""
-
-    current: str
-    values: Mapping[str, str]
-    option: str = ""
-    takes_any: bool = False
-
-    def find(self, wanted: str) -> str:
-        """Return the value that a word of the person or of ccb means, "" for none."""
-        plain = _plain(wanted)
-        for matches in (str.__eq__, str.startswith, str.__contains__):
-            for value, name in self.values.items():
-                if plain and any(matches(_plain(each), plain) for each in (value, name)):
-                    return value
-        return wanted if self.takes_any else ""
-
-
-NO_CHOICE = AgentChoice("", {})
-_MODE_TEXT = "[MODE_UPDATE] "
 _USAGE = {
     "input_tokens": "inputTokens",
     "output_tokens": "outputTokens",
     "cache_read_input_tokens": "cachedReadTokens",
     "cache_creation_input_tokens": "cachedWriteTokens",
 }
-_MODE_NAMES = {
-    "default": ("default", "ask", "agent", "code", "build", "normal", "auto"),
-    ACCEPT_EDITS: ("acceptEdits", "autoEdit"),
+_MODE_NAMES = {  # to Codex, read-only is to ask for each change, and "agent" lets a model answer
+    "default": ("default", "ask", "approve", "read-only", "agent", "code", "build", "normal", "auto"),
+    ACCEPT_EDITS: ("acceptEdits", "autoEdit", "workspace-write"),
     PLAN: ("plan", "architect", "read-only"),
-    BYPASS: ("bypassPermissions", "yolo", "full-access"),
+    BYPASS: ("bypassPermissions", "yolo", "full-access", "agent-full-access"),
     DONT_ASK: ("dontAsk",),
 }
 
 
-def _plain(text: str) -> str:
-    return re.sub(r"[^a-z0-9.]", "", text.lower())
-
-
-def agent_mode(mode: str, offered: AgentChoice) -> str:
+def agent_mode(mode: str, offered: ProgramChoice) -> str:
     """Return the mode of the agent that is like a permission mode of ccb, "" for none."""
-    values = {_plain(value): value for value in offered.values}
-    return next((values[_plain(each)] for each in _MODE_NAMES.get(mode, ()) if _plain(each) in values), "")
+    values = {plain_word(value): value for value in offered.values}
+    return next((values[plain_word(each)] for each in _MODE_NAMES.get(mode, ()) if plain_word(each) in values), "")
 
 
-def offered(answer: Json, category: str) -> AgentChoice:
+def offered(answer: Json, category: str) -> ProgramChoice:
     """Return the choice of `model` or `mode` in the answer to session/new and its like."""
     for option in as_blocks(answer.get("configOptions")):
         if option.get("category") == category or option.get("id") == category:
             listed = as_blocks(option.get("options"))
             flat = [each for group in listed for each in (as_blocks(group.get("options")) or [group])]
             values = {as_text(each.get("value")): as_text(each.get("name")) for each in flat if each.get("value")}
-            return AgentChoice(as_text(option.get("currentValue")), values, as_text(option.get("id")))
+            return ProgramChoice(as_text(option.get("currentValue")), values, as_text(option.get("id")))
     told = as_dict(answer.get(f"{category}s"))
     key = "modelId" if category == "model" else "id"
     listed = as_blocks(told.get("availableModels" if category == "model" else "availableModes"))
     values = {as_text(each.get(key)): as_text(each.get("name")) for each in listed if each.get(key)}
     current = as_text(told.get("currentModelId" if category == "model" else "currentModeId"))
-    return AgentChoice(current, values) if told else NO_CHOICE
-
-
-def told_mode(update: Mapping[str, Any]) -> str:
-    """Return the mode that an update tells, "" for another update. Gemini CLI tells it in a text of its own."""
-    if update.get("sessionUpdate") == "current_mode_update":
-        return as_text(update.get("currentModeId"))
-    if update.get("sessionUpdate") != "agent_message_chunk":
-        return ""
-    text = text_in(as_dict(update.get("content")))
-    return text[len(_MODE_TEXT) :].strip() if text.startswith(_MODE_TEXT) else ""
+    return ProgramChoice(current, values) if told else NO_CHOICE
 
 
 def usage_in(answer: Mapping[str, Any]) -> Json:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import time
 from collections.abc import Mapping
@@ -12,6 +13,7 @@ from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.frames import Json
 from ccb.tunnel.wire.messages import as_blocks, as_dict, as_text
 from ccb.tunnel.wire.ndjson import to_bytes
+from ccb.tunnel.wire.todo_list import MAX_TODOS
 from ccb.tunnel.wire.tool_traits import TODO_WRITE
 
 from ..agent.agent_messages import session_title
@@ -26,9 +28,7 @@ _MAX_ID = 256  # characters of what an agent names
 _ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _TAIL_LINES, _TAIL_BYTES = 40, 8_192
 _CHUNKS = {"agent_message_chunk": TEXT, "agent_thought_chunk": THINKING}
-_STILL_RUNS = "The agent has ended its turn without a result of this call."
 _DENIED = "The user denied this; it was not done."
-_LEVELS = {"error": "error", "warning": "warning"}
 
 
 @dataclass
@@ -49,10 +49,11 @@ class _Call:
 
 class AcpTurn:
     """`interrupted`: the person has refused a call and thereby ended the turn. `stopped`: the agent was told to end it,
-    and nobody is asked any more."""
+    and nobody is asked any more; `stopped_in_call`: with a call that had no result yet."""
 
     def __init__(self, agent: str, lent: LentToAgent, writer: AnswerWriter) -> None:
-        self.interrupted = self.stopped = False
+        self.interrupted = self.stopped = self.stopped_in_call = False
+        self.told_to_stop = asyncio.Event()
         self.denials: list[Json] = []  # as results list them
         self._agent, self._lent, self._writer = agent, lent, writer
         self._calls: dict[str, _Call] = {}
@@ -66,14 +67,19 @@ class AcpTurn:
         elif kind in ("tool_call", "tool_call_update"):
             self._take_call(update)
         elif kind == "plan":
-            self._plan(translation.todos(update.get("entries")))
+            self._plan(as_blocks(update.get("entries"))[:MAX_TODOS])
         elif kind == "session_info_update" and as_text(update.get("title")).strip():
             self._writer.show(session_title(as_text(update["title"]), generated=True))
         elif kind == "notice":
             text = ": ".join(filter(None, (as_text(update.get("title")), as_text(update.get("description")))))
-            self._writer.tell(text, _LEVELS.get(as_text(update.get("severity")), "info"))
+            severity = as_text(update.get("severity"))
+            self._writer.tell(text, severity if severity in ("error", "warning") else "info")
         elif kind == "compaction_update" and update.get("status") == "completed":
             self._writer.tell(f"{self._agent} has summed up its conversation.")
+
+    def stop(self) -> None:
+        self.stopped, self.stopped_in_call = True, self.interrupted or bool(self._calls)
+        self.told_to_stop.set()
 
     def tell_mode(self, name: str) -> None:
         self._writer.tell(f"{self._agent} has changed its own mode to {name[:_MAX_ID]}.", "warning")
@@ -89,9 +95,8 @@ class AcpTurn:
             self._start(call)
         else:  # some agents say nothing more of it
             self.interrupted = self.interrupted or answer.interrupt
-            use = translation.tool_use(call.known)
-            denial = {"tool_name": use.name, "tool_use_id": call.tool_use_id, "tool_input": use.input}
-            self.denials.append(denial)
+            name, tool_input = translation.tool_use(call.known)
+            self.denials.append({"tool_name": name, "tool_use_id": call.tool_use_id, "tool_input": tool_input})
             self._writer.result(call.tool_use_id, _DENIED, is_error=True)
             self._forget(call)
         return {"outcome": translation.chosen_option(as_blocks(params.get("options")), answer)}
@@ -144,9 +149,8 @@ class AcpTurn:
         call.asks = call.asks or asks
         ended = translation.has_ended(call.known)
         if not call.name and (asks or translation.is_ready(call.known)):
-            use = translation.tool_use(call.known)
-            call.name = use.name
-            self._writer.call(call.tool_use_id, use.name, use.input)
+            call.name, tool_input = translation.tool_use(call.known)
+            self._writer.call(call.tool_use_id, call.name, tool_input)
         self._start(call)
         self._print(call, as_dict(update.get("_meta")))
         if ended and call.name:
@@ -194,7 +198,7 @@ class AcpTurn:
         call.output.close()
         return call.output.text(MAX_OUTPUT_CHARS)
 
-    def close(self, why: str = _STILL_RUNS) -> None:
+    def close(self, why: str) -> None:
         """Close the calls that have no result, and their questions. Raise NotKept."""
         for call in self._calls.values():
             printed = self._printed(call)

@@ -11,7 +11,7 @@ from ccb.tunnel.wire.journal_records import AgentResultRecord, ModelEndRecord, T
 from ..agent import agent_messages
 from ..agent.agent_histories import AgentLog, zero_usage
 from ..agent.conversation import tool_result_message
-from ..agent.turn_state import EndReason, TurnEnding
+from ..agent.turn_state import EndReason, ProgramFacts, TurnEnding
 from ..model.answer_stream import MessageHead
 
 TEXT, THINKING = "text", "thinking"
@@ -23,16 +23,14 @@ _DELTAS = {TEXT: "text_delta", THINKING: "thinking_delta"}
 class AnswerWriter:
     """`last_text` is the text since the last call. Every method raises NotKept."""
 
-    def __init__(self, log: AgentLog, model: str, *, shows_parts: bool) -> None:
+    def __init__(self, log: AgentLog, facts: ProgramFacts, *, shows_parts: bool) -> None:
         self.last_text = ""
-        self.tokens = 0  # in the agent's window, as it says
-        self._log, self._model, self._shows_parts = log, model, shows_parts
+        self._log, self._facts, self._shows_parts = log, facts, shows_parts
         self._head: MessageHead | None = None
         self._index = 0
         self._kind = ""  # of the open block
         self._text: list[str] = []
         self._size = 0
-        self._sub_agents: set[str] = set()
 
     def is_taken(self, tool_use_id: str) -> bool:
         return tool_use_id in self._log.conversation.used_ids
@@ -43,7 +41,10 @@ class AnswerWriter:
             return
         if kind != self._kind or self._size > _MAX_BLOCK:
             self.end_block()
-            self._begin(kind)
+            self._message()
+            self._kind = kind
+            block = {"type": kind, kind: ""}
+            self._stream({"type": "content_block_start", "index": self._index, "content_block": block})
         self._text.append(text)
         self._size += len(text)
         delta = {"type": _DELTAS[kind], kind: text}
@@ -87,16 +88,9 @@ class AnswerWriter:
         if self._shows_parts:
             self._log.progress("", body)
 
-    def know_sub_agent(self, tool_use_id: str) -> None:
-        if tool_use_id:
-            self._sub_agents.add(tool_use_id)
-
     def sub_agent_ended(self, tool_use_id: str) -> None:
-        """Note that a call has its result, which may have been one of a sub-agent."""
-        if tool_use_id in self._sub_agents:
-            self._sub_agents.discard(tool_use_id)
-            result = {"type": "result", "subtype": "success", "is_error": False, "result": ""}
-            self._log.of_sub_agent(AgentResultRecord(result), tool_use_id)
+        result = {"type": "result", "subtype": "success", "is_error": False, "result": ""}
+        self._log.of_sub_agent(AgentResultRecord(result), tool_use_id)
 
     def end_block(self) -> None:
         kind, text = self._kind, "".join(self._text)
@@ -105,7 +99,7 @@ class AnswerWriter:
         self._kind, self._text, self._size = "", [], 0
         self._stream({"type": "content_block_stop", "index": self._index})
         block = {"type": kind, kind: text, **({"signature": ""} if kind == THINKING else {})}
-        self._log.message(agent_messages.assistant(self._message(), block, "", time.time(), self._model))
+        self._log.message(agent_messages.assistant(self._message(), block, "", time.time(), self._facts.models.current))
         self._index += 1
         if kind == TEXT:
             self.last_text = (self.last_text + text)[-_MAX_BLOCK:]
@@ -114,18 +108,14 @@ class AnswerWriter:
         self.end_block()
         if self._head is not None:
             self._stream({"type": "message_stop"})
-            self._log.record(ModelEndRecord(self._head.id, None, {"input_tokens": self.tokens}))
+            self._log.record(ModelEndRecord(self._head.id, None, {"input_tokens": self._facts.used}))
             self._head, self._index = None, 0
-
-    def _begin(self, kind: str) -> None:
-        self._message()
-        self._kind = kind
-        self._stream({"type": "content_block_start", "index": self._index, "content_block": {"type": kind, kind: ""}})
 
     def _message(self) -> MessageHead:
         if self._head is None:
-            self._head = MessageHead(f"msg_{new_uuid().replace('-', '')}", self._model, zero_usage())
-            message = {"id": self._head.id, "type": "message", "role": "assistant", "model": self._model, "content": []}
+            model = self._facts.models.current
+            self._head = MessageHead(f"msg_{new_uuid().replace('-', '')}", model, zero_usage())
+            message = {"id": self._head.id, "type": "message", "role": "assistant", "model": model, "content": []}
             self._stream({"type": "message_start", "message": message})
         return self._head
 

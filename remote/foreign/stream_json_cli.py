@@ -4,16 +4,16 @@ this session."""
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
+import re
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 from ccb.tunnel.wire import messages
 from ccb.tunnel.wire.control_protocol import (
     CAN_USE_TOOL,
-    Answer,
+    SET_MODEL,
+    SET_PERMISSION_MODE,
     AskedBecause,
     Failure,
     Request,
@@ -25,82 +25,97 @@ from ccb.tunnel.wire.control_protocol import (
     answer_in,
     new_uuid,
     public_answer,
+    public_withdrawal,
 )
-from ccb.tunnel.wire.frames import FrameError, Json
+from ccb.tunnel.wire.frames import Json
 from ccb.tunnel.wire.journal_records import agent_of_message
-from ccb.tunnel.wire.json_rpc import MAX_OPEN
+from ccb.tunnel.wire.json_rpc import CANCEL_REQUEST, INVALID_REQUEST, RpcError
 from ccb.tunnel.wire.messages import as_blocks, as_dict, as_text
 from ccb.tunnel.wire.model_facts import TOKENS, count
-from ccb.tunnel.wire.ndjson import MAX_FRAME, LineSplitter, count_values, dump_line, load, to_bytes
 
 from ..agent.agent_messages import INTERRUPTED, mode_message
-from ..agent.turn_state import EndReason, TurnEnding
+from ..agent.turn_state import EndReason, ProgramChoice, TurnEnding
 from ..permissions.modes import ACCEPT_EDITS, BYPASS, DEFAULT, DONT_ASK, PLAN
-from ..session_store.journal import NotKept
-from ..system.deadline import within
 from ..system.stdio_process import StdioProcess
-from .acp_translation import AgentChoice
+from .acp_translation import commands
 from .answer_writer import AnswerWriter
-from .foreign_session import AgentFacts, AgentFailed, LentToAgent
+from .foreign_session import CHANGE_S, ENDED, START_S, STILL_RUNS, AgentConnection, AgentFailed, LentToAgent
 
 log = logging.getLogger(__name__)
 
-_START_S, _CHANGE_S = 60.0, 20.0
 _PASSED = ("api_retry", "permission_denied")  # subtypes of `system` messages that mean the same here
 _OWN_IDS = ("session_id", "uuid")
 _ENDS = {"error_max_turns": EndReason.MAX_TURNS, "error_max_budget_usd": EndReason.BUDGET_EXHAUSTED}
 
 
-class StreamJsonCli:
-    """See `AgentConnection`."""
+class StreamJsonCli(AgentConnection):
+    """Its control requests are requests here, each other line of it is a `say`, and a prompt is answered by the result
+    of its turn."""
 
     def __init__(self, name: str, process: StdioProcess, lent: LentToAgent, known: str) -> None:
+        handlers = {"say": self._take, CAN_USE_TOOL.name: self._answer}
+        super().__init__(name, process, lent, handlers, (CAN_USE_TOOL.name,), self._incoming, self._outgoing)
         modes = {mode: mode for mode in (DEFAULT, ACCEPT_EDITS, PLAN)}
-        self.facts = AgentFacts(known, AgentChoice("", {}, takes_any=True), AgentChoice(DEFAULT, modes))
-        self._name, self._process, self._lent = name, process, lent
-        loop = asyncio.get_running_loop()
-        self._answers: dict[str, asyncio.Future[Json]] = {}  # to requests of this end
-        self._asking: dict[str, asyncio.Task[None]] = {}  # questions of the agent
+        self.facts.session, self.facts.modes = known, ProgramChoice(DEFAULT, modes)
+        self.facts.models = ProgramChoice("", {}, takes_any=True)
+        self._prompt: object = None  # the number of the one whose turn runs
         self._writer: AnswerWriter | None = None
         self._used: set[str] = set()  # the ids of calls
         self._open: set[str] = set()  # those without a result
-        self._result: asyncio.Future[Json] = loop.create_future()
+        self._sub_agents: set[str] = set()  # those that have said something and have no result
         self._interrupted = False
-        self._serving = loop.create_task(self._serve())
 
-    async def open(self, known: str) -> bool:
-        told = await self._request({"subtype": "initialize"}, _START_S)
-        self.facts.commands = [
-            (as_text(each.get("name")).lstrip("/"), as_text(each.get("description")), as_text(each.get("argumentHint")))
-            for each in as_blocks(told.get("commands"))
-            if each.get("name")
-        ]
+    def _outgoing(self, message: Json) -> Json | None:
+        method, number, params = message.get("method"), message.get("id"), message.get("params", {})
+        if method == "user":
+            self._prompt = number
+            return {"type": "user", "message": params, "parent_tool_use_id": None, "session_id": ""}
+        if method == CANCEL_REQUEST:
+            return public_withdrawal(str(params["requestId"]))
+        if method is not None:
+            sent = new_uuid() if number is None else str(number)
+            return {"type": "control_request", "request_id": sent, "request": {"subtype": method, **params}}
+        if "result" in message:
+            return public_answer(Success(str(number), message["result"]))
+        if number is None:
+            log.info("the agent %s: %s", self._name, message["error"]["message"])
+            return None
+        return public_answer(Failure(str(number), message["error"]["message"]))
+
+    def _incoming(self, body: Json) -> Json:
+        message = messages.parse_message(body)
+        params = {"sessionId": "", "message": message}
+        if isinstance(message, messages.ControlResponse):
+            said = answer_in(message)
+            told = {"error": {"message": said.error}} if isinstance(said, Failure) else {"result": said.payload or {}}
+            return {"id": int(said.request_id) if re.fullmatch("[0-9]{1,9}", said.request_id) else 0, **told}
+        if isinstance(message, messages.ControlRequest):
+            return {"id": message.request_id, "method": message.subtype, "params": params}
+        if isinstance(message, messages.ControlCancel):
+            return {"method": CANCEL_REQUEST, "params": {"requestId": message.request_id}}
+        if isinstance(message, messages.ResultMessage) and self._prompt is not None:
+            number, self._prompt = self._prompt, None
+            return {"id": number, "result": body}
+        return {"method": "say", "params": params}
+
+    async def open(self, known: str) -> None:
+        told = await self._request("initialize", {}, START_S)
+        self.facts.commands = commands(told.get("commands"))
         listed = as_blocks(told.get("models"))
         models = {as_text(each.get("value")): as_text(each.get("displayName")) for each in listed}
-        self.facts.models = AgentChoice("", models, takes_any=True)
-        return bool(known)
-
-    async def begin_anew(self) -> None:
-        raise AgentFailed(f"{self._name} begins a conversation when it starts")
+        self.facts.models = ProgramChoice("", models, takes_any=True)
 
     async def prompt(self, blocks: Sequence[Json], writer: AnswerWriter) -> TurnEnding:
-        self._result = asyncio.get_running_loop().create_future()
         self._writer, self._interrupted = writer, False
         try:
-            message = {"role": "user", "content": list(blocks)}
-            self._send({"type": "user", "message": message, "parent_tool_use_id": None, "session_id": ""})
-            ends: set[asyncio.Future[Any]] = {self._result, self._serving}
-            await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
-            if not self._result.done():
-                self._close_open("The agent has ended while this ran.")
-                raise AgentFailed("")
-            result = self._result.result()
-            self._close_open("The agent has ended its turn without a result of this call.")
+            result = await self._request("user", {"role": "user", "content": list(blocks)}, None)
+            self._close_open(STILL_RUNS)
             return replace(self._ending(result), denials=tuple(as_blocks(result.get("permission_denials"))))
+        except AgentFailed:
+            self._close_open(ENDED)
+            raise
         finally:
-            self._writer = None
-            for task in self._asking.values():
-                task.cancel()
+            self._writer = self._prompt = None
 
     def _ending(self, result: Json) -> TurnEnding:
         subtype, text = as_text(result.get("subtype")), as_text(result.get("result"))
@@ -115,88 +130,17 @@ class StreamJsonCli:
         end = _ENDS.get(subtype, EndReason.API_ERROR)
         return TurnEnding(end, text=text or "; ".join(errors), errors=errors or (text or f"{self._name} failed",))
 
-    async def steer(self, blocks: Sequence[Json]) -> bool:
-        return False
-
     async def cancel(self) -> None:
         self._interrupted = True
-        try:
-            self._send({"type": "control_request", "request_id": new_uuid(), "request": {"subtype": "interrupt"}})
-        except AgentFailed as error:
-            log.info("the agent is not told to stop: %s", error)
+        await self._notify("interrupt", {})
 
-    async def use_model(self, value: str) -> None:
-        await self._request({"subtype": "set_model", "model": value}, _CHANGE_S)
-        self.facts.models = replace(self.facts.models, current=value)
+    async def choose(self, category: str, value: str) -> None:
+        subtype = SET_MODEL if category == "model" else SET_PERMISSION_MODE
+        await self._request(subtype.name, {category: value}, CHANGE_S)
 
-    async def use_mode(self, value: str) -> None:
-        await self._request({"subtype": "set_permission_mode", "mode": value}, _CHANGE_S)
-        self.facts.modes = replace(self.facts.modes, current=value)
-
-    async def close(self) -> None:
-        tasks = [self._serving, *self._asking.values()]
-        for task in tasks:
-            task.cancel()
-        await asyncio.wait(tasks)
-
-    async def _request(self, request: Json, seconds: float) -> Json:
-        number = new_uuid()
-        answer = self._answers[number] = asyncio.get_running_loop().create_future()
-        try:
-            self._send({"type": "control_request", "request_id": number, "request": request})
-            return await within(seconds, answer)
-        except asyncio.TimeoutError:
-            raise AgentFailed(f"{self._name} did not answer `{request['subtype']}` within {seconds:g} s") from None
-        finally:
-            del self._answers[number]
-
-    def _send(self, body: Json) -> None:
-        try:
-            self._process.send(to_bytes(dump_line(body)) + b"\n")
-        except OSError as error:
-            self._process.kill(str(error))
-            raise AgentFailed("") from None
-
-    async def _serve(self) -> None:
-        """Take lines until the agent ends."""
-        lines = LineSplitter(MAX_FRAME)
-        try:
-            while data := await self._process.read():
-                for line in lines.feed(data):
-                    await self._take_line(line)
-        except FrameError as error:
-            self._process.kill(str(error))
-        except NotKept as error:
-            if not self._result.done():
-                self._result.set_exception(error)
-        finally:
-            for answer in self._answers.values():
-                if not answer.done():
-                    answer.set_exception(AgentFailed(""))
-
-    async def _take_line(self, line: bytes) -> None:
-        try:
-            text = line.decode("utf-8")
-            count_values(text)
-            body = load(text)
-        except (ValueError, RecursionError):
-            body = None
-        if not isinstance(body, dict):
-            log.info("the agent %s says: %s", self._name, line[:200].decode("utf-8", "replace"))
-            return
-        self._take(messages.parse_message(body))
-        await asyncio.sleep(0)  # other work of the worker goes on while the agent says much
-
-    def _take(self, message: messages.PublicMessage) -> None:
-        if isinstance(message, messages.ControlResponse):
-            self._answered(message)
-        elif isinstance(message, messages.ControlRequest):
-            self._begin_answer(message)
-        elif isinstance(message, messages.ControlCancel):
-            asking = self._asking.get(message.request_id)
-            if asking is not None:
-                asking.cancel()
-        elif isinstance(message, messages.SystemMessage) and message.subtype == "init":
+    async def _take(self, params: Json) -> None:
+        message: messages.PublicMessage = params["message"]
+        if isinstance(message, messages.SystemMessage) and message.subtype == "init":
             self.facts.session = as_text(message.body.get("session_id"))
             self.facts.models = replace(self.facts.models, current=message.model)
         elif self._writer is not None:
@@ -204,17 +148,16 @@ class StreamJsonCli:
 
     def _pass_on(self, message: messages.PublicMessage, writer: AnswerWriter) -> None:
         body = {name: value for name, value in message.body.items() if name not in _OWN_IDS}
-        if isinstance(message, messages.ResultMessage):
-            if not self._result.done():
-                self._result.set_result(message.body)
-        elif isinstance(message, messages.StreamEventMessage) or body.get("subtype") == "status":
+        self._sub_agents |= {agent_of_message(body)} & self._open
+        told = message.subtype if isinstance(message, messages.SystemMessage) else ""
+        if isinstance(message, messages.StreamEventMessage) or told == "status":
             writer.stream(body)
         elif isinstance(message, messages.AssistantMessage):
             self._said(message, body, writer)
         elif isinstance(message, messages.UserMessage):
             if not message.is_replay and message.text("") != INTERRUPTED:  # the turn says so itself
                 self._results(message, body, writer)
-        elif isinstance(message, messages.SystemMessage) and message.subtype in _PASSED:
+        elif told in _PASSED:
             writer.show(body)
         elif isinstance(message, messages.CompactMessage) and not message.is_micro:
             writer.tell(f"{self._name} has summed up its conversation.")
@@ -243,12 +186,12 @@ class StreamJsonCli:
         blocks = [each for each in message.blocks if each.get("type") != "tool_result" or self._is_due(each)]
         if not blocks:
             return
-        for each in blocks:
-            writer.sub_agent_ended(as_text(each.get("tool_use_id")))
+        for each in message.done_tool_uses() & self._sub_agents - self._open:
+            self._sub_agents.discard(each)
+            writer.sub_agent_ended(each)
         if not any(each.get("type") == "tool_result" for each in blocks):
             body["isSynthetic"] = True  # the person has not said it
         writer.show({**body, "message": {**body["message"], "content": blocks}})
-        writer.know_sub_agent(agent_of_message(body))
 
     def _is_due(self, result: Json) -> bool:
         """Take a result, unless its call has one already."""
@@ -262,66 +205,41 @@ class StreamJsonCli:
             if self._writer is not None:
                 self._writer.result(tool_use_id, why, is_error=True)
         self._open.clear()
+        self._lent.broker.reconsider()
 
-    def _answered(self, message: messages.ControlResponse) -> None:
-        answer, said = self._answers.get(message.request_id), answer_in(message)
-        if answer is None or answer.done():
-            return
-        if isinstance(said, Failure):
-            answer.set_exception(AgentFailed(f"{self._name} refused it: {said.error}"))
-        else:
-            answer.set_result(said.payload or {})
-
-    def _begin_answer(self, asked: messages.ControlRequest) -> None:
-        if asked.subtype != CAN_USE_TOOL.name:
-            self._reply(Failure(asked.request_id, f"ccb does not know {asked.subtype[:80]}"))
-        elif self._writer is None or self._result.done():
-            self._reply(Failure(asked.request_id, "nobody is asked between turns"))
-        elif asked.request_id in self._asking or len(self._asking) >= MAX_OPEN:
-            self._reply(Failure(asked.request_id, "the id is in use, or too many questions are open"))
-        else:
-            task = asyncio.get_running_loop().create_task(self._answer(asked))
-            self._asking[asked.request_id] = task
-            task.add_done_callback(lambda _: self._asking.pop(asked.request_id))
-
-    def _reply(self, answer: Answer) -> None:
-        with contextlib.suppress(AgentFailed):  # its end is for the turn to tell
-            self._send(public_answer(answer))
-
-    async def _answer(self, asked: messages.ControlRequest) -> None:
+    async def _answer(self, params: Json) -> Json:
+        asked: messages.ControlRequest = params["message"]
+        if self._prompt is None:
+            raise RpcError(INVALID_REQUEST, "nobody is asked between turns")
         try:
             answer = await self._permission(asked)
-        except NotKept as error:
-            if not self._result.done():
-                self._result.set_exception(error)
-            return
+        except asyncio.CancelledError:
+            if self._peer.has_ended:
+                raise
+            # An interrupt withdraws it, or the agent, which reads no answer then.
+            return {"behavior": "deny", "message": "The question was withdrawn.", "interrupt": True}
         if answer.allow:
             given = asked.input if answer.updated_input is None else answer.updated_input
-            said: Json = {"behavior": "allow", "updatedInput": given, "updatedPermissions": list(answer.updates)}
-        else:
-            said = {"behavior": "deny", "message": answer.message or "The user refused.", "interrupt": answer.interrupt}
-            self._interrupted = self._interrupted or answer.interrupt
-        self._reply(Success(asked.request_id, said))
+            return {"behavior": "allow", "updatedInput": given, "updatedPermissions": list(answer.updates)}
+        self._interrupted = self._interrupted or answer.interrupt
+        message = answer.message or "The user refused."
+        return {"behavior": "deny", "message": message, "interrupt": answer.interrupt}
 
     async def _permission(self, asked: messages.ControlRequest) -> ToolPermission:
         mode, broker = self._lent.permissions.mode, self._lent.broker
         if mode in (BYPASS, DONT_ASK) or not broker.can_ask(CAN_USE_TOOL):
             return ToolPermission(mode == BYPASS, f"{asked.tool_name} was refused: nobody can be asked here.")
-        suggested = as_blocks(asked.request.get("permission_suggestions"))
-        why = AskedBecause(
-            asked.text("decision_reason"), asked.text("decision_reason_type"), asked.text("blocked_path") or None
-        )
-        question = ToolApproval(
-            asked.tool_name,
-            asked.tool_name,
-            asked.input,
-            asked.text("tool_use_id"),
-            suggested,
-            why,
-            asked.text("description")[:200] or None,
-        )
+        text, suggested = asked.text, as_blocks(asked.request.get("permission_suggestions"))
+        why = AskedBecause(text("decision_reason"), text("decision_reason_type"), text("blocked_path") or None)
+        about, called = text("description")[:200] or None, text("tool_use_id")
+        question = ToolApproval(asked.tool_name, asked.tool_name, asked.input, called, suggested, why, about)
+        prompt = self._prompt
+
+        def is_moot() -> bool:
+            return self._prompt is not prompt
+
         try:
-            answer = await broker.request(Request(CAN_USE_TOOL, question, about=asked.tool_name))
+            answer = await broker.request(Request(CAN_USE_TOOL, question, about=asked.tool_name, is_moot=is_moot))
             self._share_mode(answer.updates)
             return answer
         except (RequestFailed, RequestMoot) as error:

@@ -109,6 +109,26 @@ async def test_gemini_works_on_the_host_with_a_model_key_of_the_laptop(host: Hos
 
 
 @pytest.mark.thorough
+async def test_gemini_works_on_after_an_interrupt_at_a_question(host: Host, gemini: Path) -> None:
+    """Gemini CLI keeps the call without a result then, and its models refuse that for ever."""
+    server = GeminiServer(Said("I count.", calls=(("run_shell_command", {"command": COUNT}),)), Said("an answer"))
+    async with server.running():
+        own = {"baseUrl": f"{server.url}/v1beta/openai", "keyVariable": "THE_KEY"}
+        host.laptop.settings(providers={"gemini": own})
+        async with host.laptop.start(host.ssh("-p", *STDIO, "--agent", f"{gemini} --acp"), THE_KEY=KEY) as running:
+            await running.send(user_message("count"))
+            await running.until("control_request")
+            interrupt = {"type": "control_request", "request_id": "i1", "request": {"subtype": "interrupt"}}
+            await running.send(interrupt)
+            assert (await running.until("result"))["errors"] == ["Request interrupted by user"]
+            await running.send(user_message("and now?"))
+            assert (await running.until("result"))["result"] == "an answer"
+            done = await running.finish()
+    told = [each["content"] for each in done.messages if each.get("subtype") == "informational"]
+    assert server.refused == [] and "does not know this conversation" in told[-1]
+
+
+@pytest.mark.thorough
 async def test_claude_code_works_on_the_host_with_a_model_key_of_the_laptop(host: Host, claude: Path) -> None:
     host.model.add(uses("Bash", command=COUNT), {"text": LONG, "stall_after": 20})
     host.model.add({"text": "the second answer"}, {"text": "the third answer"})
@@ -136,6 +156,20 @@ async def test_claude_code_works_on_the_host_with_a_model_key_of_the_laptop(host
 
 
 @pytest.mark.thorough
+async def test_claude_code_asks_no_model_after_an_interrupt_at_a_question(host: Host, claude: Path) -> None:
+    host.model.add(uses("Bash", command=COUNT), {"text": "an answer"})
+    async with host.start("-p", *STDIO, "--remote-bin", str(claude)) as running:
+        await running.send(user_message("count"))
+        await running.until("control_request")
+        await running.send({"type": "control_request", "request_id": "i1", "request": {"subtype": "interrupt"}})
+        assert (await running.until("result"))["errors"] == ["Request interrupted by user"]
+        await running.send(user_message("and now?"))
+        assert (await running.until("result"))["result"] == "an answer"
+        done = await running.finish()
+    assert done.code == 0 and len(host.model.requests) == 2
+
+
+@pytest.mark.thorough
 async def test_claude_code_works_with_a_model_of_another_provider(host: Host, claude: Path) -> None:
     server = DialectServer("responses", Said("Hi."))  # Claude Code checks a new model with a call of its own
     server.add(Said("I look.", calls=(("Bash", {"command": COUNT}),)), Said("It counts."))
@@ -150,3 +184,20 @@ async def test_claude_code_works_with_a_model_of_another_provider(host: Host, cl
             done = await running.finish()
     assert (done.code, server.refused) == (0, []) and done.results[-1]["result"] == "It counts."
     assert (host.home / "count").read_text() == "run\n" and host.model.requests == []
+
+
+@pytest.mark.thorough
+async def test_gemini_works_with_a_model_of_another_provider(host: Host, gemini: Path) -> None:
+    """All that it asks goes to the session's model: the call that chooses one of Gemini's models, too."""
+    host.model.add({"text": json.dumps({"complexity_reasoning": "simple", "complexity_score": 5})})
+    host.model.add(uses("run_shell_command", command=COUNT), {"text": "It counts."})
+    words = ["-p", *STDIO, "--agent", f"{gemini} --acp", "--model", "claude-sonnet-4-5"]
+    async with host.start(*words) as running:
+        await running.send(user_message("count"))
+        await allow(running, "Bash")
+        await running.until("result")
+        done = await running.finish()
+    assert done.code == 0 and done.results[-1]["result"] == "It counts."
+    assert {each.body["model"] for each in host.model.requests if each.body} == {"claude-sonnet-4-5"}
+    assert (host.home / "count").read_text() == "run\n"
+    assert "counted" in host.model.requests[2].tool_result_text

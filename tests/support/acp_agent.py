@@ -1,10 +1,10 @@
 """An agent that speaks ACP on stdio, with the standard library alone: `python acp_agent.py LOG [load] [deaf]…`.
 
 A prompt is a list of words, each an act: `say:TEXT`, `think:TEXT`, `ask` (for a command), `edit`, `terminal`, `plan`,
-`title:TEXT`, `wait` (until it is cancelled), `steered` (until a prompt joins), `form`, `leak`, `touch:PATH`, `die`,
+`title:TEXT`, `wait` (until it is cancelled), `form`, `leak`, `touch:PATH`, `die`,
 `model:TEXT` (say what the model answers), `update:JSON` and `asks:JSON` (an update of the session, and a question that
-nobody waits for, as they are), `ends:REASON`. LOG gets a line for each message. With `load` it takes up sessions, with
-`deaf` it ignores cancels, with `gateway` it is told where its models are, with `steer` it takes prompts meanwhile."""
+nobody waits for, as they are), `ends:REASON`, `fails:CODE`. LOG gets a line for each message. With `load` it takes up
+sessions, with `deaf` it ignores cancels, with `gateway` or `providers` it is told where its models are."""
 
 from __future__ import annotations
 
@@ -19,15 +19,16 @@ log, options = sys.argv[1], sys.argv[2:]
 numbers = iter(range(100, 10_000))
 session = f"own-{os.getpid()}"
 cancelled: list[bool] = []
-steers: list[str] = []
 ends: list[str] = []
+fails: list[int] = []
 SHOWN = (
     "session/prompt",
-    "_session/steering",
     "session/load",
+    "session/cancel",
     "session/set_mode",
     "session/set_config_option",
     "authenticate",
+    "providers/set",
 )
 MODELS = [{"value": name, "name": name.title()} for name in ("small-1", "large-2")]
 MODEL: Json = {"id": "model", "category": "model", "type": "select", "name": "Model", "options": MODELS}
@@ -124,13 +125,10 @@ def act(word: str) -> None:
         schema = {"type": "object", "properties": {"name": {"type": "string"}}}
         answer = ask("elicitation/create", mode="form", message="Your name?", requestedSchema=schema)
         update("agent_message_chunk", content={"type": "text", "text": json.dumps(answer)})
-    elif act in ("wait", "steered"):
+    elif act == "wait":
         update("tool_call", status="in_progress", **call)
-        while not (cancelled or (act == "steered" and steers)):
-            request = receive()
-            if request.get("method") == "_session/steering":
-                steers.extend(block.get("text", "") for block in request["params"]["prompt"])
-                send(id=request["id"], result={"outcome": "injected"})
+        while not cancelled:
+            receive()
     elif act == "model":
         update("agent_message_chunk", content={"type": "text", "text": model_answer(text)})
     elif act == "touch":
@@ -146,6 +144,8 @@ def act(word: str) -> None:
         send(id=number, method="session/request_permission", params={"sessionId": session, **json.loads(text)})
     elif act == "ends":
         ends.append(text)
+    elif act == "fails":
+        fails.append(int(text))
     elif act == "huge":
         sys.stdout.write("x" * (33 << 20) + "\n")
         sys.stdout.flush()
@@ -159,9 +159,13 @@ def answer(message: Json) -> Json:
     method, params = message["method"], message.get("params", {})
     if method == "initialize":
         able = {"loadSession": "load" in options, "promptCapabilities": {"image": True}}
+        able.update({"providers": {}} if "providers" in options else {})
         gateway = [{"id": "gateway", "name": "Gateway"}] if "gateway" in options else []
-        meta = {"steering": {"supported": "steer" in options}}
-        return {"protocolVersion": 1, "agentCapabilities": able, "authMethods": gateway, "_meta": meta}
+        return {"protocolVersion": 1, "agentCapabilities": able, "authMethods": gateway}
+    if method == "providers/list":
+        apis = {"main": ["vertex", "openai", "anthropic"], "codex": ["openai"], "cloud": ["bedrock"], "odd": 7}
+        listed = [{"providerId": name, "supported": api, "required": False} for name, api in apis.items()]
+        return {"providers": listed}
     if method in ("session/new", "session/load"):
         session = params.get("sessionId", session)
         update("agent_message_chunk", content={"type": "text", "text": "what was said before"})
@@ -185,4 +189,8 @@ note({"environment": sorted(os.environ), "argv": sys.argv})
 while True:
     request = receive()
     if "method" in request and "id" in request:
-        send(id=request["id"], result=answer(request))
+        result = answer(request)
+        if fails:
+            send(id=request["id"], error={"code": fails.pop(), "message": "no"})
+        else:
+            send(id=request["id"], result=result)

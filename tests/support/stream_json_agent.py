@@ -16,6 +16,7 @@ knows = "resumed" if "--resume" in flags else "new"
 interrupted: list[bool] = []
 late: list[str] = []
 ids = iter(range(1, 1000))
+turns = 0
 
 
 def send(kind: str, **fields: Any) -> None:
@@ -92,11 +93,12 @@ while True:
     prompt = receive()
     if prompt["type"] == "user":
         interrupted.clear()
+        turns += 1
         send("system", subtype="init", model="opus-9", tools=[])
         words = "".join(block["text"] for block in prompt["message"]["content"]).split()
         last = [act(word) for word in words][-1]
         ended = {"subtype": "error_during_execution", "is_error": True} if interrupted else {"subtype": "success"}
-        send("result", **{"is_error": False, "result": f"{last} ({knows})", "total_cost_usd": 0.5, **ended})
+        send("result", **{"is_error": False, "result": f"{last} ({knows})", "total_cost_usd": 0.5 * turns, **ended})
         while late:
             sys.stdout.write(late.pop() + "\n")
         sys.stdout.flush()

@@ -6,11 +6,10 @@ from __future__ import annotations
 import shlex
 from collections.abc import Mapping
 from dataclasses import field, replace
-from enum import Enum
 from typing import Any
 
 from .dataclass import dataclass
-from .spelling import spelled
+from .model_facts import ModelNames, sent_name
 
 URL = "{url}"
 """Stands for the address of the relay to the laptop, in the values of `KnownAgent.environment`."""
@@ -22,17 +21,17 @@ _CODEX = (  # it takes no address of its own provider from the environment
     '{"model_provider":"ccb","model_providers":{"ccb":{"name":"ccb","env_key":"OPENAI_API_KEY",'
     f'"wire_api":"responses","base_url":"{URL}/v1"}}}}}}'
 )
-_OPENCODE = f'{{"provider":{{"anthropic":{{"options":{{"baseURL":"{URL}/v1","apiKey":"{_NO_KEY}"}}}}}}}}'
-
-
-class AgentDialect(Enum):
-    ACP = "acp"  # the Agent Client Protocol
-    STREAM_JSON = "stream-json"  # the protocol of ccb's own headless runs
+_OPENCODE = (  # without these it takes a free model of its maker, which no proxy sees, and asks for nothing
+    '{"enabled_providers":["anthropic"],"permission":{"edit":"ask","bash":"ask","webfetch":"ask"},'
+    '"autoupdate":false,"share":"disabled","provider":{"anthropic":{"options":'
+    f'{{"baseURL":"{URL}/v1","apiKey":"{_NO_KEY}"}}}}}}}}'
+)
 
 
 @dataclass(frozen=True)
 class KnownAgent:
-    """`environment` leads it to its models, with `URL` in its values; empty, it uses a login of its own on the host.
+    """An agent speaks the Agent Client Protocol, or, if it `streams_json`, that of ccb's own headless runs.
+    `environment` leads it to its models, with `URL` in its values; empty, it uses a login of its own on the host.
     `in_band`: it can be told the address in the protocol, and needs that environment only where it cannot. `variables`
     it has always, and those of `if_trusted` where the person trusts the project. `flags` are options of the session
     that it takes on its command line, as field of `SessionOptions` and flag. `loads`: a new process of it can go
@@ -40,13 +39,19 @@ class KnownAgent:
 
     name: str
     argv: tuple[str, ...]
-    dialect: AgentDialect = AgentDialect.ACP
+    streams_json: bool = False
     environment: Mapping[str, str] = field(default_factory=dict)
     in_band: bool = False
     variables: Mapping[str, str] = field(default_factory=dict)
     if_trusted: Mapping[str, str] = field(default_factory=dict)
     flags: Mapping[str, str] = field(default_factory=dict)
     loads: bool = True
+
+    def model_instead(self, options: Any) -> str:
+        """Return the model of the session if the laptop is to ask it in place of those that the agent asks for: one of
+        another maker, of an agent that speaks Gemini's API. Else "". `options` is a `SessionOptions`."""
+        model = sent_name(ModelNames(options.model_aliases).resolved(options.model or ""))
+        return model if self.environment == _GEMINI and ("/" in model or "claude" in model) else ""
 
 
 OWN_OPTIONS = {
@@ -65,6 +70,7 @@ OWN_OPTIONS = {
     "max_thinking_tokens": "--max-thinking-tokens",
     "plugin_dirs": "--plugin-dir",
     "laptop_mcp": "--mcp-config",
+    "channels": "--channel",
 }
 """The options about ccb's own agent, as field of `SessionOptions` and flag. Other agents take few of them."""
 
@@ -78,8 +84,8 @@ _AGENTS = (
     KnownAgent(
         "claude",
         _CLAUDE_ARGV,
-        AgentDialect.STREAM_JSON,
-        _ANTHROPIC,
+        streams_json=True,
+        environment=_ANTHROPIC,
         variables={"CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1"},
         flags={name: OWN_OPTIONS[name] for name in _CLAUDE_FLAGS.split()},
     ),
@@ -100,7 +106,7 @@ _AGENTS = (
         ("goose", "acp"),
         environment={"GOOSE_PROVIDER": "anthropic", "ANTHROPIC_HOST": URL, "ANTHROPIC_API_KEY": _NO_KEY},
     ),
-    KnownAgent("qwen", ("qwen", "--acp"), environment=_OPENAI),
+    KnownAgent("qwen", ("qwen", "--acp", "--auth-type", "openai"), environment=_OPENAI),
     KnownAgent("kimi", ("kimi", "acp"), environment={"KIMI_BASE_URL": f"{URL}/v1", "KIMI_API_KEY": _NO_KEY}),
     KnownAgent("copilot", ("copilot", "--acp")),
     KnownAgent("cursor", ("cursor-agent", "acp")),
@@ -110,7 +116,7 @@ _AGENTS = (
 KNOWN_AGENTS = {agent.name: agent for agent in _AGENTS}
 
 _RUNNERS = ("python", "python3", "node", "npx", "bunx", "uvx", "env")  # the program is what they run
-_STREAM_JSON = AgentDialect.STREAM_JSON.value + ":"
+_STREAM_JSON = "stream-json:"
 
 
 def is_foreign(agent: str) -> bool:
@@ -138,7 +144,7 @@ def foreign_agent(text: str) -> KnownAgent:
         return replace(claude, name=program, argv=(*words, *claude.argv[1:]))
     for known in _AGENTS:
         start = words[0].rpartition("/")[2], *words[1 : len(known.argv)]
-        if known.dialect is AgentDialect.ACP and start == known.argv:
+        if start == known.argv and not known.streams_json:
             return replace(known, argv=words)
     return KnownAgent(program, words, environment={**_ANTHROPIC, **_OPENAI, **_GEMINI})
 
@@ -152,7 +158,9 @@ def environment_of(agent: KnownAgent, url: str, *, trusted: bool) -> dict[str, s
 def options_without_effect(agent: KnownAgent, options: Any) -> list[str]:
     """Return the flags of given options that this agent does not take. `options` is a `SessionOptions`."""
     given = options.to_json()
-    return [flag for name, flag in OWN_OPTIONS.items() if given.get(name) and name not in agent.flags]
+    held_here = ("max_budget_usd",) if agent.environment else ()  # by the laptop, for the calls that go through it
+    taken = {*agent.flags, *held_here}
+    return [flag for name, flag in OWN_OPTIONS.items() if given.get(name) and name not in taken]
 
 
 def flags_for(agent: KnownAgent, options: Any) -> list[str]:
@@ -163,8 +171,3 @@ def flags_for(agent: KnownAgent, options: Any) -> list[str]:
         for each in value if isinstance(value, list) else [value] if value is not None else []:
             words += [flag, str(each)]
     return words
-
-
-def shown_command(agent: KnownAgent) -> str:
-    """Return the agent's command for people."""
-    return spelled(" ".join(map(shlex.quote, agent.argv[:4])))

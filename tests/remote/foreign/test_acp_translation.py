@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from ccb.remote.agent.turn_state import ProgramChoice
 from ccb.remote.foreign import acp_translation as translation
 from ccb.tunnel.wire.control_protocol import ToolPermission
 from ccb.tunnel.wire.frames import Json
-from ccb.tunnel.wire.known_agents import AgentDialect, environment_of, foreign_agent, options_without_effect
+from ccb.tunnel.wire.known_agents import environment_of, foreign_agent, options_without_effect
 from ccb.tunnel.wire.session_options import SessionOptions
 
 _TWO = [{"type": "diff", "path": "/p/a", "oldText": "a", "newText": "b"},
@@ -35,8 +36,8 @@ _TWO = [{"type": "diff", "path": "/p/a", "oldText": "a", "newText": "b"},
     ],
 )
 def test_a_call_is_shown_as_the_tool_that_it_is_like(call: Json, name: str, given: Json) -> None:
-    use = translation.tool_use(call)
-    assert (use.name, {**use.input, **given}) == (name, use.input)
+    found, tool_input = translation.tool_use(call)
+    assert (found, {**tool_input, **given}) == (name, tool_input)
 
 
 @pytest.mark.parametrize(
@@ -97,25 +98,44 @@ def test_models_are_a_config_option_or_the_older_field(answer: Json, values: Jso
 
 
 @pytest.mark.parametrize(
-    ("text", "name", "argv", "dialect"),
+    ("text", "name", "argv", "streams_json"),
     [
-        ("gemini", "gemini", ("gemini", "--acp"), AgentDialect.ACP),
-        ("/opt/gemini --acp --debug", "gemini", ("/opt/gemini", "--acp", "--debug"), AgentDialect.ACP),
-        ("npx my-agent --acp", "my-agent", ("npx", "my-agent", "--acp"), AgentDialect.ACP),
-        ("stream-json:/opt/claude", "claude", ("/opt/claude", "--print"), AgentDialect.STREAM_JSON),
+        ("gemini", "gemini", ("gemini", "--acp"), False),
+        ("/opt/gemini --acp --debug", "gemini", ("/opt/gemini", "--acp", "--debug"), False),
+        ("npx my-agent --acp", "my-agent", ("npx", "my-agent", "--acp"), False),
+        ("stream-json:/opt/claude", "claude", ("/opt/claude", "--print"), True),
     ],
 )
 def test_an_agent_is_known_by_name_or_command_line(
-    text: str, name: str, argv: tuple[str, ...], dialect: AgentDialect
+    text: str, name: str, argv: tuple[str, ...], streams_json: bool
 ) -> None:
     agent = foreign_agent(text)
-    assert (agent.name, agent.argv[: len(argv)], agent.dialect) == (name, argv, dialect)
+    assert (agent.name, agent.argv[: len(argv)], agent.streams_json) == (name, argv, streams_json)
     led = environment_of(agent, "http://127.0.0.1:1/t", trusted=False)
     assert any(value.startswith("http://127.0.0.1:1/t") for value in led.values())
     assert not any("127.0.0.1" in value for value in environment_of(agent, "", trusted=True).values())
 
 
+@pytest.mark.parametrize(
+    ("offered", "modes"),
+    [
+        (  # Codex: in "agent" a model reviews its commands in the person's place
+            ["read-only", "workspace-write", "agent", "agent-full-access"],
+            ["read-only", "workspace-write", "read-only", "agent-full-access"],
+        ),
+        (["default", "auto-edit", "plan", "yolo"], ["default", "auto-edit", "plan", "yolo"]),  # Qwen Code
+        (["auto", "approve", "smart_approve", "chat"], ["approve", "", "", ""]),  # Goose
+        (["build", "plan"], ["build", "", "plan", ""]),  # OpenCode
+    ],
+)
+def test_the_mode_of_an_agent_asks_for_no_less_than_that_of_the_session(offered: list[str], modes: list[str]) -> None:
+    choice = ProgramChoice(offered[0], {each: each for each in offered})
+    session = ("default", "acceptEdits", "plan", "bypassPermissions")
+    assert [translation.agent_mode(mode, choice) for mode in session] == modes
+
+
 def test_options_that_an_agent_does_not_take_are_named() -> None:
-    options = SessionOptions(max_turns=3, effort="high", model="m")
+    options = SessionOptions(max_turns=3, effort="high", model="m", max_budget_usd=1.0)
     assert options_without_effect(foreign_agent("gemini"), options) == ["--max-turns", "--effort"]
     assert options_without_effect(foreign_agent("claude"), options) == ["--effort"]
+    assert "--max-budget-usd" in options_without_effect(foreign_agent("copilot"), options), "it has its own login"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
 import sys
 import uuid
@@ -11,7 +12,7 @@ from typing import Any
 
 import pytest
 from tests.remote.agent_kit import Json
-from tests.remote.worker_process import Laptop, WorkerHost, alive, until
+from tests.remote.worker_process import Laptop, WorkerHost, alive, file_limit, until
 
 from ccb.tunnel.wire.frames import Detach, Progress
 from ccb.tunnel.wire.session_options import SessionOptions
@@ -29,6 +30,14 @@ class Foreign:
     async def drive(self, *, have: int = 0, **options: Any) -> Laptop:
         fields = {"permission_prompts": "stdio", "client": "alice@laptop pid 1 aa", **options}
         return await self.host.drive(self.session, SessionOptions(foreign_agent=self.command, **fields), have=have)
+
+    def named_gemini(self) -> Foreign:
+        """The same agent under a name that ccb knows."""
+        program = self.host.home / "gemini"
+        program.write_text(f"#!/bin/sh\nexec {self.command}\n")
+        program.chmod(0o755)
+        self.command = f"{program} --acp"
+        return self
 
     def notes(self, method: str) -> list[Json]:
         lines = [json.loads(line) for line in self.log.read_text().splitlines()]
@@ -62,8 +71,7 @@ async def test_what_an_agent_says_is_public_messages(host: WorkerHost) -> None:
     said = foreign.said()
     shown = [{name: value for name, value in block.items() if name in ("type", "text", "thinking", "name", "input")}
              for block in blocks(said) if block["type"] != "tool_result"]  # fmt: skip
-    todos = [{"content": "look", "status": "completed", "activeForm": "look"},
-             {"content": "mend", "status": "pending", "activeForm": "mend"}]  # fmt: skip
+    todos = [{"content": "look", "status": "completed"}, {"content": "mend", "status": "pending"}]
     edited = {"file_path": str(host.project / "a.py"), "old_string": "old", "new_string": "new"}
     assert shown == [
         {"type": "thinking", "thinking": "hm well"},
@@ -168,6 +176,35 @@ async def test_an_interrupted_agent_ends_its_turn_and_lives_on(host: WorkerHost,
     await laptop.end()
 
 
+async def test_an_agent_hears_of_an_interrupt_before_its_question_is_answered(host: WorkerHost) -> None:
+    foreign = Foreign(host)
+    laptop = await foreign.drive()
+    await laptop.say("ask")
+    await laptop.message("control_request")
+    await laptop.request("interrupt")
+    await laptop.message("result")
+    lines = [json.loads(line) for line in foreign.log.read_text().splitlines()]
+    heard = [each.get("method") or "the answer" for each in lines if "params" in each or "result" in each]
+    assert heard[-2:] == ["session/cancel", "the answer"]
+    await laptop.end()
+
+
+async def test_gemini_which_loses_the_result_of_an_interrupted_call_begins_anew(host: WorkerHost) -> None:
+    foreign = Foreign(host, "gateway").named_gemini()
+    laptop = await foreign.drive()
+    await turn(laptop, "say:first")
+    await laptop.say("wait")
+    await laptop.message("assistant")
+    await laptop.say("say:again", "queued")
+    await laptop.request("interrupt")
+    assert (await laptop.message("result"))["errors"] == ["Request interrupted by user"]
+    assert (await laptop.message("result"))["result"] == "again"
+    assert (await turn(laptop, "say:again"))["result"] == "again"
+    assert len({each["sessionId"] for each in foreign.notes("session/prompt")}) == 2
+    assert "does not know this conversation" in json.dumps(foreign.said())
+    await laptop.end()
+
+
 async def test_an_agent_that_ignores_an_interrupt_is_ended(host: WorkerHost) -> None:
     foreign = Foreign(host, "deaf")
     laptop = await foreign.drive()
@@ -208,7 +245,7 @@ async def test_a_dead_agent_is_started_again_and_says_what_it_knows(
     await laptop.end()
 
 
-@pytest.mark.parametrize("options", [["gateway"], []])
+@pytest.mark.parametrize("options", [["gateway"], ["providers"], []])
 async def test_the_address_of_the_models_goes_in_band_or_into_the_environment_of_the_agent(
     host: WorkerHost, options: list[str]
 ) -> None:
@@ -216,6 +253,11 @@ async def test_the_address_of_the_models_goes_in_band_or_into_the_environment_of
     laptop = await foreign.drive()
     await turn(laptop, "say:hello")
     told = [each["_meta"]["gateway"]["baseUrl"] for each in foreign.notes("authenticate")]
+    if options == ["providers"]:
+        sent = foreign.notes("providers/set")
+        told = [each["baseUrl"].removesuffix("/v1") for each in sent]
+        assert [(each["providerId"], each["apiType"]) for each in sent] == [("main", "anthropic"), ("codex", "openai")]
+        assert sent[1]["baseUrl"].endswith("/v1") and len({*told}) == 1
     assert bool(told) is bool(options) and all(each.startswith("http://127.0.0.1:") for each in told)
     first = json.loads(foreign.log.read_text().splitlines()[0])
     assert "ANTHROPIC_BASE_URL" in first["environment"]  # a command that ccb does not know gets both
@@ -248,6 +290,23 @@ async def test_model_and_mode_of_the_session_are_those_of_the_agent(host: Worker
     await laptop.end()
 
 
+async def test_a_model_of_another_maker_is_that_of_a_session_with_gemini(host: WorkerHost) -> None:
+    foreign = Foreign(host, "gateway").named_gemini()
+    aliases = {"mine": "openai/gpt-5"}
+    laptop = await foreign.drive(model="mine", model_aliases=aliases)
+    assert (await turn_begin(laptop, "say:hello"))["model"] == "openai/gpt-5"
+    await laptop.request("set_model", model="large-2")
+    assert (await turn_begin(laptop, "say:on"))["model"] == "openai/gpt-5"
+    said = [each["content"] for each in foreign.said() if each.get("subtype") == "informational"]
+    assert said == ["gemini has no model 'large-2'. It offers openai/gpt-5."]
+    await laptop.kill()
+    laptop = await foreign.drive(have=laptop.last_seq, model_aliases=aliases)
+    assert (await turn_begin(laptop, "say:again"))["model"] == "openai/gpt-5"
+    told = [each["_meta"]["gateway"]["baseUrl"] for each in foreign.notes("authenticate")]
+    assert len(told) == 2 and all(each.endswith("/instead/openai%2Fgpt-5") for each in told)
+    await laptop.end()
+
+
 async def turn_begin(laptop: Laptop, prompt: str) -> Json:
     """Run a turn, and return how it began."""
     await laptop.say(prompt)
@@ -256,17 +315,15 @@ async def turn_begin(laptop: Laptop, prompt: str) -> Json:
     return init
 
 
-async def test_prompts_with_pictures_files_and_commands_reach_the_agent(host: WorkerHost) -> None:
+async def test_prompts_with_pictures_and_commands_reach_the_agent(host: WorkerHost) -> None:
     foreign = Foreign(host)
-    (host.project / "a.py").write_text("x")
     laptop = await foreign.drive()
     picture = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "aGk="}}
-    await laptop.say([{"type": "text", "text": "say:see @a.py, and @none"}, picture])
+    await laptop.say([{"type": "text", "text": "say:see"}, picture])
     await laptop.message("result")
     (sent,) = foreign.notes("session/prompt")
-    kinds = [{name: each.get(name) for name in ("type", "uri", "mimeType") if name in each} for each in sent["prompt"]]
-    link = {"type": "resource_link", "uri": f"file://{host.project}/a.py"}
-    assert kinds == [{"type": "text"}, {"type": "image", "mimeType": "image/png"}, link]
+    kinds = [{name: each.get(name) for name in ("type", "mimeType") if name in each} for each in sent["prompt"]]
+    assert kinds == [{"type": "text"}, {"type": "image", "mimeType": "image/png"}]
     context = await turn(laptop, "/context")
     assert "small-1: 1.2k of 100.0k tokens (1 %)" in context["result"] and "/compact" not in context["result"]
     await turn(laptop, "/tidy say:up")
@@ -282,6 +339,31 @@ async def test_a_form_of_the_agent_is_put_to_the_person(host: WorkerHost) -> Non
     assert (asked["request"]["subtype"], asked["request"]["message"]) == ("elicitation", "Your name?")
     await laptop.reply(asked["request_id"], {"action": "accept", "content": {"name": "Ann"}})
     assert json.loads((await laptop.message("result"))["result"]) == {"action": "accept", "content": {"name": "Ann"}}
+    await laptop.end()
+
+
+async def test_clear_begins_a_new_conversation(host: WorkerHost) -> None:
+    foreign = Foreign(host, "load")
+    laptop = await foreign.drive()
+    await turn(laptop, "say:first")
+    await turn(laptop, "/clear")
+    described = (await laptop.request("initialize"))["response"]
+    assert "tidy" in [each["name"] for each in described["commands"]]
+    assert (await turn(laptop, "say:second"))["result"] == "second"
+    assert len({each["sessionId"] for each in foreign.notes("session/prompt")}) == 2
+    assert not foreign.notes("session/load") and "does not know" not in json.dumps(foreign.said())
+    await laptop.end()
+
+
+async def test_a_conversation_that_was_cleared_does_not_come_back_with_another_worker(host: WorkerHost) -> None:
+    foreign = Foreign(host, "load")
+    laptop = await foreign.drive()
+    await turn(laptop, "say:first")
+    await turn(laptop, "/clear")
+    await laptop.kill()
+    laptop = await foreign.drive(have=laptop.last_seq)
+    assert (await turn(laptop, "say:second"))["result"] == "second"
+    assert not foreign.notes("session/load") and "does not know" not in json.dumps(foreign.said())
     await laptop.end()
 
 
@@ -315,6 +397,20 @@ async def test_the_agent_ends_with_its_session(host: WorkerHost) -> None:
     await until(lambda: not alive(pid), "the end of the agent")
 
 
+async def test_an_agent_whose_work_cannot_be_kept_is_ended_and_begins_anew(host: WorkerHost) -> None:
+    foreign, gate = Foreign(host), host.home / "gate"
+    os.mkfifo(gate)
+    laptop = await foreign.drive()
+    await laptop.say(f"touch:{gate} edit wait")
+    await until(lambda: foreign.log.exists() and bool(foreign.notes("session/prompt")), "the prompt at the agent")
+    pid = int(foreign.notes("session/prompt")[0]["sessionId"].removeprefix("own-"))
+    with file_limit(0, laptop.hello.pid):
+        os.close(os.open(gate, os.O_RDONLY | os.O_NONBLOCK))
+        result = (await laptop.next(Progress, lambda frame: frame.body.get("type") == "result")).body
+        assert result["terminal_reason"] == "storage_full" and not alive(pid)
+    assert (await turn(laptop, "say:again"))["result"] == "again"
+
+
 @pytest.mark.parametrize("allow_net", [True, False])
 async def test_in_the_workspace_cage_works_what_the_cage_lets_work(host: WorkerHost, allow_net: bool) -> None:
     foreign = Foreign(host)
@@ -331,23 +427,13 @@ async def test_in_the_workspace_cage_works_what_the_cage_lets_work(host: WorkerH
     await laptop.end()
 
 
-@pytest.mark.parametrize(("options", "joins"), [(["steer"], True), ([], False)])
-async def test_a_prompt_joins_the_turn_of_an_agent_that_takes_it_and_else_waits(
-    host: WorkerHost, options: list[str], joins: bool
-) -> None:
-    foreign = Foreign(host, *options)
+async def test_a_prompt_waits_for_the_end_of_the_turn(host: WorkerHost) -> None:
+    foreign = Foreign(host)
     laptop = await foreign.drive()
-    await laptop.say("steered say:first" if joins else "ask say:first")
-    asked = await laptop.message("assistant" if joins else "control_request")
+    await laptop.say("ask say:first")
+    asked = await laptop.message("control_request")
     await laptop.say("say:second", "second")
-    if not joins:
-        await laptop.reply(asked["request_id"], {"behavior": "allow"})
+    await laptop.reply(asked["request_id"], {"behavior": "allow"})
     assert (await laptop.message("result"))["result"] == "first"
-    if not joins:
-        assert (await laptop.message("result"))["result"] == "second"
-    assert len(foreign.notes("_session/steering")) == int(joins)
-    taken = [
-        item for each in host.journal(foreign.session) if each["kind"] == "prompt" for item in each["body"]["items"]
-    ]
-    assert [each["input"] for each in taken].count("second") == 1
+    assert (await laptop.message("result"))["result"] == "second"
     await laptop.end()

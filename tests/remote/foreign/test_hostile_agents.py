@@ -99,3 +99,12 @@ async def test_a_call_that_stays_open_beside_many_others_has_one_result(host: Wo
     assert (await turn(laptop, f"{opened} {'edit ' * 15} {ended} {ended} say:done"))["result"] == "done"
     assert answered_once(foreign.said())
     await laptop.end()
+
+
+async def test_an_error_with_the_number_of_an_ended_agent_ends_the_turn_of_one_that_lives(host: WorkerHost) -> None:
+    foreign = Foreign(host)
+    laptop = await foreign.drive()
+    result = await turn(laptop, "fails:-32099")
+    assert result["is_error"] and "refused session/prompt: no" in result["result"]
+    assert (await turn(laptop, "say:again"))["result"] == "again"
+    await laptop.end()

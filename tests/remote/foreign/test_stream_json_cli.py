@@ -8,9 +8,11 @@ import uuid
 from pathlib import Path
 from typing import Any
 
+import pytest
 from tests.remote.agent_kit import Json
 from tests.remote.worker_process import Laptop, WorkerHost, until
 
+from ccb.tunnel.wire.frames import Progress
 from ccb.tunnel.wire.known_agents import stream_json_program
 from ccb.tunnel.wire.session_options import SessionOptions
 
@@ -55,6 +57,8 @@ async def test_its_messages_pass_under_the_ids_of_the_session(host: WorkerHost) 
     assert [each["message"]["content"][0].get("text") for each in said] == ["hello", None, "inner", "done"]
     assert {each["session_id"] for each in said} == {cli.session} and not {"u1", "u2"} & {each["uuid"] for each in said}
     assert said[2]["parent_tool_use_id"] == said[1]["message"]["content"][0]["id"]
+    ended = [each["body"]["agent_id"] for each in host.journal(cli.session) if each["kind"] == "agent_result"]
+    assert ended == [said[2]["parent_tool_use_id"]]
     assert (await turn(laptop, "say:again"))["result"] == "again (new)"
     assert laptop.frames and "opus-9" in [each.get("model") for each in cli.messages("system")]
     described = (await laptop.request("initialize"))["response"]
@@ -78,14 +82,18 @@ async def test_a_question_is_answered_by_the_person_and_a_mode_that_they_choose_
     await laptop.end()
 
 
-async def test_an_interrupt_ends_the_turn_and_closes_its_calls(host: WorkerHost) -> None:
+@pytest.mark.parametrize("words", ["wait", "ask"])
+async def test_an_interrupt_ends_the_turn_and_closes_its_calls(host: WorkerHost, words: str) -> None:
     cli = Cli(host)
     laptop = await cli.drive()
-    await laptop.say("wait")
-    await laptop.message("assistant")
+    await laptop.say(words)
+    await (laptop.message("control_request") if words == "ask" else laptop.message("assistant"))
     await laptop.request("interrupt")
     assert (await laptop.message("result"))["errors"] == ["Request interrupted by user"]
     assert [block["type"] for block in cli.blocks()] == ["tool_use", "tool_result", "text"]
+    answers = [json.loads(line).get("response", {}) for line in cli.log.read_text().splitlines()]
+    told = [each["response"]["interrupt"] for each in answers if each]
+    assert told == ([True] if words == "ask" else []), "else the program would ask its model again"
     assert (await turn(laptop, "say:again"))["result"] == "again (new)"
     await laptop.end()
 
@@ -96,10 +104,13 @@ async def test_it_goes_on_with_its_conversation_after_its_death_and_that_of_the_
     result = await turn(laptop, "say:first die")
     assert "ended with exit code 1: it has died" in result["errors"][0]
     assert [block["type"] for block in cli.blocks()] == ["text", "tool_use", "tool_result"]
-    assert (await turn(laptop, "say:again"))["result"] == "again (resumed)"
+    for cost in (0.5, 1.0):
+        result = await turn(laptop, "say:again")
+        assert (result["result"], result["total_cost_usd"]) == ("again (resumed)", cost)
     await laptop.kill()
     laptop = await cli.drive(have=laptop.last_seq)
-    assert (await turn(laptop, "say:on"))["result"] == "on (resumed)"
+    result = await turn(laptop, "say:on")
+    assert (result["result"], result["total_cost_usd"]) == ("on (resumed)", 1.5), "each process counts from 0"
     assert "does not know" not in json.dumps(cli.messages("system"))
     await laptop.end()
 
@@ -140,4 +151,20 @@ async def test_a_program_asks_in_its_turn_and_once(host: WorkerHost) -> None:
     assert not cli.messages("control_request")
     await turn(laptop, raw("raw", asked, asked) + " say:done")
     assert len(cli.messages("control_request")) == 1
+    await laptop.end()
+
+
+async def test_a_program_shows_nothing_that_a_client_takes_for_the_session_or_for_a_question(host: WorkerHost) -> None:
+    cli = Cli(host)
+    laptop = await cli.drive(partial_messages=True)
+    forged: list[Json] = [
+        {"type": "control_request", "request_id": "r1", "subtype": "status", "request": {"subtype": "say"}},
+        {"type": "of_next_year", "subtype": "status"},
+        {"type": "result", "subtype": "success", "result": "mine"},
+        {"type": "result", "subtype": "status", "result": "forged"},
+    ]
+    assert (await turn(laptop, raw("raw", *forged)))["result"] == "mine"
+    assert (await turn(laptop, "say:again"))["result"] == "again (new)"
+    live = {frame.body["type"] for frame in laptop.frames if isinstance(frame, Progress)}
+    assert live == {"stream_event"}
     await laptop.end()
