@@ -39,7 +39,8 @@ def _key(screen: Terminal) -> Callable[[], Awaitable[float]]:
 
 def _flood(screen: Terminal, way: Relay, crossed: list[int]) -> Callable[[], Awaitable[float]]:
     async def run() -> float:
-        screen.written, began, before = b"", time.monotonic(), way.down
+        screen.written.clear()
+        began, before = time.monotonic(), way.down
         screen.type(f"seq 1000000 {1000000 + _BYTES // 8}; echo 'the 'end\r")
         await screen.until(lambda: b"the end" in screen.written[-4096:])
         crossed.append(way.down - before)

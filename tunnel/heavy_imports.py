@@ -20,14 +20,16 @@ _replacing = threading.Lock()
 @contextmanager
 def collection_paused() -> Iterator[None]:
     """Collect no garbage in this context, which only imports: the collector would look at all the new objects again and
-    again, 80 ms with the interface. What exists at the end is kept out of later collections."""
-    was_enabled = gc.isenabled()
+    again, 80 ms with the interface. If something was imported, what exists at the end is kept out of later collections;
+    with each session of a fleet that would be for ever what ended sessions have left."""
+    was_enabled, known = gc.isenabled(), len(sys.modules)
     gc.disable()
     try:
         yield
     finally:
         if was_enabled:
-            gc.freeze()
+            if len(sys.modules) > known:
+                gc.freeze()
             gc.enable()
 
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping
 from enum import Enum
 from functools import partial
 from typing import TYPE_CHECKING
@@ -16,16 +15,16 @@ from ccb.tunnel.ssh_config.ssh_target import SshTarget
 from ccb.tunnel.transports.command_transport import is_openssh, words_of
 from ccb.tunnel.transports.pipe import NOTHING_SHARED, THIS_MACHINE, Sharing, Transport
 
-from .arguments import OPTIONS, Arguments, ConnectionOptions, Group
+from .arguments import OPTIONS, Arguments, ConnectionOptions, Group, OptionKind
 from .target import Target
 
 if TYPE_CHECKING:
     from ccb.tunnel.ssh.past_logins import PastLogins
-    from ccb.tunnel.ssh_config.host_config import HostConfig
     from ccb.tunnel.transports.login_prompts import Prompts
 
 
 _MAX_PATH = 1_000
+_NOTHING = Arguments()
 LOCAL_HOST = "local"
 
 
@@ -58,15 +57,21 @@ def host_command(arguments: Arguments, command: str, session_id: str, *options: 
 
 
 def _options(connection: ConnectionOptions) -> list[str]:
+    return option_words(Arguments(connection=connection), Group.CONNECTION)
+
+
+def option_words(arguments: Arguments, *groups: Group) -> list[str]:
+    """Return the options of these groups that were given, as words of a command line that mean the same."""
     words: list[str] = []
     for option in OPTIONS:
-        value = getattr(connection, option.field) if option.group is Group.CONNECTION else None
-        name = min(option.names, key=len)
-        if value is True:
+        value, name = arguments.value(option), min(option.names, key=len)
+        if option.group not in groups or value == _NOTHING.value(option):
+            continue
+        if value is True or (option.kind is OptionKind.OPTIONAL and not value):
             words.append(name)
-        elif value:
-            for each in value if isinstance(value, tuple) else (value,):
-                words += [name, str(each)]
+            continue
+        for each in map(str, (value or ("",)) if isinstance(value, tuple) else (value,)):
+            words += [f"{name}={each}"] if each.startswith("-") and name.startswith("--") else [name, each]
     return words
 
 
@@ -114,9 +119,19 @@ def host_label(connection: ConnectionOptions, this_machine: str = THIS_MACHINE) 
     return f"{connection.container} on {host}" if connection.container else host
 
 
+def public_host(connection: ConnectionOptions) -> str:
+    """Return the host as others may read it: a command that leads to it may hold a password."""
+    is_command = transport_kind(connection) is TransportKind.COMMAND and connection.target is None
+    return "a command" if is_command else host_key(connection)
+
+
 def needs_host(connection: ConnectionOptions) -> bool:
     """Return whether the command line must name a host: a `--transport` command leads to one place."""
     return connection.transport in (None, TransportKind.ASYNCSSH.value, TransportKind.OPENSSH.value)
+
+
+def private_texts(connection: ConnectionOptions) -> list[str]:
+    return [text for text in (connection.transport, connection.ssh_command, *connection.ssh_options) if text]
 
 
 def ssh_target(connection: ConnectionOptions) -> SshTarget:
@@ -132,29 +147,21 @@ async def open_chosen_transport(
     on_wait: Callable[[], None] = lambda: None,
     past: PastLogins | None = None,
     sharing: Sharing | None = None,
-    admit: Callable[[Sequence[HostConfig]], None] | None = None,
 ) -> Transport:
     """Connect to the host, and enter its container if one is named.
 
     `on_wait` is called as soon as the network is busy and this process has time for other work. `past` is what the
-    built-in SSH may know of earlier logins, `sharing` says which connections it may use instead of a login. `admit`
-    raises an error for hosts that must not be connected to. Raises CcbError.
+    built-in SSH may know of earlier logins, `sharing` says which connections it may use instead of a login. Raises
+    CcbError.
     """
     env, kind = without_secrets(environ), transport_kind(connection)
     if kind is TransportKind.ASYNCSSH:
         from ccb.tunnel.ssh import asyncssh_transport as ssh
 
         target = ssh_target(connection)
-        opened: Transport = await ssh.connect(target, prompts, on_wait, past, sharing or NOTHING_SHARED, admit)
+        opened: Transport = await ssh.connect(target, prompts, on_wait, past, sharing or NOTHING_SHARED)
     else:
         on_wait()
-        if kind is TransportKind.OPENSSH and admit is not None:
-            from ccb.tunnel.ssh.carrier import route
-
-            words = words_of(connection.ssh_command or "ssh", "--ssh-command")
-            admit([hop.config for hop in await route(ssh_target(connection), words)])
-            # nobody knows where a master of the person's leads
-            connection = replace(connection, ssh_options=("ControlPath=none", *connection.ssh_options))
         opened = await _open_program(kind, connection, prompts, env)
     if connection.container is None:
         return opened

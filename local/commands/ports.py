@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from contextlib import AsyncExitStack
 
 from ccb.tunnel.errors import NoSuchSession
 from ccb.tunnel.tasks import cancelled
@@ -12,9 +13,10 @@ from ccb.tunnel.tasks import cancelled
 from ..command_line.arguments import Arguments
 from ..command_line.exit_codes import ExitCode
 from ..command_line.transport_choice import host_label
-from ..connect.connect_session import watch_session
-from ..connect.session_rows import SessionRow
-from ..ports.port_forwards import LOOPBACK, PortForwards
+from ..connect.connect_session import view_session
+from ..connect.host_connection import HostConnection
+from ..connect.session_rows import list_sessions
+from ..ports.port_forwards import PortForwards
 from ..session.remote_session import RemoteSession
 from ..session.session_client import LaptopNotice, LinkChange, LinkState
 from ..terminal.console import print_line, say
@@ -23,20 +25,17 @@ from ..terminal.terminal_prompts import prompts_for
 
 async def run_ports(arguments: Arguments, environ: Mapping[str, str]) -> ExitCode:
     """With forwards, returns when the session ends."""
-    host, directory = host_label(arguments.connection), arguments.directory or ""
-
-    def choose(rows: Sequence[SessionRow]) -> str:
-        running = [row for row in rows if row.alive]
+    async with AsyncExitStack() as stack:
+        host = await stack.enter_async_context(HostConnection(arguments, prompts_for(headless=False), environ))
+        transport, basics = await host.connected(), await host.loader.loaded()
+        rows = await list_sessions(transport, basics.bundle, arguments.directory)
+        running = [row.session for row in rows if row.may_run]
         if not running:
-            where = f"{host}:{directory}" if directory else host
+            where = ":".join(filter(None, (host_label(arguments.connection), arguments.directory)))
             do = "`ccb ps HOST` lists the sessions, `ccb ps --local` those of this machine."
             raise NoSuchSession(f"{where}: no session runs there", do=do)
-        return running[0].session
-
-    async with (
-        watch_session(arguments, prompts_for(headless=False), environ, choose) as (session, settings),
-        PortForwards(session, settings.ports.labels) as ports,
-    ):
+        session = await stack.enter_async_context(view_session(host, running[0]))
+        ports = await stack.enter_async_context(PortForwards(session, basics.settings.ports.labels))
         watching = asyncio.create_task(_watch(session), name="watch the session")
         try:
             await session.earlier(1, 1)  # the page comes behind the ports
@@ -50,17 +49,13 @@ async def run_ports(arguments: Arguments, environ: Mapping[str, str]) -> ExitCod
 
 
 def _print(ports: PortForwards, *, as_json: bool) -> None:
-    lines = []
+    lines = [json.dumps({"reverse": port}) for port in ports.reverses if as_json]
     for remote in sorted({*ports.listening, *ports.forwards}):
-        forward = ports.forwards.get(remote)
-        url = forward.url if forward is not None else ""
+        url = ports.forwards[remote].url if remote in ports.forwards else ""
         if as_json:
             lines.append(json.dumps({"port": remote, "name": ports.name_of(remote), "url": url}))
         else:
             lines.append(f"{ports.shown(remote)}{f' is {url} on this machine' if url else ''}")
-    for port in ports.reverses:
-        words = f"{LOOPBACK}:{port} of the host leads to port {port} of this machine"
-        lines.append(json.dumps({"reverse": port}) if as_json else words)
     if not (lines or as_json):
         lines = ["No program of this session listens on a port."]
     print_line(*lines)

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
 from collections.abc import AsyncIterator, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from functools import partial
 
-from ccb.tunnel.errors import CcbError, NoSuchSession, UsageError
-from ccb.tunnel.tasks import cancelled
+from ccb.tunnel.errors import NoSuchSession, UsageError
 from ccb.tunnel.wire.control_protocol import new_uuid
 
 from ..command_line.arguments import Arguments, SessionChoice
@@ -68,15 +66,9 @@ async def _connected(arguments: Arguments, environ: Mapping[str, str]) -> AsyncI
         except NoSuchSession:
             session = await entered(new=True)
         stack.push_async_callback(session.close, done=True)
-        stack.push_async_callback(cancelled, asyncio.create_task(_drop_events(session), name="events"))
+        await session.read_out()  # drops all events: nobody reads them
         yield session
 
 
 async def _nobody_chooses() -> str:
     raise AssertionError("the session is the latest one, or new")
-
-
-async def _drop_events(session: RemoteSession) -> None:
-    with suppress(CcbError):  # the shell says that the connection is lost
-        async for _ in session.events():
-            pass

@@ -7,6 +7,7 @@ import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -66,10 +67,9 @@ async def open_transport(
     past = PastLogins(state_dir(environ) / "logins") if pipelined else None
     policy = load_policy()
     policies.check_connection(policy, connection)
-    admit = None
     if policies.binds_routes(policy):  # nobody knows where a connection leads that ccb has not made
-        sharing, admit = NOTHING_SHARED, partial(policies.check_route, policy)
-    opening = open_chosen_transport(connection, prompts, environ, startup.start, past, sharing or allowed, admit)
+        sharing = replace(NOTHING_SHARED, admit=partial(policies.check_route, policy))
+    opening = open_chosen_transport(connection, prompts, environ, startup.start, past, sharing or allowed)
     connecting = asyncio.create_task(opening, name="connect")
     connecting.add_done_callback(lambda _: startup.start())
     try:

@@ -3,35 +3,33 @@
 from __future__ import annotations
 
 import asyncio
-import errno
 import logging
 import os
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping
-from contextlib import AbstractAsyncContextManager, aclosing
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from dataclasses import field
 from functools import partial
-from typing import Any
+from typing import Any, NoReturn
 
 from ccb.tunnel.errors import UsageError
-from ccb.tunnel.plain_text import one_line
+from ccb.tunnel.plain_text import HostText, one_line
 from ccb.tunnel.tasks import cancelled
 from ccb.tunnel.wire.channels import BLOCK, Channel, ChannelError, carry
+from ccb.tunnel.wire.control_protocol import Request, RequestRefused
 from ccb.tunnel.wire.dataclass import dataclass
-from ccb.tunnel.wire.frames import CHANNELS
+from ccb.tunnel.wire.frames import CHANNELS, Json
 
 from ..command_line.arguments import PortOptions
 from ..session.remote_session import RemoteSession
-from ..session.session_client import HostPort
 
 log = logging.getLogger(__name__)
 
 LOOPBACK = "127.0.0.1"  # nobody else on the network of this machine reaches a forward
 MAX_FORWARDS = 50
-_AT_ONCE = 3  # ports that are offered one by one; if more are new at once, a line tells how many
 _MAX_OFFERED = 20  # in a session: tests and kernels open ports without end
-MAX_REVERSED = 64  # connections to one port of this machine; a worker lets 32 in, and sees their ends before us
-MAX_DIGITS = 12  # of the number of a connection
-
+MAX_REVERSED = 32  # connections to one port of this machine
+_MAX_LINE = 100
+_AGAIN_S = 1.0  # until another channel is tried where none was left
 
 Connect = Callable[[], Awaitable[tuple[asyncio.StreamReader, asyncio.StreamWriter]]]
 
@@ -75,7 +73,7 @@ class Reverse:
     """A port of this machine that programs of the host reach at the same number. `state` says why not, or not yet."""
 
     port: int
-    state: str = "waits for the host"
+    state: str = "waits for your answer"
     serving: asyncio.Task[None] | None = None
     connections: set[asyncio.Task[None]] = field(default_factory=set)
 
@@ -89,15 +87,19 @@ class Reverse:
 
 class PortForwards(AbstractAsyncContextManager["PortForwards"]):
     """The forwards of a session, until the end of the context. A new port that the person has not taken is offered if
-    `offers` says so."""
+    `offers` says so. `asks` asks the person whether the host may reach a port; without it, their word was enough."""
 
     def __init__(
-        self, session: RemoteSession, labels: Mapping[str, str], offers: Callable[[int], bool] = lambda _: False
+        self,
+        session: RemoteSession,
+        labels: Mapping[str, str],
+        offers: Callable[[int], bool] = lambda _: False,
+        asks: Callable[[int], Awaitable[bool]] | None = None,
     ) -> None:
         self._session = session
         self._labels = labels
-        self._offers = offers
-        self.listening: Mapping[int, HostPort] = {}
+        self._offers, self._asks = offers, asks
+        self.listening: Mapping[int, HostText] = {}
         self.forwards: dict[int, Forward] = {}
         self.reverses: dict[int, Reverse] = {}
         self._taken: dict[int, int] = {}  # the ports here of forwards whose programs have ended: they come back
@@ -116,7 +118,7 @@ class PortForwards(AbstractAsyncContextManager["PortForwards"]):
         self.forwards.clear()
         self.reverses.clear()
 
-    def told(self, listening: Mapping[int, HostPort]) -> None:
+    def told(self, listening: Mapping[int, HostText]) -> None:
         """Take the ports that listen now. A forward ends with its program, unless pinned, and comes back with it."""
         self.listening = listening
         for forward in [each for each in self.forwards.values() if not each.pinned]:
@@ -131,23 +133,17 @@ class PortForwards(AbstractAsyncContextManager["PortForwards"]):
 
     def _offer(self, ports: list[int]) -> None:
         """Tell of ports, of each once in the session."""
-        if not ports or len(self._offered) >= _MAX_OFFERED:
-            return
-        self._offered.update(ports)
-        if len(ports) > _AT_ONCE:
-            self._session.warn(f"{len(ports)} ports listen on the host now → /ports lists them")
-        for port in ports if len(ports) <= _AT_ONCE else ():
+        for port in ports:
+            if len(self._offered) >= _MAX_OFFERED:
+                return
+            self._offered.add(port)
             self._session.offer_port(
                 port,
                 f"{self.shown(port)} listens on the host → /ports {port} makes it {url_of(port)} "
                 f"here, /ports open {port} shows it, /ports ignore {port} hides it in this project",
             )
-        if len(self._offered) >= _MAX_OFFERED:
-            self._session.warn("Ports that programs open from now on are not offered any more: /ports lists them.")
-
-    @property
-    def offered(self) -> list[HostPort]:
-        return [each for each in self.listening.values() if each.port not in self.forwards]
+            if len(self._offered) >= _MAX_OFFERED:
+                self._session.warn("Ports that programs open from now on are not offered any more: /ports lists them.")
 
     def may_offer(self, remote: int) -> bool:
         """Whether the person may want a port: a program listens there, it is not forwarded, and not ignored."""
@@ -161,7 +157,7 @@ class PortForwards(AbstractAsyncContextManager["PortForwards"]):
     def name_of(self, remote: int) -> str:
         """Return the person's label for a port, else the name of its program, "" if none is known."""
         found = self.listening.get(remote)
-        return self._labels.get(str(remote)) or (found.name.cell if found is not None else "")
+        return self._labels.get(str(remote)) or (found.cell if found is not None else "")
 
     def _run(self, work: Coroutine[Any, Any, object]) -> None:
         task = asyncio.create_task(work, name="forwards")
@@ -175,13 +171,16 @@ class PortForwards(AbstractAsyncContextManager["PortForwards"]):
             self._session.warn(f"port {remote} of the host is back, and not forwarded again: {error.what}")
 
     async def forward(self, remote: int, local: int = 0) -> Forward:
-        """Listen on this machine for `remote`: on the port `local`, else on the same number, else on a free one, of
-        which the person is told. Raises UsageError."""
+        """Listen on this machine for `remote`: on the port `local`, else on the same number, else on a free one. Raises
+        UsageError."""
+        self._check_worker()
+        async with self._making:
+            return await self._forwarded(remote, local)
+
+    def _check_worker(self) -> None:
         if CHANNELS not in self._session.hello.capabilities:
             what = "the worker of this session is of an older version, which forwards no ports"
             raise UsageError(what, do="/stop, then start again.")
-        async with self._making:
-            return await self._forwarded(remote, local)
 
     async def _forwarded(self, remote: int, local: int) -> Forward:
         if remote in self.forwards:
@@ -196,12 +195,7 @@ class PortForwards(AbstractAsyncContextManager["PortForwards"]):
             task.add_done_callback(connections.discard)
 
         server = await _listen(accept, [local] if local else [remote, 0])
-        if remote in self.forwards:  # by another call meanwhile
-            server.close()
-            return self.forwards[remote]
         at = server.sockets[0].getsockname()[1]
-        if at not in (local, remote):
-            self._session.warn(f"port {remote} of this machine is in use: that of the host is {url_of(at)} here")
         made = self.forwards[remote] = Forward(remote, at, remote not in self.listening, server, connections)
         log.info("port %d of the host is %s:%d here", remote, LOOPBACK, at)
         return made
@@ -209,15 +203,12 @@ class PortForwards(AbstractAsyncContextManager["PortForwards"]):
     async def take(self, options: PortOptions) -> None:
         """Forward what the command line asks for, in both directions. Raises UsageError."""
         for each in options.forwards:
-            await self.forward(*forward_of(each))
+            remote, local = forward_of(each)
+            forward = await self.forward(remote, local)
+            if forward.local not in (local, remote):
+                self._session.warn(f"port {remote} of this machine is in use: that of the host is {forward.url} here")
         for each in options.reverses:
             await self.reverse(int(each))
-
-    async def pin(self, remote: int) -> Forward:
-        """Forward a port, and keep the forward when its program ends. Raises UsageError."""
-        forward = await self.forward(remote)
-        forward.pinned = True
-        return forward
 
     async def stop(self, remote: int) -> None:
         """End a forward and its connections, in either direction. Raises UsageError."""
@@ -229,73 +220,107 @@ class PortForwards(AbstractAsyncContextManager["PortForwards"]):
             raise UsageError(f"port {remote} is not forwarded", do="/ports lists what is.")
 
     async def reverse(self, port: int) -> Reverse:
-        """Let the host reach a port of this machine. Only the person asks for that. Raises UsageError."""
-        if port in self.reverses and not self.reverses[port].ended:
-            return self.reverses[port]
-        try:
-            channel = await self._session.open_channel("reverse", {"port": port})
-        except ChannelError as error:
-            raise UsageError(f"the host cannot reach port {port}: {error}", do="/stop, then start again.") from None
-        made = self.reverses[port] = Reverse(port)
-        made.serving = asyncio.create_task(self._serve_reverse(made, channel), name=f"reverse port {port}")
-        log.info("%s:%d of the host leads to the same port here", LOOPBACK, port)
-        return made
+        """Let the host reach a port of this machine, or ask the person before. Raises UsageError."""
+        self._check_worker()
+        if port not in self.reverses or self.reverses[port].ended:
+            made = self.reverses[port] = Reverse(port)
+            made.serving = asyncio.create_task(self._serve_reverse(made), name=f"reverse port {port}")
+        return self.reverses[port]
 
-    async def _serve_reverse(self, made: Reverse, channel: Channel) -> None:
-        """Carry the connections of which the host tells by their numbers, a line each, until it stops listening."""
+    async def _serve_reverse(self, made: Reverse) -> None:
+        if self._asks is not None and not await self._asks(made.port):
+            del self.reverses[made.port]
+            self._session.warn(f"port {made.port} of this machine stays closed for the host")
+            return
+        made.state = "waits for the host"
+        self._session.warn(reverse_words(made.port))
+
+        def listens(_: str) -> None:
+            made.state = ""
+
+        log.info("%s:%d of the host leads to the same port here", LOOPBACK, made.port)
+        connect = partial(asyncio.open_connection, LOOPBACK, made.port, limit=BLOCK)
         try:
-            async with channel, aclosing(lines_of(channel, MAX_DIGITS)) as lines:
-                async for line in lines:
-                    made.state = ""
-                    if line:
-                        self._connect_back(made, line)
-            made.state = "the host has ended it"
+            await take_connections(self._session, "accept", {"port": made.port}, listens, connect, made.connections)
         except ChannelError as error:
             made.state = one_line(str(error))
             self._session.warn(f"the host does not reach port {made.port} any more: {made.state}")
-        finally:
-            await cancelled(*made.connections)
-
-    def _connect_back(self, made: Reverse, line: bytes) -> None:
-        if not line.isdigit() or len(line) > MAX_DIGITS or len(made.connections) >= MAX_REVERSED:
-            log.warning("a connection of the host to port %d is ignored", made.port)
-            return
-        connect = partial(asyncio.open_connection, LOOPBACK, made.port, limit=BLOCK)
-        work = carry_numbered(self._session, int(line), connect)
-        task = asyncio.create_task(work, name=f"connection of the host to port {made.port}")
-        made.connections.add(task)
-        task.add_done_callback(made.connections.discard)
 
     async def _carry(self, remote: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             async with await self._session.open_channel("port", {"port": remote}) as channel:
                 await carry(channel, reader, writer)
-                await channel.over()
         except (ChannelError, OSError) as error:
             log.info("a connection to port %d: %s", remote, error)
         finally:
             writer.close()
 
 
-async def lines_of(channel: Channel, most: int) -> AsyncGenerator[bytes]:
-    """Yield the lines that the host sends, of at most `most` bytes each. Raises ChannelError."""
-    rest = b""
-    while data := await channel.read():
-        *lines, rest = (rest + data).split(b"\n")
-        if len(rest) > most or any(len(line) > most for line in lines):
-            raise ChannelError("it tells of no connection")
-        for line in lines:
-            yield line
+def asks_reader(session: RemoteSession, host: str) -> Callable[[int], Awaitable[bool]]:
+    """Return what asks the reader of a session whether the host may reach a port of this machine."""
+    from ..transcript.questions import REVERSE_PORT, ReversedPort  # headless runs ask nobody
+
+    async def refused(_: object) -> Json:
+        raise RequestRefused("Only the laptop asks that.")
+
+    async def asks(port: int) -> bool:
+        return await session.ask_reader(Request(REVERSE_PORT, ReversedPort(host, port)))
+
+    session.register(REVERSE_PORT)
+    session.register(REVERSE_PORT, refused)
+    return asks
 
 
-async def carry_numbered(session: RemoteSession, number: int, connect: Connect) -> None:
-    """Carry the bytes of a connection that waits on the host to what `connect` opens here, and back."""
+async def take_connections(
+    session: RemoteSession,
+    kind: str,
+    body: Json,
+    told: Callable[[str], None],
+    connect: Connect,
+    carrying: set[asyncio.Task[None]],
+) -> NoReturn:
+    """Carry the connections that wait on the host to what `connect` opens here, each on a channel of its own. The next
+    channel opens before a connection has ended. Call `told` with the line that the host says first on each. Raises
+    ChannelError."""
     try:
-        async with await session.open_channel("reversed", {"connection": number}) as channel:
+        while True:
+            try:
+                channel = await session.open_channel(kind, body)
+            except ChannelError:
+                if not carrying:
+                    raise
+                await asyncio.wait(carrying, timeout=_AGAIN_S)  # too many are open: what is carried goes on
+                continue
+            async with AsyncExitStack() as stack:
+                await stack.enter_async_context(channel)
+                told(await _line_of(channel))
+                if not await channel.read(1):
+                    raise ChannelError("the host has ended it")
+                work = _carry_here(channel, connect, stack.pop_all())
+            task = asyncio.create_task(work, name=f"connection of the host ({kind})")
+            carrying.add(task)
+            task.add_done_callback(carrying.discard)
+            while len(carrying) >= MAX_REVERSED:
+                await asyncio.wait(carrying, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        await cancelled(*carrying)
+
+
+async def _line_of(channel: Channel) -> str:
+    line = b""
+    while (byte := await channel.read(1)) not in (b"\n", b""):
+        line += byte
+        if len(line) > _MAX_LINE:
+            raise ChannelError("the host says something else than a line")
+    return line.decode("ascii", "replace")
+
+
+async def _carry_here(channel: Channel, connect: Connect, stack: AsyncExitStack) -> None:
+    async with stack:
+        try:
             await carry(channel, *await connect())
-            await channel.over()
-    except (ChannelError, OSError) as error:
-        log.info("connection %d of the host: %s", number, error)
+        except (ChannelError, OSError) as error:
+            log.info("a connection of the host: %s", error)
 
 
 async def _listen(
@@ -307,8 +332,6 @@ async def _listen(
             return await asyncio.start_server(accept, LOOPBACK, port, limit=BLOCK)
         except OSError as error:
             failed = error
-            if error.errno not in (errno.EADDRINUSE, errno.EACCES):
-                break
     why = os.strerror(failed.errno).lower() if failed.errno else str(failed)
     what = f"port {ports[-1]} of this machine cannot be used: {why}"
     raise UsageError(what, do="Choose another one: LOCAL:PORT.")

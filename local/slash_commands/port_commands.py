@@ -8,10 +8,10 @@ import webbrowser
 from ccb.tunnel.errors import UsageError
 from ccb.tunnel.plain_text import one_line
 
-from ..command_line.arguments import read_forward
-from ..ports.port_forwards import Forward, PortForwards, forward_of, reverse_words
+from ..command_line.option_values import read_forward
+from ..ports.port_forwards import Forward, PortForwards, Reverse, forward_of, reverse_words
 from ..transcript.blocks import Level
-from .registry import Choices, Reply, ReplyRow, Rows, Text, command
+from .registry import Choices, Picker, Reply, ReplyRow, Text, command
 from .session_api import SessionApi
 
 _USAGE = (
@@ -25,7 +25,7 @@ def _known(api: SessionApi) -> Choices:
     ports = api.laptop.ports
     if ports is None:
         return {}
-    new = {str(each.port): f"forward {each.name.cell}" for each in ports.offered}
+    new = {str(each): f"forward {ports.name_of(each)}" for each in ports.listening if each not in ports.forwards}
     opens = {f"open {port}": "in the browser" for port in ports.listening}
     return {**new, **opens, **{f"stop {port}": "end the forward" for port in (*ports.forwards, *ports.reverses)}}
 
@@ -48,23 +48,18 @@ async def ports(api: SessionApi, argument: str) -> Reply:
         remote, local = forward_of(read_forward(rest.strip(), "/ports"))
     except UsageError:
         return Text(f"{one_line(rest)} is no port. {_USAGE}.", Level.WARNING)
-    return await change_port(api, held, verb, remote, local)
-
-
-async def change_port(api: SessionApi, held: PortForwards, verb: str, remote: int, local: int = 0) -> Text:
-    """Do what a word of `/ports` says. Raises UsageError."""
     if verb == "forward":
         return _at(await held.forward(remote, local), local)
     if verb == "pin":
-        await held.pin(remote)
+        (await held.forward(remote)).pinned = True
         return Text(f"Port {remote} stays forwarded until it is stopped.", brief=True)
     if verb == "open":
         forward = await held.forward(remote, local)
         await asyncio.to_thread(webbrowser.open, forward.url)
         return _at(forward, local)
     if verb == "reverse":
-        await held.reverse(remote)
-        return Text(reverse_words(remote))
+        made = await held.reverse(remote)
+        return Text(f"Port {remote} of this machine {made.state}." if made.state else reverse_words(remote), brief=True)
     if verb == "stop":
         await held.stop(remote)
         return Text(f"Port {remote} is not forwarded any more.", brief=True)
@@ -80,24 +75,21 @@ def _at(forward: Forward, wanted: int) -> Text:
     return Text(f"Port {forward.remote} of the host is {forward.url} on this machine{other}.")
 
 
-class PortRows(Rows):
-    """The ports of the host."""
-
-
-def _listed(held: PortForwards) -> PortRows:
+def _listed(held: PortForwards) -> Picker:
     rows = []
     for remote in sorted({*held.listening, *held.forwards}):
         forward = held.forwards.get(remote)
         if forward is None:
             rows.append(ReplyRow(held.shown(remote), "not forwarded", f"/ports {remote}"))
         else:
-            uses = len(forward.connections)
-            text = f"{forward.url}, {uses} connection{'s' if uses != 1 else ''}{', pinned' if forward.pinned else ''}"
+            text = f"{forward.url}, {_counted(forward)}{', pinned' if forward.pinned else ''}"
             rows.append(ReplyRow(held.shown(remote), text, f"/ports open {remote}"))
     for each in held.reverses.values():
-        uses = len(each.connections)
-        said = each.state or f"{uses} connection{'s' if uses != 1 else ''}"
-        rows.append(
-            ReplyRow(f"{each.port} of this machine", f"the host reaches it: {said}", f"/ports stop {each.port}")
-        )
-    return PortRows(rows, none="No program of this session listens on a port.", after=f"{_USAGE}.")
+        said = each.state or f"the host reaches it: {_counted(each)}"
+        rows.append(ReplyRow(f"{each.port} of this machine", said))
+    none = "No program of this session listens on a port."
+    return Picker(rows, none, f"{_USAGE}.", "Ports of the host", does="forwards it, or opens it in the browser")
+
+
+def _counted(port: Forward | Reverse) -> str:
+    return f"{len(port.connections)} connection{'' if len(port.connections) == 1 else 's'}"

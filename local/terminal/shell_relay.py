@@ -9,8 +9,7 @@ import signal
 import sys
 import termios
 import tty
-from collections import deque
-from collections.abc import Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
@@ -18,7 +17,7 @@ from ccb.tunnel.plain_text import HostText
 from ccb.tunnel.tasks import cancelled
 from ccb.tunnel.wire.channels import Channel, ChannelError
 from ccb.tunnel.wire.dataclass import dataclass
-from ccb.tunnel.wire.shell_stream import OutputUnpacker, TerminalSize, encode_size, encode_typed
+from ccb.tunnel.wire.shell_stream import TerminalSize, encode_size, encode_typed
 
 from ..session.remote_session import RemoteSession
 from ..session.session_client import Json, LinkState
@@ -26,11 +25,9 @@ from .output_filter import ENTER, KEEP_TITLE, TITLE_BACK, OutputFilter, last_com
 from .stdio import Writer
 
 _READ = 64 * 1024
-_REDRAW_S = 0.1
 _MAX_AHEAD = 4096  # reads of the terminal, of 4 KiB at most, that the host has not taken
 _LAST_KEYS_S = 0.5
 _KEPT = 256 * 1024  # characters of the output, for `/shell send`
-_SHORT = 4096
 _MAX_SENT = 8 * 1024  # characters
 _LEAVES = re.compile(rb"\x1d|\x1b\[93;5(?::1)?u|\x1b\[27;5;93~")  # Ctrl+], also as Kitty and xterm may write it
 _FIRST_LINE = "\x1b[2m[ccb: {}; Ctrl+] leaves it, {}]\x1b[0m\r\n"
@@ -64,24 +61,22 @@ class PersonShells:
 
     async def show(self, number: int = 0, command: str = "") -> ShellLeft:
         """Open a shell, or return to one, until it ends or the person leaves it. Needs a terminal of its own."""
-        relay = _Relay(self._session)
         try:
             with _raw_terminal():
-                return await relay.run({"number": number, "command": command})
+                return await _Relay(self._session, self._keep).run({"number": number, "command": command})
         except (ChannelError, OSError, ValueError, termios.error) as error:
             return ShellLeft(error=HostText(str(error)).cell)
-        finally:
-            self._seen = (self._seen + relay.shown)[-_KEPT:]
+
+    def _keep(self, shown: str) -> None:
+        self._seen = (self._seen + shown)[-_KEPT:]
 
 
 class _Relay:
     """Carries keys and output between this terminal and a shell. Needs it in raw mode."""
 
-    def __init__(self, session: RemoteSession) -> None:
+    def __init__(self, session: RemoteSession, keep: Callable[[str], None]) -> None:
         self.size = _size()
-        self._shown: deque[str] = deque()
-        self._shown_size = 0
-        self._session = session
+        self._session, self._keep = session, keep
         self._filter = OutputFilter()
         self._writer = Writer(sys.__stdout__.fileno() if sys.__stdout__ is not None else 1)
         self._keys: asyncio.Queue[bytes] = asyncio.Queue(_MAX_AHEAD)
@@ -116,13 +111,11 @@ class _Relay:
             await cancelled(*tasks)
 
     async def _show(self, channel: Channel) -> ShellLeft:
-        unpacker = OutputUnpacker()
-        while data := await channel.read():
-            for piece in unpacker.feed(data):
-                text = self._filter.feed(piece)
-                self._keep(text)
-                await self._write(text)
-                await self._writer.drain()
+        while data := await channel.read(_READ):
+            text = self._filter.feed(data)
+            self._keep(text)
+            await self._write(text)
+            await self._writer.drain()
         code = channel.result.get("code")
         return ShellLeft(code if type(code) is int else 0)
 
@@ -157,24 +150,8 @@ class _Relay:
             back = before_state in _AWAY and state in _HERE
             if back or (state in _AWAY and state is not before_state):
                 await self._write(f"\r\n[ccb: {_AWAY.get(state, 'connected again')}]\r\n")
-                if self._filter.full_screen and back:
-                    await channel.write(encode_size(TerminalSize(max(1, size.rows - 1), size.columns)))
-                    await asyncio.sleep(_REDRAW_S)
-                    before = TerminalSize(0, 0)
-            if size != before:
+            if size != before or (back and self._filter.full_screen):  # with the same size it draws again
                 await channel.write(encode_size(size))
-
-    def _keep(self, text: str) -> None:
-        self._shown_size += len(text)
-        if self._shown and len(self._shown[-1]) < _SHORT:
-            text = self._shown.pop() + text
-        self._shown.append(text)
-        while self._shown_size > _KEPT:
-            self._shown_size -= len(self._shown.popleft())
-
-    @property
-    def shown(self) -> str:
-        return "".join(self._shown)
 
     async def _write(self, text: str) -> None:
         data = text.encode(errors="replace")

@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 import os
+import time
 from collections.abc import Iterable
+from contextlib import closing
 from typing import Callable
 
-from ccb.tunnel.wire.channels import BLOCK, Channel, ChannelError, carry
+from ccb.tunnel.wire.channels import BLOCK, Channel, carry
 from ccb.tunnel.wire.frames import Json
 
-from ..system.deadline import in_thread, within
-from ..system.listeners import Listener, can_be_read, listeners_below, listeners_named
+from ..system.deadline import first_of, in_thread, within
+from ..system.listeners import can_be_read, listeners_below, listeners_named
 
-_LOOPBACK = ("127.0.0.1", "::1")
+LOOPBACK = "127.0.0.1"
 _CONNECT_S = 10.0
-MAX_REVERSED = 32  # connections to one port of the laptop
+MAX_WAITING = 32  # connections to one port of the laptop
+WAIT_S = 600.0  # seconds that a connection may have waited when the laptop comes
 _LOOK_S = 1.0
+_NEXT_S = 5.0  # seconds that a port without a channel stays, so that no other user of the host takes it
 
 
 class PortWatch:
@@ -26,18 +29,18 @@ class PortWatch:
 
     def __init__(self, runs: Callable[[], bool], outputs: Callable[[], Iterable[tuple[str, str]]] = tuple) -> None:
         self._runs, self._outputs = runs, outputs
-        self._found: list[Listener] = []
+        self._found: dict[int, str] = {}
 
     @property
     def body(self) -> Json:
         """The body of a `listening` frame."""
-        return {"ports": [{"port": each.port, "name": each.name, "pid": each.pid} for each in self._found]}
+        return {"ports": [{"port": port, "name": name} for port, name in self._found.items()]}
 
     async def run(self, changed: Callable[[], None]) -> None:
         """Look for ever, and call `changed` when they are others."""
         while True:
             await asyncio.sleep(_LOOK_S)
-            found: list[Listener] = []
+            found: dict[int, str] = {}
             if self._runs() and can_be_read():
                 found = await in_thread(listeners_below, os.getpid())
             elif self._runs():
@@ -59,92 +62,100 @@ def _port_of(body: Json) -> int:
     return port
 
 
-class WaitingConnections:
-    """Connections to this host that lead to the laptop. Only the laptop opens channels: it is told of each connection
-    by a number, a line each, and opens another channel for that."""
+class LaptopPort:
+    """A port of this host that leads to the laptop. Only the laptop opens channels, one for each connection: a line on
+    it says that this listens, and one byte more that there is a connection, whose bytes follow."""
 
     def __init__(self) -> None:
-        self._waiting: dict[int, tuple[asyncio.StreamReader, asyncio.StreamWriter, set[int], bool]] = {}
-        self._carrying: dict[int, asyncio.Task[None] | None] = {}
-        self._numbers = itertools.count(1)
+        self.channels: set[Channel] = set()  # that wait for a connection or carry one
+        self._server: asyncio.AbstractServer | None = None
+        self._waiting: asyncio.Queue[tuple[float, asyncio.StreamReader, asyncio.StreamWriter]] = asyncio.Queue()
+        self._closed = False
 
-    def add(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, own: set[int], *, driver_only: bool = False
-    ) -> int:
-        """Let a connection wait, and return its number. `own` are those of its listener that wait or are carried.
-        `driver_only`: no viewer may have it."""
-        number = next(self._numbers)
-        own.add(number)
-        self._waiting[number] = reader, writer, own, driver_only
+    async def listen(self, port: int) -> int:
+        """Return the number of the port, a free one for 0. Raise OSError if it is in use."""
+        self._closed = False
+        self._server = await asyncio.start_server(self.accept, LOOPBACK, port, limit=BLOCK)
+        number: int = self._server.sockets[0].getsockname()[1]
         return number
 
-    def waiting(self, own: set[int]) -> list[int]:
-        return sorted(own.intersection(self._waiting))
+    def close(self) -> None:
+        self._closed = True
+        if self._server is not None:
+            self._server.close()
+        while not self._waiting.empty():
+            self._waiting.get_nowait()[2].close()
 
-    def close(self, numbers: Iterable[int]) -> None:
-        """Close those of these connections that still wait."""
-        for number in numbers:
-            _, writer, own, _ = self._waiting.pop(number, (None, None, set[int](), False))
-            own.discard(number)
-            if writer is not None:
-                writer.close()
+    @property
+    def waiting(self) -> int:
+        return self._waiting.qsize()
 
-    def reset(self, numbers: Iterable[int]) -> None:
-        """Break off those of these connections that are carried."""
-        for task in filter(None, map(self._carrying.get, numbers)):
-            task.cancel()
+    async def accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if self._closed or self.waiting >= MAX_WAITING:
+            writer.close()
+        else:
+            self._waiting.put_nowait((time.monotonic(), reader, writer))
 
-    async def carry(self, channel: Channel, body: Json, role: str) -> None:
-        """Carry the bytes of a connection that waits. Raise ValueError."""
-        number: int = body["connection"] if type(body.get("connection")) is int else 0
-        waiting = self._waiting.get(number)
-        if waiting is None:
-            raise ValueError("the connection has ended")
-        reader, writer, own, driver_only = waiting
-        if driver_only and role != "driver":
-            raise ValueError("only who drives the session may have this connection")
-        del self._waiting[number]
-        self._carrying[number] = asyncio.current_task()
+    async def carry_next(self, channel: Channel, line: str = "") -> None:
+        """Carry the bytes of the next connection. Raise ChannelError or OSError."""
+        self.channels.add(channel)
+        taken: list[tuple[asyncio.StreamReader, asyncio.StreamWriter]] = []
+
+        async def take() -> None:
+            while not taken:
+                came, reader, writer = await self._waiting.get()
+                if time.monotonic() - came < WAIT_S:
+                    taken.append((reader, writer))
+                else:  # nobody may wait for its answer any more
+                    writer.close()
+
         try:
-            await carry(channel, reader, writer)
+            await channel.write(f"{line}\n".encode())
+            await first_of(take(), channel.read())
+            for reader, writer in taken:
+                with closing(writer):
+                    await channel.write(b"\n")
+                    await carry(channel, reader, writer)
         finally:
-            del self._carrying[number]
-            own.discard(number)
+            self.channels.discard(channel)
 
 
 class ReversePorts:
-    """Ports of this host that lead to the laptop, over `connections`."""
+    """The ports that listen for a laptop: each for as long as one of its channels waits or carries."""
 
-    def __init__(self, connections: WaitingConnections) -> None:
-        self._connections = connections
+    def __init__(self) -> None:
+        self._ports: dict[int, LaptopPort] = {}
 
-    async def listen(self, channel: Channel, body: Json, _role: str) -> None:
-        """Listen until the laptop closes the channel. Raise ValueError, or OSError if the port is in use."""
-        own: set[int] = set()
-
-        async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            if len(own) >= MAX_REVERSED:
-                writer.close()
-                return
-            number = self._connections.add(reader, writer, own)
-            try:
-                await channel.write(b"%d\n" % number)
-            except ChannelError:  # it has ended meanwhile
-                self._connections.close([number])
-
-        server = await asyncio.start_server(accept, _LOOPBACK[0], _port_of(body), limit=BLOCK)
+    async def serve(self, channel: Channel, body: Json, _role: str) -> None:
+        """Carry the next connection. Raise ValueError, or OSError if the port is in use, such as by another laptop."""
+        number = _port_of(body)
+        port = self._ports.get(number)
+        others = [each for each in port.channels if each.table is not channel.table] if port is not None else []
+        if port is None or any(each.is_live for each in others):
+            port = LaptopPort()
+            await port.listen(number)
+            self._ports[number] = port
+        for other in others:
+            other.broken("another client of the session has the port")  # it is away, and may be this one before
+        ends_in_s = 0.0
         try:
-            await channel.write(b"\n")
-            while await channel.read():
-                pass
+            await port.carry_next(channel)
+        except OSError:  # a program of the host broke off, maybe before the laptop could open the next channel
+            ends_in_s = _NEXT_S
+            raise
         finally:
-            server.close()
-            self._connections.close(list(own))
+            asyncio.get_running_loop().call_later(ends_in_s, self._close_unused, number)
+
+    def _close_unused(self, number: int) -> None:
+        port = self._ports.get(number)
+        if port is not None and not port.channels:
+            port.close()
+            del self._ports[number]
 
 
 async def _connected(port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
     failure: OSError | None = None
-    for address in _LOOPBACK:
+    for address in (LOOPBACK, "::1"):
         try:
             return await within(_CONNECT_S, asyncio.open_connection(address, port, limit=BLOCK))
         except (OSError, asyncio.TimeoutError) as error:

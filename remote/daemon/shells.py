@@ -15,23 +15,32 @@ import time
 
 from ccb.tunnel.wire.channels import Channel
 from ccb.tunnel.wire.frames import Json
-from ccb.tunnel.wire.shell_stream import OutputPacker, ShellInputDecoder, TerminalSize
+from ccb.tunnel.wire.shell_stream import ShellInputDecoder, TerminalSize
 
-from ..system.deadline import first_of, in_thread, within, within_while
+from ..system.deadline import first_of, in_thread, within_while
 from ..system.login_shell import argv_of_shell
 from ..system.process import Process
 from ..tools.tool_contract import ToolContext
-from .kept_output import KEPT, KeptOutput
 
 MAX_SHELLS = 8
-_UNREAD = KEPT // 2  # bytes that an attached client may be behind before the program has to wait
+_KEPT = 256 * 1024  # bytes of the output of each
+_SLACK = 64 * 1024  # bytes more before something is dropped
+_LINES = 100  # of a terminal that shows no full-screen program
+_BORDER = re.compile(rb"[\n\x1b]")  # no sequence is cut there
+_TO_A_BORDER = 4096  # bytes in which one is looked for: what follows may not have been sent yet
+_MODE = re.compile(rb"\x1b\[\?([0-9]{1,4}(?:;[0-9]{1,4}){0,15})([hl])")
+_FULL_SCREEN = (b"1049", b"1047", b"47")
+_USUALLY_SET = (b"7", b"25")  # wrapping, the cursor
+# What a terminal answers: its answer to the second print would be typed into the shell.
+_QUESTION = re.compile(
+    rb"\x05|\x1bZ|\x1b\[[0-9;<=>?]*[cnx]|\x1b\[>?[0-9]*q|\x1b\[\?u|\x1b\[\??[0-9;]*\$p|\x1b\][^\x07\x1b]*\?(?:\x07|\x1b\\)"
+)
+_UNREAD = _KEPT // 2  # bytes that an attached client may be behind before the program has to wait
 _CHUNK = 65536
 _READS_AT_ONCE = 4
-_HANG_UP_S = 0.3  # seconds for a shell to end by itself when its terminal is gone
 _DRAIN_S = 1.0  # seconds for the last output of a shell that has ended
 _REDRAW_S = 0.05
 _MAX_COMMAND = 64 * 1024
-_TERM = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,63}")
 # Makes the terminal on stdin that of a new session, and becomes the program. This process ignores some signals.
 _TAKE_TERMINAL = """
 import fcntl, os, sys, termios, _signal
@@ -43,6 +52,44 @@ os.execv(sys.argv[1], sys.argv[2:])
 """
 
 
+class KeptOutput:
+    """The last output of a terminal, and what of it brings its screen back on another one. `end` counts all bytes so
+    far."""
+
+    def __init__(self) -> None:
+        self.end = 0
+        self._kept = bytearray()
+        self._modes: dict[bytes, bytes] = {}  # set by bytes that were dropped
+
+    def add(self, data: bytes) -> None:
+        self._kept += data
+        self.end += len(data)
+        if len(self._kept) > _KEPT + _SLACK:
+            gone = len(self._kept) - _KEPT
+            border = _BORDER.search(self._kept, gone, gone + _TO_A_BORDER)
+            gone = border.start() if border is not None else gone
+            self._modes.update(_modes_in(self._kept[:gone]))
+            del self._kept[:gone]
+
+    def since(self, position: int) -> bytes:
+        return bytes(self._kept[max(0, len(self._kept) - (self.end - position)) :])
+
+    def replay(self) -> bytes:
+        """Return what another terminal has to be sent first: all of a full-screen program, which has no lines."""
+        if not self._kept:
+            return b""
+        modes, kept = {**self._modes, **_modes_in(self._kept)}, bytes(self._kept)
+        if not any(modes.get(each) == b"h" for each in _FULL_SCREEN):
+            kept = b"\n".join(kept.rsplit(b"\n", _LINES)[-_LINES:])
+        changed = [mode for mode in modes.items() if (mode[0] in _USUALLY_SET) != (mode[1] == b"h")]
+        set_modes = b"".join(b"\x1b[?%s%s" % mode for mode in changed)
+        return b"\x1b[0m" + set_modes + _QUESTION.sub(b"", kept)
+
+
+def _modes_in(data: bytearray) -> dict[bytes, bytes]:
+    return {number: match[2] for match in _MODE.finditer(data) for number in match[1].split(b";")}
+
+
 class Shell:
     """A program on a terminal. While a client is attached, the program waits when that reads slowly; else its older
     output is forgotten. `code` is the exit code after the end, `used` when a client came or left last."""
@@ -51,7 +98,6 @@ class Shell:
         self.number = number
         self.process = process
         self._holder: Channel | None = None  # of the client that is attached
-        self._held_by_driver = False
         self.used = time.monotonic()
         self.code: int | None = None
         self._master = master
@@ -59,13 +105,15 @@ class Shell:
         self._position = 0  # of the attached client, in the output
         self._news = asyncio.Event()
         self._hung_up = asyncio.Event()
+        self._size: TerminalSize | None = None  # since a client came
+        self._redraw: asyncio.TimerHandle | None = None
         self._loop = asyncio.get_running_loop()
         self._paused = True  # until somebody holds it
         os.set_blocking(master, False)
 
     @property
-    def is_with_driver(self) -> bool:
-        return self._holder is not None and self._held_by_driver and self._holder.is_connected
+    def is_held(self) -> bool:
+        return self._holder is not None and self._holder.is_live
 
     async def ended(self) -> None:
         """Wait until the program has ended and its output is there."""
@@ -76,13 +124,13 @@ class Shell:
         self.code = code if code >= 0 else 128 - code
         self._news.set()
 
-    async def attach(self, channel: Channel, size: TerminalSize, *, drives: bool) -> None:
+    async def attach(self, channel: Channel, size: TerminalSize) -> None:
         """Let a client hold the shell, in place of the one that does. Return when the shell has ended."""
         while self._holder is not None:
             holder, self._holder = self._holder, None
             await holder.close("the shell was opened in another terminal")
-        self._holder, self._held_by_driver, self.used = channel, drives, time.monotonic()
-        self._resize(size, redraws=self._output.full_screen)
+        self._holder, self.used = channel, time.monotonic()
+        self._resize(size)
         try:
             for error in await first_of(self._send(channel), self._take(channel)):
                 raise error
@@ -93,16 +141,15 @@ class Shell:
                 self._resume()
 
     async def _send(self, channel: Channel) -> None:
-        packer = OutputPacker()
         replay, self._position = self._output.replay(), self._output.end
         if replay:
-            await channel.write(packer.pack(replay))
+            await channel.write(replay)
         while self._holder is channel:
             data = self._output.since(self._position)
             self._position += len(data)
             self._resume()
             if data:
-                await channel.write(packer.pack(data))
+                await channel.write(data)
             elif self.code is not None:
                 channel.end({"code": self.code})
                 return
@@ -136,13 +183,17 @@ class Shell:
             except OSError:
                 return  # nothing reads what is typed any more
 
-    def _resize(self, size: TerminalSize, *, redraws: bool = False) -> None:
-        """Tell the program the size of the client's terminal. One that `redraws` sees two changes."""
+    def _resize(self, size: TerminalSize) -> None:
+        """Tell the program the size of the client's terminal. With that of before it is to draw again, so it sees two
+        changes."""
         if self._hung_up.is_set():
             return
-        if redraws:
-            self._loop.call_later(_REDRAW_S, self._resize, size)
+        if self._redraw is not None:
+            self._redraw.cancel()  # this size is the newer one
+        if size == self._size:
+            self._redraw = self._loop.call_later(_REDRAW_S, self._resize, size)
             size = TerminalSize(max(1, size.rows - 1), size.columns)
+        self._size = size
         _set_size(self._master, size)
 
     def _read(self) -> None:
@@ -178,8 +229,6 @@ class Shell:
 
     async def close(self) -> None:
         self.hang_up()
-        with contextlib.suppress(asyncio.TimeoutError):
-            await within(_HANG_UP_S, self.process.gone())
         await self.process.stop()
 
 
@@ -198,28 +247,26 @@ class Shells:
         """Whether a shell runs, or something that one has left running."""
         return bool(self._watches)
 
-    async def serve(self, channel: Channel, body: Json, role: str) -> None:
-        """Attach a client to the shell with the number in `body`, or else to the one used last. `command` runs in a new
-        one. Raise ValueError or OSError for what cannot be opened."""
-        number, command, drives = body.get("number", 0), body.get("command", ""), role == "driver"
+    async def serve(self, channel: Channel, body: Json, _role: str) -> None:
+        """Attach a client to the shell with the number in `body`, or else to the one used last of those that no other
+        terminal shows. `command` runs in a new one. Raise ValueError or OSError for what cannot be opened."""
+        number, command = body.get("number", 0), body.get("command", "")
         if type(number) is not int or not 0 <= number <= MAX_SHELLS:
             raise ValueError("a shell is a number from 1 to %d" % MAX_SHELLS)
         if not isinstance(command, str) or len(command) > _MAX_COMMAND:
             raise ValueError("this is no command of a shell")
         size = _size_in(body)
         async with self._opening:
-            shell = None if command else self._found(number, drives=drives)
+            shell = None if command else self._found(number)
             if shell is None:
                 shell = await self._start(number or self._free(), command, str(body.get("term", "")), size)
-        if shell.is_with_driver and not drives:
-            raise ValueError("shell %d is open in the terminal that drives the session" % shell.number)
-        await shell.attach(channel, size, drives=drives)
+        await shell.attach(channel, size)
 
-    def _found(self, number: int, *, drives: bool) -> Shell | None:
+    def _found(self, number: int) -> Shell | None:
         if number:
             return self._shells.get(number)
-        open_to = [each for each in self._shells.values() if drives or not each.is_with_driver]
-        return max(open_to, key=lambda each: each.used, default=None)
+        free = [each for each in self._shells.values() if not each.is_held]
+        return max(free, key=lambda each: each.used, default=None)
 
     def _free(self) -> int:
         free = [number for number in range(1, MAX_SHELLS + 1) if number not in self._shells]
@@ -228,13 +275,11 @@ class Shells:
         return free[0]
 
     async def _start(self, number: int, command: str, term: str, size: TerminalSize) -> Shell:
-        if not _TERM.fullmatch(term):
-            term = "xterm"
         if self._closed or number in self._shells:
             raise ValueError("the session ends" if self._closed else "shell %d is open" % number)
         context = self._context
         program, argv = await in_thread(argv_of_shell, os.environ, command)
-        env = {**context.login.variables, "TERM": term, "SHELL": program}
+        env = {**context.login.variables, "TERM": term or "xterm", "SHELL": program}
         master, slave = os.openpty()
         _set_size(master, size)
         try:

@@ -9,7 +9,6 @@ import socket
 import sys
 from collections.abc import Iterable, Iterator
 
-from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.process_tree import descendants
 
 from ..sandbox.running import name_of
@@ -23,39 +22,30 @@ _ANY = ("0" * 8, "0" * 32)
 _URL = re.compile(r"\bhttps?://(?:localhost|127\.0\.0\.1|0\.0\.0\.0|\[::1?\]):([0-9]{1,5})\b")
 
 
-@dataclass(frozen=True)
-class Listener:
-    """A port that takes connections on the loopback, and the program that listens."""
-
-    port: int
-    name: str
-    pid: int
-
-
-def listeners_below(top: int) -> list[Listener]:
-    """Return the listeners among the descendants of a process, by port; none where there is no /proc. No other process
-    is looked at, and the host's table of sockets, which may be long, only if they have any."""
+def listeners_below(top: int) -> dict[int, str]:
+    """Return the ports on which descendants of a process listen, with their programs; none where there is no /proc. No
+    other process is looked at, and the host's table of sockets, which may be long, only if they have any."""
     owners: dict[str, int] = {}
     for pid in descendants(top):
         for inode in _sockets_of(pid):
             owners.setdefault(inode, pid)
     found = {port: owners[inode] for inode, port in _listening_sockets() if inode in owners} if owners else {}
-    return [Listener(port, name_of(found[port]), found[port]) for port in sorted(found)[:MAX_LISTENERS]]
+    return {port: name_of(found[port]) for port in sorted(found)[:MAX_LISTENERS]}
 
 
 def can_be_read() -> bool:
     return os.path.exists(_TABLES[0])
 
 
-def listeners_named(outputs: Iterable[tuple[str, str]]) -> list[Listener]:
+def listeners_named(outputs: Iterable[tuple[str, str]]) -> dict[int, str]:
     """Return the ports of this host whose URLs commands have printed, for a system that does not tell who listens.
     `outputs` are what commands are called, each with the end of its output."""
-    found: dict[int, Listener] = {}
+    found: dict[int, str] = {}
     for name, text in outputs:
         for digits in _URL.findall(text):
             if 0 < int(digits) < 65536:
-                found.setdefault(int(digits), Listener(int(digits), name, 0))
-    return [found[port] for port in sorted(found)[:MAX_LISTENERS]]
+                found.setdefault(int(digits), name)
+    return {port: found[port] for port in sorted(found)[:MAX_LISTENERS]}
 
 
 def owner_of_connection(client: tuple[str, int], server: tuple[str, int]) -> int | None:

@@ -48,7 +48,8 @@ async def downloaded(port: int) -> bytes | None:
 
 
 @pytest.mark.timeout(240)
-@pytest.mark.parametrize("kind", ["reset", "close", "freeze", "kill daemon"])
+@pytest.mark.quick_rows(1)
+@pytest.mark.parametrize("kind", ["reset", "kill daemon", "freeze", "close"])
 async def test_a_download_in_the_middle_of_a_fault_comes_whole_or_fails(host: Host, kind: str) -> None:
     local = free_port()
 

@@ -15,7 +15,7 @@ LINES = [random.Random(number).randbytes(30).hex() for number in range(60)]
 
 
 @pytest.mark.timeout(240)
-@pytest.mark.quick_rows(2)
+@pytest.mark.quick_rows(1)
 @pytest.mark.parametrize("upward", [True, False], ids=["typed", "shown"])
 @pytest.mark.parametrize("kind", ["reset", "close", "freeze", "repeat", "double"])
 async def test_what_is_typed_in_the_middle_of_a_fault_arrives_once_and_in_order(

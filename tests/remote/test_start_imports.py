@@ -49,7 +49,13 @@ _EVERY_CONNECTION = [
 
 @pytest.mark.parametrize(
     ("start", "more"),
-    [("from ccb.remote.daemon import daemon_start", ["daemon", "daemon.daemon_start", "daemon.hello"]), ("", [])],
+    [
+        (
+            "from ccb.remote.daemon import daemon_start",
+            ["daemon", "daemon.daemon_start", "daemon.hello", "session_store.node_claim"],
+        ),
+        ("", []),
+    ],
 )
 def test_only_what_it_takes_is_imported_before_hello(start: str, more: list[str], tmp_path: Path) -> None:
     """First when a daemon has to be started; then when one is alive."""

@@ -161,7 +161,7 @@ def _policy() -> Iterator[str]:
     yield (
         "The object `policy` in `/etc/ccb/policy.json` of the laptop has any of these keys. Patterns are those of a "
         "shell: `*`, `?`, `[…]`. Any other key of the file is a [setting](settings.md) that nobody can change. "
-        "[Managed laptops](../guide/policy.md) says how to write one, and `ccb config schema --policy` prints its JSON "
+        "[Managed laptops](../guide/policy.md) says how to write one, and `ccb config schema` prints its JSON "
         "schema."
     )
     yield _table(("key", "type", "default", "meaning"), _setting_rows(PolicySettings))

@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
 
 from ..errors import CcbError, Unreachable
 from ..heavy_imports import collection_paused, load_asyncssh
 from ..openssh.shared_master import MasterTrial, usable_master
-from ..ssh_config.host_config import HostConfig
 from ..ssh_config.ssh_target import SshTarget, of_consequence, only_openssh
 from ..transports.login_prompts import NobodyToAsk, Prompts, tell_once
 from ..transports.pipe import NOTHING_SHARED, Sharing, Transport
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 OnWait = Callable[[], None]
-Admit = Callable[[Sequence[HostConfig]], None] | None
 
 _CLOSE_S = 5.0
 _OPEN_S = 30.0
@@ -39,22 +38,20 @@ async def connect(
     on_wait: OnWait = lambda: None,
     past: PastLogins | None = None,
     sharing: Sharing = NOTHING_SHARED,
-    admit: Admit = None,
 ) -> Transport:
     """Return a transport over a connection that `sharing` allows to share, or else log in to `target` with the options
     that `ssh -G` prints for it.
 
     `on_wait` is called when `ssh -G`, or the network, leaves time for other work. With `past`, logins are
     pipelined where the last one allows it; the transport may then be returned before the end of the login (see
-    `logged_in`). `admit` raises an error for a way that must not be taken; it sees the options that are then used.
-    Raise Unreachable, AuthFailed, HostKeyError, ConfigError.
+    `logged_in`). Raise Unreachable, AuthFailed, HostKeyError, ConfigError.
     """
-    hops = await _route(target, on_wait, admit)
+    hops = await _route(target, on_wait, sharing)
     config = hops[-1].config
     master = usable_master(config, target, prompts) if sharing.own_master else None
 
     def log_in() -> Awaitable[SshTransport]:
-        return _log_in_over(hops, prompts, on_wait, past, admit)
+        return _log_in_over(hops, prompts, on_wait, past, sharing)
 
     if master is None and not sharing.keep_s:
         return await log_in()
@@ -71,7 +68,7 @@ async def _log_in_over(
     prompts: Prompts,
     on_wait: OnWait,
     past: PastLogins | None,
-    admit: Admit,
+    sharing: Sharing,
     failed: Pipelining | None = None,
 ) -> SshTransport:
     """Log in to the last of `hops`, each through the one before it.
@@ -84,12 +81,14 @@ async def _log_in_over(
     stream = carrier = Carrier(hops[0].config, prompts)
     connections: list[asyncssh.SSHClientConnection] = []
     hop = hops[0]
+    turn = AsyncExitStack()
     try:
         loading = asyncio.create_task(asyncio.to_thread(_load))
         loading.add_done_callback(lambda _: on_wait())
         try:
             for each in hops:
                 _warn_of_options_without_effect(each, prompts, last=each.target is target)
+            await turn.enter_async_context(prompts.memory.turn(hop.config.hostname, hop.config.port))
             await carrier.open()
         finally:
             await loading
@@ -99,6 +98,7 @@ async def _log_in_over(
             last = hop.target is target
             its = pipelining if last else Pipelining(hop.config, past)
             connections.append(await log_in(hop, prompts, carrier, its, ahead=last))
+            await turn.aclose()
             carrier = Carrier(hop.config, prompts, tunnel=connections[-1], through=hop.target)
     except BaseException as error:
         if isinstance(error, CcbError) and hop.target is not target:  # named as the person wrote it
@@ -110,22 +110,23 @@ async def _log_in_over(
         finally:
             await stream.close()
         raise
+    finally:
+        await turn.aclose()
 
     async def again(failed: Pipelining | None, ask: bool) -> SshTransport:
-        fresh, asked = await _route(target, lambda: None, admit), prompts if ask else NobodyToAsk(prompts.memory)
-        return await _log_in_over(fresh, asked, lambda: None, past if failed else None, admit, failed)
+        fresh, asked = await _route(target, lambda: None, sharing), prompts if ask else NobodyToAsk(prompts.memory)
+        return await _log_in_over(fresh, asked, lambda: None, past if failed else None, sharing, failed)
 
     return SshTransport(target.shown, connections, stream, pipelining, again)
 
 
-async def _route(target: SshTarget, on_wait: OnWait, admit: Admit) -> list[Hop]:
+async def _route(target: SshTarget, on_wait: OnWait, sharing: Sharing) -> list[Hop]:
     waiting = asyncio.get_running_loop().call_later(_STARTED_S, on_wait)
     try:
         hops = await route(target)
     finally:
         waiting.cancel()
-    if admit is not None:
-        admit([hop.config for hop in hops])
+    sharing.admit([(hop.config.hostname, hop.config.route.proxy_command or "") for hop in hops])
     return hops
 
 

@@ -73,8 +73,14 @@ class TransportProcess:
 
     async def end(self) -> None:
         self.kill()
+        stdin = self.process.stdin
+        if stdin is not None and stdin.transport.get_write_buffer_size():
+            stdin.transport.abort()  # closing it would wait for a reader that has ended
         self._transport.close()
         await self.process.wait()
+        if stdin is not None:
+            with contextlib.suppress(OSError):  # else asyncio logs how it broke
+                await stdin.wait_closed()
 
 
 class CommandPipe:
@@ -138,8 +144,6 @@ class CommandPipe:
                 async with asyncio.timeout(_CLOSE_S):
                     await self._child.exited()
         self.kill()
-        if self._stdin.transport.get_write_buffer_size():
-            self._stdin.transport.abort()  # closing it would wait for a reader that has ended
         await self._child.end()
         await cancelled(self._stderr_task)
 
@@ -231,13 +235,15 @@ async def start(argv: Sequence[str], shown: str, *, stdin: int, stdout: int, env
     return TransportProcess(Process(transport, protocol, loop), transport, protocol)
 
 
-async def said_by(argv: Sequence[str], *, env: Env, deadline_s: float) -> tuple[int, str, str]:
-    """Run a command without input and return its exit code, stdout and stderr. Raise UsageError, and TimeoutError after
-    `deadline_s`; then it was killed with its children."""
-    child = await start(argv, " ".join(argv), stdin=DEVNULL, stdout=PIPE, env=env)
+async def said_by(
+    argv: Sequence[str], *, env: Env, deadline_s: float, data: bytes | None = None
+) -> tuple[int, str, str]:
+    """Run a command with `data` on stdin and return its exit code, stdout and stderr. Raise UsageError, and
+    TimeoutError after `deadline_s`; then it was killed with its children."""
+    child = await start(argv, " ".join(argv), stdin=DEVNULL if data is None else PIPE, stdout=PIPE, env=env)
     try:
         async with asyncio.timeout(deadline_s):
-            out, err = await child.process.communicate()
+            out, err = await child.process.communicate(data)
     finally:
         await child.end()
     return child.process.returncode or 0, out.decode("utf-8", "replace"), err.decode("utf-8", "replace")

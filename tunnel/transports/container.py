@@ -28,10 +28,7 @@ def container_command(container: str, command: str, env: Sequence[str] = ()) -> 
     """Return the line for the host's login shell that runs `command` in `[USER@]NAME`. Both have the form `exec /bin/sh
     -c '…'`, which every login shell reads alike; the script stands in double quotes inside, and so does each NAME=VALUE
     of `env`, which has no `'` and what sh is to expand. Raise ValueError if that is impossible."""
-    sealed = _SEALED.fullmatch(command)
-    if sealed is None or _UNSAFE.search(sealed[1]):
-        raise ValueError("this line cannot be passed on unchanged")
-    script = re.sub(r'(["$`])', r"\\\1", sealed[1])
+    script = quoted_script(command)
     _, _, name = container.rpartition("@")
     variables = "".join(f'-e "{each}" ' for each in env)
     return (
@@ -39,8 +36,18 @@ def container_command(container: str, command: str, env: Sequence[str] = ()) -> 
         "PATH=$PATH:/usr/local/bin:/usr/bin:/bin; E=; "
         "for D in docker podman; do command -v $D >/dev/null 2>&1 || continue; E=${E:-$D}; "
         f"$D container inspect {name} </dev/null >/dev/null 2>&1 && E=$D && break; done; "
-        f'test "$E" || exit {_NO_ENGINE}; exec $E exec {variables}{_exec_words(container)} sh -c "{script}"\''
+        f'test "$E" || exit {_NO_ENGINE}; exec $E exec {variables}{_exec_words(container)} sh -c {script}\''
     )
+
+
+def quoted_script(command: str) -> str:
+    """Return the script of a line `exec /bin/sh -c '…'` as a word in double quotes, for a line of the same form. Raise
+    ValueError if it cannot be passed on unchanged."""
+    sealed = _SEALED.fullmatch(command)
+    if sealed is None or _UNSAFE.search(sealed[1]):
+        raise ValueError("this line cannot be passed on unchanged")
+    script = re.sub(r'(["$`])', r"\\\1", sealed[1])
+    return f'"{script}"'
 
 
 def _exec_words(container: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
@@ -11,6 +12,8 @@ from .host_keys import HostKeyInfo, pattern_for
 
 if TYPE_CHECKING:
     import asyncssh
+
+_LOGINS_AT_ONCE = 6  # at one server, which counts a login a little longer than it takes
 
 
 class LoginMemory:
@@ -27,6 +30,12 @@ class LoginMemory:
         self.kept_connections: dict[Path, tuple[float, object]] = {}
         self.seals: dict[Path, object] = {}
         self.given: dict[tuple[str, str], object] = {}
+        self._turns: dict[tuple[str, int], asyncio.Semaphore] = {}
+
+    def turn(self, address: str, port: int) -> asyncio.Semaphore:
+        """Return what a login holds until this server, the first on the way, has let it in: a server drops connections
+        when too many log in at once (MaxStartups, 10 by default)."""
+        return self._turns.setdefault((address, port), asyncio.Semaphore(_LOGINS_AT_ONCE))
 
 
 class Prompts(Protocol):

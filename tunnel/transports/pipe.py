@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from ..errors import CcbError
@@ -11,12 +12,14 @@ from ..wire.dataclass import dataclass
 
 @dataclass(frozen=True)
 class Sharing:
-    """What the person allows: to use a live master of theirs, to keep a connection for `keep_s` seconds, if any, and
-    logins that are `pipelined`."""
+    """What is allowed: to use a live master of the person, to keep a connection for `keep_s` seconds, if any, and
+    logins that are `pipelined`. `admit` raises an error for a way that must not be taken: of each hop the address
+    that is then used, and its ProxyCommand or ""."""
 
     own_master: bool = True
     keep_s: float = 0
     pipelined: bool = True
+    admit: Callable[[Sequence[tuple[str, str]]], None] = lambda way: None
 
 
 DEFAULT_SHARING = Sharing()

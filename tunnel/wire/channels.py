@@ -8,8 +8,6 @@ only."""
 from __future__ import annotations
 
 import asyncio
-import base64
-import binascii
 import contextlib
 import itertools
 import socket
@@ -50,20 +48,17 @@ class _Incoming:
 
     def take(self, frame: ChannelData) -> None:
         """Raise ChannelError for bytes that are not due."""
-        try:
-            data = binascii.a2b_base64(frame.b64)
-        except ValueError:
-            raise ChannelError("the other end sent data that cannot be decoded") from None
+        data = frame.data
         known = self.received - frame.off  # bytes that came before the connection was lost
         if known < 0 or frame.off + len(data) > self.allowed:
             raise ChannelError("the other end sent bytes that are not due")
         self.unread += data[known:] if known else data
         self.received += max(0, len(data) - known)
 
-    def read(self) -> bytes:
+    def read(self, most: int) -> bytes:
         with memoryview(self.unread) as unread:
-            data = bytes(unread[:BLOCK])
-        del self.unread[:BLOCK]
+            data = bytes(unread[:most])
+        del self.unread[:most]
         return data
 
     def grant(self, window: int) -> bool:
@@ -79,9 +74,8 @@ class _Outgoing:
     """The bytes that go over a channel, kept until the other end has them."""
 
     def __init__(self) -> None:
-        self.kept = bytearray()  # up to half of it may be there already
-        self.kept_from = 0
-        self.arrived = 0  # the byte up to which the other end has all
+        self.kept = bytearray()
+        self.arrived = 0  # the byte up to which the other end has all; kept is what follows
         self.sent = 0
         self.up_to = INITIAL_CREDIT  # the byte up to which the other end takes more
         self.end: Json | None = None  # no more are written
@@ -92,20 +86,16 @@ class _Outgoing:
     def room(self) -> int:
         """How many bytes may be written. This end keeps as many as the other one takes, within limits."""
         window = min(max(INITIAL_CREDIT, self.up_to - self.arrived), _MAX_WINDOW)
-        return window - (self.kept_from + len(self.kept) - self.arrived)
+        return window - len(self.kept)
 
     def there(self, frame: ChannelCredit) -> None:
         """Forget what the other end has. Raise ChannelError if that was never sent, or has come already."""
-        last = self.kept_from + len(self.kept)
-        self.end_arrived = self.end_arrived or (self.end is not None and frame.have == last + 1)
+        self.end_arrived = self.end_arrived or (self.end_said and frame.have == self.sent + 1)
         have = frame.have - self.end_arrived
-        gone = have - self.kept_from
-        if have < self.arrived or gone > len(self.kept):
+        if not self.arrived <= have <= self.sent:
             raise ChannelError("the other end has lost or invented bytes")
+        del self.kept[: have - self.arrived]
         self.arrived = have
-        if 2 * gone >= len(self.kept):  # not each time: what stays is copied
-            del self.kept[:gone]
-            self.kept_from = have
         self.up_to = max(self.up_to, frame.up_to)
 
     def again(self) -> None:
@@ -113,12 +103,12 @@ class _Outgoing:
         self.sent, self.end_said = self.arrived, self.end_arrived
 
     def next(self, number: int) -> ChannelData | ChannelEnd | None:
-        start = self.sent - self.kept_from
+        start = self.sent - self.arrived
         with memoryview(self.kept) as kept:
             piece = bytes(kept[start : start + min(CHUNK, self.up_to - self.sent)])
         if piece:
             off, self.sent = self.sent, self.sent + len(piece)
-            return ChannelData(number, off, base64.b64encode(piece).decode("ascii"))
+            return ChannelData(number, off, piece)
         if self.end is not None and not self.end_said and start == len(self.kept):
             self.end_said = True
             return ChannelEnd(number, "", self.end)
@@ -131,7 +121,7 @@ class Channel:
     def __init__(self, number: int, table: Channels, opened: ChannelOpen | None = None) -> None:
         self.number = number
         self.result: Json = {}  # from the worker: how what was opened has ended
-        self._table = table
+        self.table = table  # one for each client
         self._opened = opened  # sent first on each connection; None on the host
         self._open_due = opened is not None
         self._known = False  # the other end has said something about it
@@ -157,19 +147,19 @@ class Channel:
         await self._changed.wait()
 
     @property
-    def is_connected(self) -> bool:
-        return self._table.is_connected
+    def is_live(self) -> bool:
+        return self.table.is_connected and not self._error
 
-    async def read(self) -> bytes:
-        """Return at most BLOCK bytes, b"" when no more come. Raise ChannelError."""
+    async def read(self, most: int = BLOCK) -> bytes:
+        """Return at most so many bytes, b"" when no more come. Raise ChannelError."""
         while not self._in.unread:
             if self._in.ended:
                 return b""
             if self._error:
                 raise ChannelError(self._error)
             await self._change()
-        data = self._in.read()
-        if self._in.grant(self._table.window):
+        data = self._in.read(most)
+        if self._in.grant(self.table.window):
             self._credit_due = True
             self._changed.set()
         return data
@@ -212,7 +202,7 @@ class Channel:
             self._pump.cancel()
             await asyncio.gather(self._pump, return_exceptions=True)
         if not (self._ended or self._refused):
-            await self._table.say(ChannelEnd(self.number, self._error))
+            await self.table.say(ChannelEnd(self.number, self._error))
 
     def take(self, frame: ChannelFrame) -> None:
         """Take a frame of the other end. Never wait: what is not read yet is bounded."""
@@ -237,7 +227,7 @@ class Channel:
     def broken(self, error: str) -> None:
         """End both directions here. What has arrived is still read."""
         self._error = self._error or error
-        self._table.forget(self)
+        self.table.forget(self)
         self._changed.set()
 
     def connection_lost(self) -> None:
@@ -248,7 +238,7 @@ class Channel:
 
     async def _send_all(self) -> None:
         while True:
-            send = await self._table.connected()
+            send = await self.table.connected()
             frame = self._next()
             if frame is None:
                 await self._change()
@@ -257,7 +247,7 @@ class Channel:
             try:
                 await send(frame)
             except ChannelError:  # after the reconnect it is sent again
-                self._table.failed(send)
+                self.table.failed(send)
             finally:
                 self._sending = False
                 self._changed.set()
@@ -362,7 +352,7 @@ class Channels:
 
 
 async def carry(channel: Channel, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Carry bytes both ways between a channel and a connection until both have ended, and close the connection. Raise
+    """Carry bytes both ways between a channel and a connection until both are over, and close the connection. Raise
     ChannelError or OSError. Then it is reset, so that its other end does not take what has come for all."""
 
     async def to_writer() -> None:
@@ -381,6 +371,7 @@ async def carry(channel: Channel, reader: asyncio.StreamReader, writer: asyncio.
     try:
         await asyncio.gather(*tasks)
         writer.close()
+        await channel.over()
     finally:
         for task in tasks:
             task.cancel()

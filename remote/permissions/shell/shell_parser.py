@@ -23,7 +23,7 @@ _VARIABLE_FOR_REDIRECT = re.compile(r"\{.*\}|[0-9]+", re.DOTALL)
 _HEREDOC_END = re.compile(r"(['\"]?)([A-Za-z0-9_]+)\1(?=[ \t\n;&|<>]|\Z)")
 _SEPARATOR = re.compile(r";[;&|]|&&|\|\||\|&|[;&|]")
 _REDIRECT = re.compile(r"(?:([0-9]+)(?!&)|(?![<>]\())(&>>|&>|<<<|<<-|<<|<>|<&|>>|>\||>&|<|>)")  # <(…) is a word
-_DESCRIPTOR = re.compile(r"[<>]&(?:[0-9]+-?|-)")
+_DESCRIPTOR = re.compile(r"[0-9]+-?|-")  # behind >& or <&
 _WRITES = {"<": (False,), "<&": (False,), "<>": (False, True)}  # the other redirections write
 _TELLS_FILES = ("cat", "zcat", "curl", "wget")
 
@@ -279,7 +279,7 @@ class _Reader:
         target = self._read_word(depth)
         if operator.startswith("<"):
             self._own_input = target if operator == "<<<" and for_stdin and target.is_literal else ANY
-        is_descriptor = target.is_literal and _DESCRIPTOR.fullmatch(operator + target.text)
+        is_descriptor = operator in (">&", "<&") and target.is_literal and _DESCRIPTOR.fullmatch(target.text)
         if operator == "<<<" or is_descriptor:
             return []
         return [Redirect(target, writes) for writes in _WRITES.get(operator, (True,))]

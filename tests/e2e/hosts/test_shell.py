@@ -113,6 +113,8 @@ async def test_a_shell_left_on_the_host_ends_with_ccb_stop_and_leaves_no_process
 async def test_ccb_shell_watches_the_session_that_somebody_drives_and_starts_no_other(host: Host) -> None:
     async with host.on_terminal() as driver:
         await driver.shows("F1 or /help")
+        while not (listed := await host.command("ps", "--json")).stdout:  # the keys may be shown before it is there
+            pass
         async with shell(host) as running:
             running.type("exit 6\r")
             assert await running.ended() == 6

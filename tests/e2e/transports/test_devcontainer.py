@@ -42,3 +42,8 @@ async def test_a_session_works_in_the_dev_container_and_returns_to_it(here: Here
     again = ["ssh", f"box:{inside}", "--local", "--container", "vscode@sleepy"]
     done = await here.laptop.run([*again, "--continue", "-p", "and now?"])
     assert (done.code, done.stdout) == (0, "here again\n"), done.stderr
+    async with here.laptop.on_terminal(*where, "--continue") as running:
+        await running.shows("here again")
+        running.type("\x04")
+        assert await running.ended() == 0
+    assert f"ccb ssh box:{folder} --devcontainer --local --resume" in running.text

@@ -66,7 +66,7 @@ async def somewhere(way: str, laptop: Laptop, tmp_path: Path) -> AsyncIterator[S
         yield Somewhere(where, app, directory, hostname)
 
 
+@pytest.mark.quick_rows(2)
 @pytest.mark.parametrize("way", WAYS)
-@pytest.mark.quick_rows(3)
 async def test_the_same_session_over(here: Here, way: str, somewhere: Somewhere) -> None:
     await whole_session(here.laptop, here.model, somewhere)

@@ -14,6 +14,7 @@ from ccb.local.command_line.transport_choice import (
     TransportKind,
     host_label,
     open_chosen_transport,
+    public_host,
     resume_command,
     transport_kind,
 )
@@ -45,6 +46,8 @@ ID = "3f2a9c1e-0000-4000-8000-000000000000"
 def test_the_transport_and_what_the_host_is_called(argv: list[str], kind: TransportKind, host: str) -> None:
     connection = parse(*argv).connection
     assert (transport_kind(connection), host_label(connection)) == (kind, host)
+    is_command = kind is TransportKind.COMMAND and connection.target is None
+    assert public_host(connection) == ("a command" if is_command else host)
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from ccb.local.config.settings import Settings
 from ccb.local.connect import startup
 from ccb.local.connect.open_transport import open_transport
 from ccb.local.connect.startup import LoadedBasics, SessionLoader, SessionStartup, StartupLoader
-from ccb.tunnel.errors import ConfigError, Unreachable
+from ccb.tunnel.errors import ConfigError, ConnectionLost, Unreachable
 from ccb.tunnel.transports.login_prompts import NobodyToAsk
 
 
@@ -52,6 +52,15 @@ async def test_settings_that_cannot_be_read_are_told_while_ssh_still_reads_its_c
     async with aclosing(StartupLoader(settings)) as loader, asyncio.timeout(5):  # of the ten that it has
         with pytest.raises(ConfigError, match="settings"):
             await open_transport(parse_arguments(["ssh", "h"]), os.environ, loader, NobodyToAsk())
+
+
+async def test_who_waits_for_the_settings_while_the_person_leaves_is_told_so() -> None:
+    loader = StartupLoader(lambda: LoadedBasics(Settings(), (), Bundle.of(b"")))
+    waiting = asyncio.create_task(loader.loaded())
+    await asyncio.sleep(0)
+    await loader.aclose()
+    with pytest.raises(ConnectionLost, match="closed during the login"):
+        await waiting
 
 
 async def test_a_connection_that_nobody_takes_is_closed(sshd: Sshd, host_user: HostUser, tmp_path: Path) -> None:

@@ -13,12 +13,11 @@ from aiohttp import web
 from tests.support.network.http_server import serving
 from tests.support.proxy.proxy_client import session_proxy
 
-from ccb.local.ports.agent_relay import AgentRelay
+from ccb.local.ports.agent_relay import agent_relay
 from ccb.local.session.remote_session import RemoteSession
 from ccb.remote.daemon.client_channels import ServeChannel
 from ccb.remote.daemon.model_relay import ModelRelay
-from ccb.remote.daemon.ports import WaitingConnections
-from ccb.tunnel.wire.channels import Channel, ChannelError, ChannelFrame, Channels
+from ccb.tunnel.wire.channels import MAX_CHANNELS, Channel, ChannelError, ChannelFrame, Channels
 from ccb.tunnel.wire.frames import ChannelEnd, ChannelOpen, Json
 
 ASKED: Json = {"model": "claude-sonnet-4-5", "max_tokens": 9, "stream": True, "messages": []}
@@ -85,14 +84,20 @@ class HostAndLaptop:
 
 
 @asynccontextmanager
+async def listening(relay: ModelRelay) -> AsyncIterator[ModelRelay]:
+    await relay.open()
+    yield relay
+    relay.close()
+
+
+@asynccontextmanager
 async def agent_at(url: str, home: Path) -> AsyncIterator[tuple[HostAndLaptop, ModelRelay]]:
     """A session, and the relay that an agent on its host connects to; the provider is at `url`."""
-    connections = WaitingConnections()
-    relay = ModelRelay(connections)
-    session = HostAndLaptop({"relay": relay.serve, "reversed": connections.carry})
-    async with session_proxy(url, home, "claude-sonnet-4-5") as proxy, relay:
+    relay = ModelRelay()
+    session = HostAndLaptop({"model": relay.serve})
+    async with session_proxy(url, home, "claude-sonnet-4-5") as proxy, listening(relay):
         session.connect()
-        async with AgentRelay(cast(RemoteSession, session), proxy):
+        async with agent_relay(cast(RemoteSession, session), proxy):
             yield session, relay
 
 
@@ -155,12 +160,47 @@ async def test_the_agent_of_a_worker_that_was_started_again_is_answered_too(tmp_
     async def upstream(request: web.Request) -> web.Response:
         return web.Response(body=b"{}")
 
-    async with serving(upstream) as url, agent_at(url, tmp_path) as (session, _), aiohttp.ClientSession() as agent:
-        connections = WaitingConnections()
-        async with ModelRelay(connections) as relay:
-            session.restart({"relay": relay.serve, "reversed": connections.carry})
-            async with agent.post(f"{relay.url}/v1/messages", json=ASKED) as answer:
-                assert answer.status == 200
+    async with (
+        serving(upstream) as url,
+        agent_at(url, tmp_path) as (session, _),
+        aiohttp.ClientSession() as agent,
+        listening(ModelRelay()) as relay,
+    ):
+        session.restart({"model": relay.serve})
+        async with agent.post(f"{relay.url}/v1/messages", json=ASKED) as answer:
+            assert answer.status == 200
+
+
+async def test_an_answer_goes_on_while_no_channel_is_left_for_the_next_connection(tmp_path: Path) -> None:
+    rest = asyncio.Event()
+
+    async def upstream(request: web.Request) -> web.StreamResponse:
+        is_first = b"first" in await request.read()
+        answer = web.StreamResponse(headers={"content-type": "text/event-stream"})
+        await answer.prepare(request)
+        await answer.write(b"event: ping\ndata: begun\n\n")
+        if is_first:
+            await rest.wait()
+        return answer
+
+    async with (
+        serving(upstream) as url,
+        agent_at(url, tmp_path) as (session, relay),
+        aiohttp.ClientSession() as agent,
+        agent.post(f"{relay.url}/v1/messages", json={**ASKED, "metadata": {"user_id": "first"}}) as first,
+    ):
+        try:
+            await first.content.readany()
+            taken = [session.laptop.open("port", {}) for _ in range(MAX_CHANNELS - len(session.laptop.numbers))]
+            async with agent.post(f"{relay.url}/v1/messages", json=ASKED) as second:
+                await second.read()
+            for channel in taken:
+                channel.broken("closed")
+            async with aiohttp.ClientSession() as other, other.post(f"{relay.url}/v1/messages", json=ASKED) as third:
+                await third.read()
+        finally:
+            rest.set()
+        assert await first.content.read() == b""
 
 
 async def test_a_request_without_the_token_reaches_no_provider_and_the_person_hears_of_it_once(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Ports of the host on the screen: an offer is a line that is marked before a key acts, and `/ports` is a panel."""
+"""Ports of the host on the screen: an offer is a line that is marked before a key acts, and `/ports` is a list."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.support.repl.pilot import Desk, desk
 from tests.support.repl.scripted_session import ScriptedSession
 
 from ccb.local.ports.port_forwards import PortForwards
-from ccb.local.session.session_client import HostPort, PortOffer
+from ccb.local.session.session_client import PortOffer
 from ccb.local.slash_commands.session_api import LaptopSide
 from ccb.tunnel.plain_text import HostText
 from ccb.tunnel.wire.frames import CHANNELS
@@ -43,7 +43,7 @@ class PortDesk:
         self.at, self.ports, self.ignored = at, ports, ignored
 
     def listening(self, *ports: int) -> None:
-        self.ports.told({port: HostPort(port, HostText("vite")) for port in ports})
+        self.ports.told(dict.fromkeys(ports, HostText("vite")))
 
 
 @asynccontextmanager
@@ -108,23 +108,17 @@ async def test_no_offer_comes_beside_a_card() -> None:
         await each.at.sees(OFFER.format(5173))
 
 
-async def test_the_panel_forwards_pins_stops_and_hides_the_marked_port() -> None:
+async def test_the_list_forwards_and_opens_the_marked_port(monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: list[str] = []
+    monkeypatch.setattr(webbrowser, "open", opened.append)
     port = free_port()
     async with port_desk() as each:
         await each.at.give("/ports", sees="No program of this session listens on a port.")
         each.listening(port)
-        await each.at.sees(f"› {port} (vite)", "not forwarded")
-        await each.at.type("fix", sees="Esc closes this list and goes back to the input.")
-        assert not each.ignored and not each.ports.forwards
-        await each.at.pilot.pause(1.1)
-        await each.at.press("enter", sees=f"http://127.0.0.1:{port}  forwarded, 0 connections")
-        await each.at.press("p", sees="pinned")
-        each.listening()
-        await each.at.sees("pinned, idle")
-        await each.at.press("s", sees="No program of this session listens")
-        assert not listens(port)
-        each.listening(port)
-        await each.at.sees(f"› {port} (vite)")
-        await each.at.press("x", sees="not offered", then=lambda: each.ignored == [port])
-        await each.at.press("escape", loses="Ports of the host")
+        await each.at.give("/ports", sees=f"› {port} (vite)  not forwarded")
+        await each.at.press("enter", sees=f"is http://127.0.0.1:{port} on this machine.")
+        await each.at.give(f"/ports pin {port}", sees="stays forwarded")
+        await each.at.give("/ports", sees=f"› {port} (vite)  http://127.0.0.1:{port}, 0 connections, pinned")
+        await each.at.press("enter", then=lambda: opened == [f"http://127.0.0.1:{port}"])
+        await each.at.loses("Ports of the host")
         assert each.at.app.focused is each.at.composer

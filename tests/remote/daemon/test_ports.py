@@ -16,11 +16,12 @@ from tests.remote.agent_kit import says
 from tests.remote.worker_process import Laptop, WorkerHost
 
 from ccb.remote.daemon import ports as worker_ports
-from ccb.remote.daemon.ports import MAX_REVERSED, PortWatch, ReversePorts, WaitingConnections
+from ccb.remote.daemon.ports import MAX_WAITING, PortWatch, ReversePorts
 from ccb.tunnel.wire.channels import ChannelError, ChannelFrame, Channels
 from ccb.tunnel.wire.frames import (
     CHUNK,
     INITIAL_CREDIT,
+    CallData,
     ChannelCredit,
     ChannelData,
     ChannelEnd,
@@ -52,14 +53,14 @@ async def echo_server(address: str = "127.0.0.1") -> AsyncIterator[int]:
 async def opened(laptop: Laptop, kind: str, body: Json, sent: bytes = b"", channel: int = 1) -> None:
     await laptop.send(ChannelOpen(channel, kind, body))
     if sent:
-        await laptop.send(ChannelData(channel, 0, base64.b64encode(sent).decode()))
+        await laptop.send(ChannelData(channel, 0, sent))
         await laptop.send(ChannelEnd(channel))
 
 
 async def received(laptop: Laptop) -> tuple[bytes, str]:
     """What comes on a channel up to its end, and the error of that."""
     end = await laptop.next(ChannelEnd)
-    return b"".join(base64.b64decode(each.b64) for each in laptop.frames if isinstance(each, ChannelData)), end.error
+    return b"".join(each.data for each in laptop.frames if isinstance(each, ChannelData)), end.error
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1", "::1"])
@@ -106,7 +107,7 @@ async def test_the_channels_of_a_client_end_with_its_connection_and_outlive_a_ta
     async with echo_server() as port:
         await first.send(ChannelOpen(1, "port", {"port": port}))
         second = await host.drive(session)
-        await first.send(ChannelData(1, 0, base64.b64encode(b"still mine").decode()))
+        await first.send(ChannelData(1, 0, b"still mine"))
         await first.send(ChannelEnd(1))
         assert await received(first) == (b"echo: still mine", "")
         await opened(second, "port", {"port": port}, b"y")
@@ -135,7 +136,7 @@ async def test_a_laptop_that_reads_nothing_of_a_port_gets_no_more_than_the_windo
         await opened(laptop, "port", {"port": server.sockets[0].getsockname()[1]})
         size = 0
         while size < INITIAL_CREDIT:
-            size += len(base64.b64decode((await laptop.next(ChannelData)).b64))
+            size += len((await laptop.next(ChannelData)).data)
         assert (await laptop.turn("hi", says("hello")))["subtype"] == "success"
         assert size == INITIAL_CREDIT and not isinstance(laptop.frames[-1], ChannelData)
 
@@ -204,7 +205,7 @@ async def test_a_new_connection_of_a_client_ends_its_last_one(host: WorkerHost, 
 
 
 def test_a_frame_of_bytes_that_is_too_long_for_a_line_is_cut_like_others() -> None:
-    frame = ChannelData(1, 0, base64.b64encode(bytes(3 * CHUNK)).decode())
+    frame = CallData(1, 1, 0, base64.b64encode(bytes(3 * CHUNK)).decode())
     lines = encode_frame(frame)
     assert max(map(len, lines)) <= MAX_LINE
     assert list(FrameDecoder().feed(b"".join(lines))) == [frame]
@@ -215,25 +216,65 @@ async def test_a_reverse_port_tells_of_connections_and_carries_what_the_laptop_t
 ) -> None:
     laptop = await host.drive(session)
     port = free_port()
-    await opened(laptop, "reverse", {"port": port})
-    assert base64.b64decode((await laptop.next(ChannelData)).b64) == b"\n", "it listens"
+    await opened(laptop, "accept", {"port": port})
+    assert (await laptop.next(ChannelData)).data == b"\n", "it listens"
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
-    assert base64.b64decode((await laptop.next(ChannelData)).b64) == b"1\n"
-    await opened(laptop, "reversed", {"connection": 1}, b"from the laptop", channel=2)
+    assert (await laptop.next(ChannelData)).data == b"\n", "there is a connection"
+    await opened(laptop, "accept", {"port": port}, channel=2)
+    await laptop.send(ChannelData(1, 0, b"from the laptop"))
+    await laptop.send(ChannelEnd(1))
     assert await reader.read() == b"from the laptop"
     writer.write(b"from the host")
     writer.close()
-    assert base64.b64decode((await laptop.next(ChannelData)).b64) == b"from the host"
-    await opened(laptop, "reversed", {"connection": 1}, channel=3)
-    assert "has ended" in (await laptop.next(ChannelEnd, lambda frame: frame.channel == 3)).error
-    crowd = [await asyncio.open_connection("127.0.0.1", port) for _ in range(MAX_REVERSED + 1)]
+    data = await laptop.next(ChannelData, lambda frame: frame.channel == 1)
+    assert data.data == b"from the host"
+    assert (await laptop.next(ChannelEnd)).channel == 1
+    await laptop.send(ChannelCredit(1, len(b"\n\nfrom the host") + 1, INITIAL_CREDIT))
+    other = await host.connect(session)
+    await other.attach(role="viewer")
+    await opened(other, "accept", {"port": port})
+    assert "in use" in (await other.next(ChannelEnd)).error, "the port of another laptop"
+    crowd = [await asyncio.open_connection("127.0.0.1", port) for _ in range(MAX_WAITING + 2)]  # one is taken
     assert await crowd[-1][0].read() == b"", "one more than there may be"
-    await laptop.send(ChannelEnd(1, "closed"))
-    assert [await each.read() for each, _ in crowd] == [b""] * len(crowd)
+    await laptop.send(ChannelEnd(2, "closed"))
+    for reader, writer in crowd:
+        with contextlib.suppress(ConnectionResetError):
+            assert await reader.read() == b""
+        writer.close()
     with pytest.raises(OSError):
         await asyncio.open_connection("127.0.0.1", port)
-    for _, each in crowd:
-        each.close()
+
+
+async def test_a_connection_that_breaks_off_at_once_does_not_end_its_reverse_port(
+    host: WorkerHost, session: str
+) -> None:
+    laptop = await host.drive(session)
+    port = free_port()
+    await opened(laptop, "accept", {"port": port})
+    assert (await laptop.next(ChannelData)).data == b"\n", "it listens"
+    broken = socket.create_connection(("127.0.0.1", port))
+    broken.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    broken.close()
+    assert (await laptop.next(ChannelEnd)).channel == 1
+    _, writer = await asyncio.open_connection("127.0.0.1", port)
+    await opened(laptop, "accept", {"port": port}, channel=2)
+    lines = [await laptop.next(ChannelData, lambda frame: frame.channel == 2) for _ in range(2)]
+    assert [each.data for each in lines] == [b"\n", b"\n"], "it listens, and there is a connection"
+    writer.close()
+
+
+async def test_a_reverse_port_goes_over_to_a_laptop_that_was_started_again(host: WorkerHost, session: str) -> None:
+    port = free_port()
+    killed = await host.drive(session, SessionOptions(client="one"))
+    await opened(killed, "accept", {"port": port})
+    assert (await killed.next(ChannelData)).data == b"\n", "it listens"
+    await killed.drop()
+    again = await host.drive(session, SessionOptions(client="two"))
+    await opened(again, "accept", {"port": port})
+    assert (await again.next(ChannelData)).data == b"\n", "it listens"
+    _, writer = await asyncio.open_connection("127.0.0.1", port)
+    assert (await again.next(ChannelData)).data == b"\n", "there is a connection"
+    writer.close()
 
 
 @pytest.mark.parametrize("turns", [2, 3], ids="after {} turns of the loop".format)
@@ -241,8 +282,7 @@ async def test_a_connection_that_comes_as_its_reverse_port_ends_is_closed(turns:
     channels, port, loop = Channels(), free_port(), asyncio.get_running_loop()
     channels.back(lambda _: asyncio.sleep(0))
     async with channels.add(1) as channel:
-        listen = ReversePorts(WaitingConnections()).listen(channel, {"port": port}, "driver")
-        listening = asyncio.create_task(listen)
+        listening = asyncio.create_task(ReversePorts().serve(channel, {"port": port}, "driver"))
         with socket.socket() as made:
             while made.connect_ex(("127.0.0.1", port)):
                 await asyncio.sleep(0)
@@ -250,7 +290,7 @@ async def test_a_connection_that_comes_as_its_reverse_port_ends_is_closed(turns:
             for _ in range(turns):
                 await asyncio.sleep(0)
             channel.broken("the laptop has closed it")
-            with pytest.raises(ChannelError):
+            with contextlib.suppress(ChannelError):
                 await listening
             assert await asyncio.wait_for(loop.sock_recv(made, 1), 10) == b""
 
@@ -263,5 +303,5 @@ async def test_where_the_system_does_not_tell_who_listens_the_output_of_commands
     watch = PortWatch(lambda: True, lambda: [("npm run dev", "Local: http://localhost:5173/")])
     looking = asyncio.create_task(watch.run(changed.set))
     await changed.wait()
-    assert watch.body == {"ports": [{"port": 5173, "name": "npm run dev", "pid": 0}]}
+    assert watch.body == {"ports": [{"port": 5173, "name": "npm run dev"}]}
     looking.cancel()

@@ -30,7 +30,8 @@ from importlib.machinery import BuiltinImporter
 from types import ModuleType
 from typing import Any, Callable, cast
 
-_NOT_IMPORTED = ("ccb.local.mcp", "ccb.deploy.stub", "ccb.deploy.wheel_hook")  # the stub is a program
+_PROGRAMS = ("ccb.deploy.stub", "ccb.deploy.wheel_hook")
+_NOT_IMPORTED = ("ccb.local.mcp", "ccb.local.telemetry", *_PROGRAMS)
 _PR_SET_MM, _PR_SET_MM_MAP = 35, 14
 
 
@@ -42,7 +43,7 @@ def import_worker() -> None:
 
 
 def import_ccb() -> None:
-    """Import all of ccb but what few runs need: MCP servers of the laptop, and the worker."""
+    """Import all of ccb but what few runs need: MCP servers of the laptop, telemetry, and the worker."""
     from ccb.tunnel.heavy_imports import load_asyncssh
 
     load_asyncssh()
@@ -53,7 +54,14 @@ def import_ccb() -> None:
                 importlib.import_module(module.name)
 
 
-KINDS: dict[str, Callable[[], None]] = {"worker": import_worker, "ccb": import_ccb}
+def import_ccb_and_sdks() -> None:
+    """Import also what checks keys."""
+    import_ccb()
+    for name in ("anthropic", "openai"):
+        importlib.import_module(name)
+
+
+KINDS: dict[str, Callable[[], None]] = {"worker": import_worker, "ccb": import_ccb, "ccb and SDKs": import_ccb_and_sdks}
 
 
 class Run:

@@ -44,6 +44,8 @@ async def _feed(source: asyncssh.SSHReader[bytes], stdin: asyncio.StreamWriter) 
             stdin.write(data)
             await stdin.drain()
     stdin.close()
+    with contextlib.suppress(OSError):
+        await stdin.wait_closed()
 
 
 async def _pass_on(output: asyncio.StreamReader, channel: asyncssh.SSHWriter[bytes]) -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from typing import Any
 
 from tests.support.worker.compiled import worker_bundle
@@ -14,7 +14,7 @@ from ccb.local.command_line.parser import parse_arguments
 from ccb.local.config.settings import Settings
 from ccb.local.connect.host_connection import HostConnection
 from ccb.local.connect.startup import LoadedBasics
-from ccb.local.dash.dash_model import Dash, HostWatch
+from ccb.local.dash.dash_model import Dash, watching
 from ccb.tunnel.errors import ConnectionLost
 from ccb.tunnel.transports.login_prompts import NobodyToAsk, Prompts
 from ccb.tunnel.transports.pipe import Transport
@@ -48,12 +48,14 @@ class _Pipe:
 
 
 class ReportingHost(Transport):
-    """`rows` are its sessions by their ID, which `tell` changes. `refuses` is what a login raises."""
+    """`rows` are its sessions by their ID, which `tell` changes. `refuses` is what a login raises; one that `hangs`
+    never ends."""
 
     def __init__(self, name: str, *rows: Mapping[str, Any]) -> None:
         self.name = name
         self.rows = {str(row["session"]): dict(row) for row in rows}
         self.refuses: Exception | None = None
+        self.hangs = False
         self.logins = 0
         self._pipes: list[_Pipe] = []
         self._alive = False
@@ -120,16 +122,11 @@ class _Connection(HostConnection):
 
     async def _log_in(self, prompts: Prompts) -> Transport:
         self.loader.start()
+        if self._host.hangs:
+            await asyncio.Event().wait()
         return self._host.logged_in_again()
 
 
-@asynccontextmanager
-async def dash_of(hosts: Sequence[ReportingHost], environ: Mapping[str, str]) -> AsyncIterator[Dash]:
+def dash_of(hosts: Sequence[ReportingHost], environ: Mapping[str, str]) -> AbstractAsyncContextManager[Dash]:
     """A dash that watches the hosts."""
-    dash = Dash(environ)
-    async with AsyncExitStack() as stack:
-        for host in hosts:
-            connection = await stack.enter_async_context(_Connection(host))
-            dash.hosts.append(HostWatch(host.name, connection.arguments, connection, dash.changed))
-        async with dash.watched():
-            yield dash
+    return watching({host.name: _Connection(host) for host in hosts}, environ)

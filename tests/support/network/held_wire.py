@@ -16,6 +16,7 @@ from typing import Self
 
 from ccb.remote.daemon.daemon import Daemon
 from ccb.remote.daemon.hello import DaemonLaunch
+from ccb.remote.session_store.node_claim import UNSHARED
 from ccb.remote.session_store.session_paths import SessionPaths
 from ccb.tunnel.errors import ConnectionLost
 
@@ -151,7 +152,7 @@ class InProcessHost:
             "bundle": "b" * 64, "session": SESSION, "cwd": str(directory), "storage": "disk", "notes": [],
         }  # fmt: skip
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self.daemon = Daemon(DaemonLaunch(self._where, facts, {}, None, self._listener, (-1, -1)))
+        self.daemon = Daemon(DaemonLaunch(self._where, facts, {}, None, self._listener, (-1, -1), UNSHARED))
         self.wires: list[Wire] = []
         self._anchor: socket.socket | None = None
         self._running: asyncio.Task[None] | None = None

@@ -195,8 +195,9 @@ class Relay:
 
 
 @asynccontextmanager
-async def relay(target_port: int, *, delay_s: float = 0.0) -> AsyncIterator[Relay]:
-    """Run a relay on a free port of 127.0.0.1 to `target_port` there. `delay_s` is one way: half the round trip."""
+async def relay(target_port: int, *, delay_s: float = 0.0, port: int = 0) -> AsyncIterator[Relay]:
+    """Run a relay on a port of 127.0.0.1 (0: a free one) to `target_port` there. `delay_s` is one way: half the round
+    trip."""
     link = Relay(delay_s=delay_s, target_port=target_port)
     tasks: set[asyncio.Task[None]] = set()
 
@@ -227,7 +228,7 @@ async def relay(target_port: int, *, delay_s: float = 0.0) -> AsyncIterator[Rela
         tasks.add(task)
         task.add_done_callback(tasks.discard)
 
-    server = await asyncio.start_server(accept, "127.0.0.1", 0, limit=_CHUNK)
+    server = await asyncio.start_server(accept, "127.0.0.1", port, limit=_CHUNK)
     link.port = server.sockets[0].getsockname()[1]
     try:
         yield link

@@ -21,6 +21,11 @@ from ccb.local.terminal.keymap import BURST_S
 _SEQUENCES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[ -/]*[0-~])")
 
 
+def without_sequences(written: bytes | bytearray) -> str:
+    """Return what a program wrote to a terminal without its escape sequences."""
+    return _SEQUENCES.sub("", written.decode(errors="replace"))
+
+
 class Terminal:
     """`written` is all that the program wrote."""
 
@@ -28,7 +33,7 @@ class Terminal:
         self.process = process
         self._master: int | None = master
         self._news = asyncio.Event()
-        self.written = b""
+        self.written = bytearray()  # bytes would be copied with each piece
         asyncio.get_running_loop().add_reader(master, self._read)
 
     @property
@@ -38,7 +43,7 @@ class Terminal:
 
     def text_from(self, start: int) -> str:
         """The same, of what was written after the first `start` bytes."""
-        return _SEQUENCES.sub("", self.written[start:].decode(errors="replace"))
+        return without_sequences(self.written[start:])
 
     @property
     def descriptor(self) -> int:

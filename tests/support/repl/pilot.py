@@ -307,6 +307,13 @@ class Desk:
             await self.pilot.press(key)
         await self._after(**after)
 
+    async def click(self, text: str, **after: Unpack[After]) -> None:
+        """Click on a text on the screen."""
+        await self.sees(text)
+        place = next((row.index(text), number) for number, row in enumerate(self.screen.splitlines()) if text in row)
+        await self.pilot.click(offset=place)
+        await self._after(**after)
+
     async def pause_of_a_person(self) -> None:
         """Wait for as long as a person does between two keys that are not typed as text."""
         since = time.monotonic()

@@ -26,6 +26,7 @@ from ccb.local.session.session_client import (
     LinkState,
     OutputPiece,
     PromptDelivery,
+    ReplayEnd,
     SessionEvent,
     parse_output,
 )
@@ -308,18 +309,24 @@ class ScriptedSession:
             yield
         finally:
             self._replaying = False
+            self._events.put_nowait(ReplayEnd())
 
     def skip(self, count: int, **body: Any) -> int:
         """So many events are not replayed; `body` is what is said of them. The number of the last one."""
         self._seq += count
         nothing: Json = {"model": MODEL, "permission_mode": "default", "result": None, "todos": None, "asks": []}
-        self._events.put_nowait(EventGap(self._seq, {**nothing, **body}))
+        self._put_gap({**nothing, **body})
         return self._seq
+
+    def _put_gap(self, body: Json) -> None:
+        self._events.put_nowait(EventGap(self._seq, body))
+        if not self._replaying:
+            self._events.put_nowait(ReplayEnd())
 
     def lose(self, count: int) -> None:
         """The host has lost so many events that were said, and goes on as if they had not been."""
         self._seq -= count
-        self._events.put_nowait(EventGap(self._seq, {}))
+        self._put_gap({})
 
     def fail(self, error: CcbError) -> None:
         """The session is lost for good, which is also said to whoever sends something then."""
@@ -395,9 +402,13 @@ class ScriptedSession:
 
     def ask_trust(self, about: ProjectTrust, request_id: str = "trust") -> asyncio.Future[Json]:
         """Ask, as this laptop does, whether a project may count; the answer of the person."""
-        self._asked[request_id] = asyncio.get_running_loop().create_future()
-        self.progress(Request(ASK_READER, about, id=request_id).public())
-        return self._asked[request_id]
+        return self.ask_here(Request(ASK_READER, about, id=request_id))
+
+    def ask_here(self, request: Request[Any, Any]) -> asyncio.Future[Json]:
+        """Ask something, as this laptop does; the answer of the person."""
+        self._asked[request.id] = asyncio.get_running_loop().create_future()
+        self.progress(request.public())
+        return self._asked[request.id]
 
     def withdraw_question(self, request_id: str) -> None:
         self.say({"type": "control_cancel_request", "request_id": request_id})

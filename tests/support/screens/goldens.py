@@ -52,6 +52,7 @@ GOLDENS: tuple[tuple[Scene, tuple[int, int], str], ...] = (
     (scenes.approval, NORMAL, "light"),
     (scenes.approvals, NARROW, "dark"),
     (scenes.plan, NARROW, "dark"),
+    (scenes.reverse_port, NARROW, "dark"),
     (scenes.todos, NARROW, "light"),
     (scenes.agents, NARROW, "dark"),
     (scenes.reconnecting, NARROW, "light"),

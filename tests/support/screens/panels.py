@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import Any, cast
 
 from tests.support.model.model_script import Json
@@ -12,10 +13,9 @@ from tests.support.screens.scenes import agents, answered, sessions
 
 from ccb.local.ports.port_forwards import Forward, PortForwards, Reverse
 from ccb.local.providers.known_models import ModelOffer
-from ccb.local.session.session_client import HostPort, SessionEvent
+from ccb.local.session.session_client import SessionEvent
 from ccb.local.slash_commands.this_laptop import RecentHost
 from ccb.local.tui.panels.list_panel import HostPanel, ModelPanel
-from ccb.local.tui.panels.port_panel import PortPanel
 from ccb.tunnel.plain_text import HostText
 from ccb.tunnel.providers.model_traits import ModelTraits
 from ccb.tunnel.wire.client_requests import LIST_RULES, REWIND_FILES, REWIND_POINTS
@@ -158,12 +158,13 @@ async def ports(at: Desk) -> None:
     await answered(at)
     listening = {8000: "uvicorn", 9229: "node", 5173: "vite"}
     held = PortForwards(cast(Any, at.session), {"8000": "the api of the shop"})
-    held.listening = {port: HostPort(port, HostText(name)) for port, name in listening.items()}
+    held.listening = {port: HostText(name) for port, name in listening.items()}
     connection = asyncio.get_running_loop().create_task(asyncio.sleep(0))
     for remote, local, pinned in ((5173, 40123, False), (5432, 5432, True)):
         held.forwards[remote] = Forward(remote, local, pinned, cast(Any, None), {connection} if not pinned else set())
     held.reverses = {3000: Reverse(3000, state=""), 3001: Reverse(3001, state="the host has ended it")}
-    at.view.reading.open(PortPanel(at.view.api, held))
+    at.view.api.laptop = replace(at.view.api.laptop, ports=held)
+    await at.give("/ports", sees="Ports of the host")
     await at.press("down", sees="› 5432")
 
 

@@ -20,11 +20,13 @@ from ccb.local.connect.session_rows import SessionRow
 from ccb.local.session.session_client import LinkState
 from ccb.local.slash_commands.session_api import LaptopSide
 from ccb.local.terminal import terminal_prompts
+from ccb.local.transcript.questions import REVERSE_PORT, ReversedPort
 from ccb.local.transcript.transcript_reducer import TranscriptReducer
 from ccb.local.tui import presenters
 from ccb.local.tui.widgets.transcript import Spinners
 from ccb.tunnel.errors import ConnectionLost
 from ccb.tunnel.plain_text import HostText
+from ccb.tunnel.wire.control_protocol import Request
 from ccb.tunnel.wire.prompt_content import image_block
 
 Scene = Callable[[Desk], Awaitable[None]]
@@ -166,6 +168,13 @@ async def plan(at: Desk) -> None:
     at.session.ask("1", "ExitPlanMode", {"plan": _PLAN}, permission_suggestions=modes)
     await at.card_focused()
     await at.sees("keep planning")
+
+
+async def reverse_port(at: Desk) -> None:
+    await _begun(at)
+    at.session.ask_here(Request(REVERSE_PORT, ReversedPort("devbox", 3000)))
+    await at.card_focused()
+    await at.sees("Let devbox reach port 3000 of this laptop?", "Programs of all users", "Yes, in this session")
 
 
 async def todos(at: Desk) -> None:

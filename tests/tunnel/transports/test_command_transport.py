@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import re
 import shlex
@@ -24,7 +25,7 @@ from tests.support.person.login import everything
 
 from ccb.deploy.bootstrap import launch
 from ccb.deploy.bundle import load
-from ccb.tunnel.errors import AuthFailed, DeployError, Unreachable, UsageError
+from ccb.tunnel.errors import AuthFailed, ConfigError, ConnectionLost, DeployError, Node, Unreachable, UsageError
 from ccb.tunnel.transports.command_transport import (
     CommandTransport,
     LocalTransport,
@@ -36,6 +37,7 @@ from ccb.tunnel.transports.command_transport import (
 )
 from ccb.tunnel.transports.container import ContainerTransport, container_command, container_name
 from ccb.tunnel.transports.login_failures import command_failure
+from ccb.tunnel.transports.node import NodeTransport, node_line, node_words
 
 SHELLS = ["bash", "dash", "zsh", "fish", "tcsh", "busybox sh"]
 
@@ -134,6 +136,22 @@ async def test_commands_are_started_again_and_ended(tmp_path: Path) -> None:
         async with asyncio.timeout(20):
             await box.close()
         await until(lambda: not sleeper.is_running() or sleeper.status() == psutil.STATUS_ZOMBIE)
+
+
+async def test_a_pipe_that_breaks_is_told_to_its_writer_alone() -> None:
+    logged: list[dict[str, object]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: logged.append(context))
+    async with transport("sh -c") as box:
+        pipe = await box.execute("echo on; exec sleep 1000")
+        assert await pipe.read() == b"on\n"
+        writing = asyncio.create_task(pipe.write(bytes(1 << 20)))
+        await asyncio.sleep(0)
+        pipe.kill()
+        with pytest.raises(ConnectionLost):
+            await writing
+    del pipe, box, writing
+    gc.collect()
+    assert logged == []
 
 
 @pytest.mark.slow
@@ -260,6 +278,54 @@ def test_any_script_arrives_in_the_container_as_it_was(text: str) -> None:
     script = line.removeprefix("exec /bin/sh -c '").removesuffix("'").replace("exec $E", "$E")
     said = subprocess.run(["bash", "-c", docker + script], capture_output=True, check=True)
     assert said.stdout.decode() == text
+
+
+@given(printable)
+def test_any_script_arrives_on_a_node_as_it_was(text: str) -> None:
+    """Two shells read the line before the one of the node; the name of the node is one word."""
+    if unsafe.search(text):
+        return
+    words = node_words(Node("n1", "b"), "ssh -o 'A b=$c' {node}")
+    line = node_line(words, f"exec /bin/sh -c '{text}'")
+    ssh = """ssh() { [ "$1 $2 $3" = '-o A b=$c n1' ] || exit 1; sh() { printf %s "$2"; }; eval "${4#exec /bin/}"; }; """
+    script = line.removeprefix("exec /bin/sh -c '").removesuffix("'").replace("exec ", "", 1)
+    said = subprocess.run(["bash", "-c", ssh + script], capture_output=True, check=True)
+    assert said.stdout.decode() == text
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+@pytest.mark.quick_rows(3)
+async def test_a_worker_starts_on_a_node_behind_any_login_shell(shell: str, tmp_path: Path) -> None:
+    shell_script(tmp_path / "srun", 'while [ "$1" != sh ]; do shift; done; INSIDE=yes exec "$@"')
+    path = f"{tmp_path}:{os.environ['PATH']}"
+    async with transport(
+        f"{shell} -c {{command}}", PATH=path, HOME=str(tmp_path), XDG_RUNTIME_DIR=str(tmp_path)
+    ) as host:
+        node = Node("n1", "b", job="14")
+        launched = await launch(NodeTransport(host, node, node_words(node, "")), {"command": "ps"}, load())
+        await launched.pipe.close()
+
+
+SRUN = "srun --overlap --unbuffered --nodes=1 --ntasks=1"
+
+
+@pytest.mark.parametrize(
+    ("node", "command", "words"),
+    [
+        (Node("n1", "b", job="14"), "", f"{SRUN} --jobid 14 --nodelist n1 sh -c {{command}}"),
+        (Node("n1.site", "b"), "oc rsh {node}", "oc rsh n1.site sh -c {command}"),
+        (Node("n1", "b"), "go {node} {command} end", "go n1 {command} end"),
+        (Node("n1", "b"), "/opt/bin/ssh -q {node}", "/opt/bin/ssh -q n1 {command}"),
+        *((Node(name, "b"), "ssh {node}", "no name of a node") for name in ("", "-oA=b", "a b", "a;b", "n1\n", "é")),
+        *((Node("n1", "b", job=job), "srun --jobid {job}", "is in no job") for job in ("", "1;id", "--help", "1\n")),
+        (Node("n1", "b"), "ssh {node} 'a'\\''b'", "cannot be passed on"),
+    ],
+)  # fmt: skip
+def test_the_name_that_a_host_gives_a_node_is_one_plain_word(node: Node, command: str, words: str) -> None:
+    try:
+        assert " ".join(node_words(node, command)) == words
+    except ConfigError as error:
+        assert words in error.what
 
 
 @pytest.mark.parametrize("name", ["", "-it", "a b", "$(id)", "a;b", "a'b", "x\ny", "../x", "-u@x", "a b@x", "@x"])
