@@ -77,7 +77,7 @@ async def launch(
         on_failure.push_async_callback(launched.pipe.close)
         form = str(launched.facts.get("packed", ""))
         for each in missing:
-            await launched.pipe.write(await asyncio.to_thread(_upload, each, form, transport))
+            await launched.pipe.write(await asyncio.to_thread(_upload, each, form, raw=bool(transport.python)))
         on_failure.pop_all()
     return replace(launched, uploaded=True)
 
@@ -110,10 +110,15 @@ async def _launched(
         return Launched(pipe, reader.buffer, facts)
 
 
-def _upload(bundle: Bundle, form: str, transport: Transport) -> bytes:
+def job_input(bundle: Bundle) -> bytes:
+    """Return what stdin of `job_command` has, in a form that every Python can read."""
+    return _GO_ON + _upload(bundle, "zlib")
+
+
+def _upload(bundle: Bundle, form: str, *, raw: bool = False) -> bytes:
     """Return what the stub reads, in the `form` that it has asked for. On this machine the bundle goes as it is."""
     letter, data = b"r", bundle.data
-    if not transport.python:
+    if not raw:
         try:
             letter, data = (b"x", bundle.packed("xz")) if form == "xz" else (b"z", bundle.packed("zlib"))
         except ImportError:  # this Python has no lzma

@@ -112,9 +112,22 @@ def bootstrap_command(
     """Return the command line. `marker` is random hex; `params` (JSON) hold nothing secret. `python` is used without a
     search. With `wait` in `params` it first says RUNNING. Without a Python >= 3.9 it prints the others and exits with
     NO_PYTHON_STATUS; on a terminal that it cannot make transparent, with TERMINAL_STATUS."""
-    encoded = base64.b64encode(json.dumps(params).encode()).decode()
-    stub = f'-I -S -u -c "{_RUN}" {_stub()} {marker} {bundle.sha256} {len(bundle.data)} {encoded} exec'
+    stub = _stub_words(marker, bundle, encoded_parameters(params))
     return _command(marker, stub, candidates, wait=bool(params.get("wait")), probe=probe, python=python)
+
+
+def job_command(bundle: Bundle) -> str:
+    """Return the command line with which a job becomes the daemon of its session. The variable CCB_TASK has its encoded
+    parameters, with `wait`; on stdin are a newline and the bundle as it is uploaded."""
+    return _command("ccb", _stub_words("ccb", bundle, "$CCB_TASK"), CANDIDATES, wait=False)
+
+
+def encoded_parameters(params: Mapping[str, object]) -> str:
+    return base64.b64encode(json.dumps(params).encode()).decode()
+
+
+def _stub_words(marker: str, bundle: Bundle, encoded: str) -> str:
+    return f'-I -S -u -c "{_RUN}" {_stub()} {marker} {bundle.sha256} {len(bundle.data)} {encoded} exec'
 
 
 def program_command(marker: str, program: bytes, *, wait: bool, python: str = "") -> str:

@@ -65,7 +65,8 @@ class _Flow:
         read = len(self.held) - before
         if self.held:
             try:
-                written = os.write(self.sink, self.held[:_CHUNK])
+                with memoryview(self.held) as held:
+                    written = os.write(self.sink, held[:_CHUNK])
                 del self.held[:written]
             except BlockingIOError:
                 pass
@@ -124,9 +125,12 @@ def start(params: Params, bundle: str, storage: str) -> int:
       connection may have made the copy.
     - `again`: the client reconnects by itself after a lost connection; a session that was stopped is not started for
       it.
+    - `take_over`: the boot id of a node of a shared home that a person has said to be gone; its session goes on here.
     - `in_memory`: the session was in memory when the client last saw it.
     - `worktree`: a new session works in a git worktree of this name, of the repository that holds `cwd`.
     - `grace_s`, `idle_s`: the limits of a new daemon, in seconds.
+    - `job`: `keeps`: this process is the job of a site's engine, and becomes the daemon, which waits for its first
+      prompt as long as the job lasts. `leads`: a job has the daemon or will soon have it, so start none.
     - `notes`: the stub's notes for the person.
     - `bundle_path`: where the stub found or wrote the bundle, "" if nowhere.
     - `no_copy`: why the stub has compiled the worker from the bundle, "" if it has used the compiled copy beside it.
@@ -137,7 +141,7 @@ def start(params: Params, bundle: str, storage: str) -> int:
     if "command" in params:
         from .host_commands.host_command import run_command
 
-        return run_command(params, bundle)
+        return run_command({**params, "umask": users_umask}, bundle)
     try:
         deadline = time.monotonic() + _ANSWER_DEADLINE_S
         daemon = _find_or_start(_Start(params, bundle, storage, users_umask, deadline))
@@ -327,11 +331,24 @@ def _refuse_used(params: Params, where: session_paths.SessionPaths, deadline: fl
     raise in_use(str(params["session"]))
 
 
+def _daemon_of_job(where: session_paths.SessionPaths, deadline: float, log: dict[str, object]) -> socket.socket:
+    """Return a connection to the daemon that the job of the session keeps; it may just start."""
+    while time.monotonic() < deadline:
+        daemon = sockets.connect(where.socket, deadline)
+        if daemon is not None:
+            return daemon
+        time.sleep(0.05)
+    raise HostRefusal("internal", "the job of the session has no worker", log)
+
+
 def _connect_or_start(start: _Start, where: session_paths.SessionPaths) -> socket.socket:
     """Return a connection to the daemon at these paths. The process that gets the session's lock starts it."""
     params = start.params
-    _end_elsewhere(params, where)
     log: dict[str, object] = {"log": where.file("daemon.log")} if where.state else {}
+    if params.get("job") == "leads":
+        return _daemon_of_job(where, start.deadline, log)
+    keeps = params.get("job") == "keeps"
+    _end_elsewhere(params, where)
     signals_sent: set[int] = set()
     while True:
         lock = lock_file(where.lock) if where.lock else sockets.claim(where.socket)
@@ -343,7 +360,7 @@ def _connect_or_start(start: _Start, where: session_paths.SessionPaths) -> socke
         elif params.get("fresh"):
             _refuse_used(params, where, start.deadline)
         address = where.socket if owner is None else str(owner.get("socket") or "")
-        daemon = sockets.connect(address, start.deadline)
+        daemon = None if keeps else sockets.connect(address, start.deadline)  # an earlier run of the job still ends
         if daemon is not None:
             return daemon
         if lock is not None and owner is None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from enum import IntEnum
 
 from .plain_text import neutralise, one_line
+from .wire.dataclass import dataclass
 
 
 class ExitCode(IntEnum):
@@ -63,10 +64,20 @@ class WaitsForAnswer(UsageError):
     exit_name = "PERMISSION_DENIED"
 
 
+@dataclass(frozen=True)
+class Node:
+    """A machine of a shared home that owns a session, by the word of another one. `job` is that of a cluster."""
+
+    name: str
+    boot: str
+    job: str = ""
+
+
 class KeptElsewhere(CcbError):
-    """The session lives on another host that shares this home."""
+    """The session lives on another host that shares this home. `node` is None for a container of the same machine."""
 
     exit_name = "USAGE"
+    node: Node | None = None
 
 
 class NoSuchSession(CcbError):
@@ -111,6 +122,10 @@ class HostKeyError(ConnectError):
     """A host key is unknown in a headless run, or has changed."""
 
     exit_name = "HOST_KEY"
+
+
+class NodeGone(ConnectError):
+    """There is no way to the node on which the session runs."""
 
 
 class DeployError(CcbError):

@@ -103,3 +103,11 @@ _NO_QUOTES = str.maketrans("“”", "''")
 def escaped_json(text: str) -> str:
     """Return a JSON text with the same value in which all that `neutralise` would replace are written as escapes."""
     return CONTROLS.sub(lambda match: json.dumps(match.group())[1:-1], text)
+
+
+def age_text(seconds: float) -> str:
+    """Return an age as `12s`, `5m`, `3h` or `2d`."""
+    for size, unit in ((86400, "d"), (3600, "h"), (60, "m")):
+        if seconds >= size:
+            return f"{int(seconds // size)}{unit}"
+    return f"{int(max(0, seconds))}s"

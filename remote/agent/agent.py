@@ -295,10 +295,10 @@ def context_report(
 
 
 def program_report(program: AgentProgram) -> ContextReport:
-    used, size = program.context_size
-    parts = {"Messages": used, "Free space": max(0, size - used)}
-    limits = model_request.ContextLimits(size or 1, 0, size, size)
-    return ContextReport(program.model or program.name, limits, None, used, parts, exact=True)
+    facts = program.facts
+    parts = {"Messages": facts.used, "Free space": max(0, facts.size - facts.used)}
+    limits = model_request.ContextLimits(facts.size or 1, 0, facts.size, facts.size)
+    return ContextReport(facts.models.current or program.name, limits, None, facts.used, parts, exact=True)
 
 
 def _short(count: int) -> str:

@@ -136,7 +136,7 @@ class Turn:
         version = self._context.deps.version
         if program is not None:
             await program.prepare(self._log, agent)
-            return agent_messages.init_message(config, (), program.model or agent.model, version)
+            return agent_messages.init_message(config, (), program.facts.models.current or agent.model, version)
         tools = [*(tool.name for tool in agent.listed), *config.deferred_tools()]
         return agent_messages.init_message(config, tools, agent.model, version)
 
@@ -325,7 +325,7 @@ class Turn:
     async def clear(self) -> None:
         await self._compactor.clear()
         if self._context.deps.program is not None:
-            await self._context.deps.program.forget()
+            await self._context.deps.program.forget(self._log)
 
     async def _rescued(self, state: turn_state.LoopState) -> bool:
         return state.can_rescue and await self._stop.unless_set(self._compactor.rescue())

@@ -17,6 +17,7 @@ from ccb.tunnel.wire.model_facts import ModelFacts, ModelTable
 from ccb.tunnel.wire.tool_traits import Effect, ToolTraits
 
 from ..model.model_request import RequestPrefix, text_tokens
+from ..permissions.modes import DEFAULT
 from ..tools.tool_contract import Tool, ToolContext, ToolResult, declared
 from .agent_histories import AgentLog, Ledger
 from .conversation import Conversation
@@ -152,23 +153,56 @@ class TurnEnding:
         return _SUBTYPES.get(self.terminal, "success")
 
 
+@dataclass(frozen=True)
+class ProgramChoice:
+    """What a program lets somebody choose from: models, modes. `option` is the id of the config option, "" where the
+    program has a method of its own for it. `values` are names by the value that is sent, perhaps among others."""
+
+    current: str
+    values: Mapping[str, str]
+    option: str = ""
+    takes_any: bool = False
+
+    def find(self, wanted: str) -> str:
+        """Return the value that a word of the person or of ccb means, "" for none."""
+        plain = plain_word(wanted)
+        for matches in (str.__eq__, str.startswith, str.__contains__):
+            for value, name in self.values.items():
+                if plain and any(matches(plain_word(each), plain) for each in (value, name)):
+                    return value
+        return wanted if self.takes_any else ""
+
+
+def plain_word(text: str) -> str:
+    return re.sub(r"[^a-z0-9.]", "", text.lower())
+
+
+NO_CHOICE = ProgramChoice("", {})
+
+
+class ProgramFacts:
+    """What a program says of itself. `session` is its own id of the conversation; `used` and `size` are what fills its
+    window and how large that is, in tokens, and `usage` what the last turn took, if it says so. `follows` is the
+    permission mode of ccb that it was last told, `unmet` what it has not taken of the session, for the person."""
+
+    def __init__(self) -> None:
+        self.session = ""
+        self.models = self.modes = NO_CHOICE
+        self.commands: Sequence[tuple[str, str, str]] = ()
+        self.usage: Json = {}
+        self.used = self.size = 0
+        self.cost_usd = 0.0
+        self.follows = DEFAULT
+        self.unmet: list[str] = []
+
+
 class AgentProgram(Protocol):
     """A program of others that is the agent: it runs the turns in place of the model and the tools of ccb."""
 
-    @property
-    def name(self) -> str: ...
+    name: str
 
     @property
-    def model(self) -> str:
-        """The model that it uses, "" if it does not say."""
-
-    @property
-    def offered_models(self) -> Sequence[tuple[str, str]]:
-        """Value and name of each model that it offers."""
-
-    @property
-    def context_size(self) -> tuple[int, int]:
-        """What fills its window and how large that is, in tokens; 0 if it does not say."""
+    def facts(self) -> ProgramFacts: ...
 
     @property
     def is_all_memory(self) -> bool:
@@ -186,7 +220,7 @@ class AgentProgram(Protocol):
     def unread(self, prompts: Sequence[Prompt]) -> None:
         """Keep prompts that it gets together with the next one."""
 
-    async def forget(self) -> None:
+    async def forget(self, agent_log: AgentLog) -> None:
         """Begin a new conversation."""
 
     def begin(self) -> None:

@@ -172,9 +172,8 @@ def _main_agent(
             deps.hooks,
             options=lambda: launches.options,
             trusted=lambda: agent.config.settings.trusted,
-            take_queued=lambda: parts.inputs.take_all(MAIN_AGENT, deps.commands.calls),
         )
-        program = ForeignAgent(options.foreign_agent, own, relay, known)
+        program = ForeignAgent(options.foreign_agent, own, relay.open, known)
         deps.commands.provide(program.commands)
         deps = replace(deps, program=program)
     config = AgentConfig(

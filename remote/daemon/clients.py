@@ -15,8 +15,9 @@ from ccb.tunnel.wire import frames
 from ccb.tunnel.wire.control_protocol import CAN_USE_TOOL
 from ccb.tunnel.wire.frames import Json
 from ccb.tunnel.wire.journal_records import DriverRecord, to_page
-from ccb.tunnel.wire.messages import ControlResponse, UserMessage, parse_message
+from ccb.tunnel.wire.messages import ControlRequest, ControlResponse, UserMessage, parse_message
 from ccb.tunnel.wire.ndjson import FrameDecoder, dump, to_bytes
+from ccb.tunnel.wire.outside_messages import COMMAND, TELL_SESSION
 from ccb.tunnel.wire.session_options import SessionOptions
 
 from ..permissions.modes import WORKSPACE
@@ -107,7 +108,7 @@ class AttachedClient:
         if isinstance(frame, (frames.Detach, frames.FindNames)):
             return bool(role)
         if isinstance(frame, frames.Input) and role == "viewer":
-            return frame.epoch == 0  # an answer that is meant as a viewer's, not the late one of an earlier driver
+            return frame.epoch == 0  # it is meant as a viewer's, and is not the late one of an earlier driver
         if isinstance(frame, (frames.Input, frames.Stop)):
             return role == "driver" and frame.epoch == self.outbox.epoch
         if isinstance(frame, frames.Ping):
@@ -324,7 +325,7 @@ class AttachedClients:
             self._finisher = None
             session.turns.go_on()
         self._lease.grant(frame.epoch, options.client)
-        self._lifetime.released = False
+        self._lifetime.released = self._lifetime.waits = False
         if session is not None:
             with contextlib.suppress(NotKept):  # the next turn reports that nothing can be written
                 session.log.emit(DriverRecord(client.name, frame.epoch))
@@ -377,18 +378,22 @@ class AttachedClients:
         """Apply an input, or keep it until there is room. What ends a turn overtakes the prompts."""
         if self.ending:  # the laptop sends an input again until it is confirmed
             return
-        if client is not self.driver and not self._may_answer(client, frame):
+        if client is not self.driver and not self._may_send(client, frame):
             return
         if (client.late and isinstance(parse_message(frame.body), UserMessage)) or not self._applied(client, frame):
             client.late.append(frame)
             if len(client.late) == 1:
                 asyncio.get_running_loop().call_later(_TRY_AGAIN_S, self._take_late, client)
 
-    def _may_answer(self, client: AttachedClient, frame: frames.Input) -> bool:
-        """Return whether a viewer answers an open question about a tool. Confirm what needs no answer any more.
-        Anything else of a viewer has no effect."""
+    def _may_send(self, client: AttachedClient, frame: frames.Input) -> bool:
+        """Return whether a viewer answers an open question about a tool, or sends a message that is marked as such.
+        Confirm what needs no answer any more. Anything else of a viewer has no effect."""
         line, session = parse_message(frame.body), self.session
-        if not isinstance(line, ControlResponse) or frame.epoch != 0 or session is None:
+        if frame.epoch != 0 or session is None:
+            return False
+        if isinstance(line, ControlRequest):
+            return line.subtype == TELL_SESSION.name and line.text("via") == COMMAND
+        if not isinstance(line, ControlResponse):
             return False
         if session.broker.journalled.kind_of(line.request_id) == CAN_USE_TOOL.name:
             return True
@@ -484,10 +489,12 @@ _LOOK_S = 5.0
 
 class Lifetime:
     """Ends a daemon without clients: when `stays` has passed, at once when `released`, and after `grace_s` in any case.
-    `stays` returns how many seconds an idle daemon may stay without any, infinity while the session works."""
+    `stays` returns how many seconds an idle daemon may stay without any, infinity while the session works. While it
+    `waits` for its first driver it does not end."""
 
-    def __init__(self, grace_s: float, stays: Callable[[], float]) -> None:
+    def __init__(self, grace_s: float, stays: Callable[[], float], *, waits: bool = False) -> None:
         self.released = True
+        self.waits = waits
         self._grace_s = grace_s
         self._stays = stays
         self._clients = 0
@@ -514,6 +521,8 @@ class Lifetime:
                 await within(min(left, _LOOK_S), self._changed.wait())
 
     def _due(self) -> float:
+        if self.waits:
+            return math.inf
         latest, stays = self._alone_since + self._grace_s, self._stays()
         if stays == math.inf:
             self._busy_until = time.monotonic()

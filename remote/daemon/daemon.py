@@ -39,7 +39,7 @@ from .copy_writer import CopyWriter
 from .hello import ENDING, WORKTREES, hello_frame, read_lease, send_last
 from .model_relay import ModelRelay
 from .model_streams import ModelStreams
-from .ports import PortWatch, ReversePorts, WaitingConnections, serve_port
+from .ports import PortWatch, ReversePorts, serve_port
 from .shells import Shells
 
 if TYPE_CHECKING:
@@ -97,10 +97,11 @@ class Daemon:
     def __init__(self, launch: DaemonLaunch) -> None:
         self._launch = launch
         where, facts = launch.where, launch.facts
-        self.journal = Journal(where.file("journal.jsonl"), fresh=True)
+        self.journal = Journal(where.file("journal.jsonl"), fresh=True, claim=launch.claim)
         self._lease = DriverLease(where.file("epoch"), *read_lease(where.state))
         grace_s, idle_s = launch.seconds("grace_s", GRACE_S), launch.seconds("idle_s", IDLE_S)
-        self._lifetime = Lifetime(grace_s, partial(self._stays, idle_s if where.state else grace_s, grace_s))
+        stays = partial(self._stays, idle_s if where.state else grace_s, grace_s)
+        self._lifetime = Lifetime(grace_s, stays, waits=bool(launch.params.get("job")))
         self._copy = CopyWriter(launch.text("bundle_path"), str(facts["bundle"]), launch.text("no_copy"))
         self._calls = ModelStreams()
         self._begun = asyncio.Event()
@@ -109,8 +110,7 @@ class Daemon:
         # For a session in memory the token is its id: after its worker is killed, only the id can tell its processes.
         token = "" if where.state else str(facts["session"])
         self.context = make_context(str(facts["cwd"]), where.file("outputs"), token)
-        connections = WaitingConnections()
-        self.relay = ModelRelay(connections)
+        self.relay = ModelRelay()
         self.shells = Shells(self.context)
         self.clients = AttachedClients(
             self.journal,
@@ -121,13 +121,7 @@ class Daemon:
             self._begin,
             self.changed,
             self.stop,
-            {
-                "port": serve_port,
-                "reverse": ReversePorts(connections).listen,
-                "relay": self.relay.serve,
-                "reversed": connections.carry,
-                "shell": self.shells.serve,
-            },
+            {"port": serve_port, "accept": ReversePorts().serve, "model": self.relay.serve, "shell": self.shells.serve},
             PortWatch(self._runs_something, self._outputs),
         )
         cwd = os.path.realpath(self.context.cwd)
@@ -142,7 +136,7 @@ class Daemon:
             **own_identity(),
             **self._worker(),
         }
-        self._summary = SummaryFile(where.state, fields)
+        self._summary = SummaryFile(where.state, fields, launch.claim)
         if not where.state:
             facts["summary"] = self._summary.fields  # for `ccb ps`, which finds no file
         self._left_behind = ""  # the mark of processes that a killed worker may have left running
@@ -292,6 +286,7 @@ class Daemon:
             await self.clients.names.close()
         if self.session is not None:
             await self.session.end("prompt_input_exit" if self._session_over else "other")
+        self.relay.close()
         await self.shells.close()
         root = await self.context.directory.soon(self.context.directory.identity)
         await close_context(self.context)
@@ -306,7 +301,7 @@ class Daemon:
                 await give_back(self.journal.path)
             except OSError as error:
                 log.warning("the worktree of the session stays: %s", error)
-        if self.session is not None:
+        if self.session is not None and self._launch.claim.holds():
             self._summary.update(state="ended", driver="", viewers=0, **({"root": root} if root else {}))
             self._summary.remove_owner()
             if self._session_over:  # a later client must not be told that this session has a driver
@@ -321,6 +316,11 @@ class Daemon:
         if who:
             log.warning("%s connected to the session's socket, and was refused", who)
             writer.close()
+            return
+        if not self._launch.claim.holds():
+            log.warning("the session was taken over on another node")
+            writer.close()
+            self.leave()
             return
         cages = self.context.host.known_cages()  # known from the first turn on: asking the kernel takes 50 ms
         facts = self._launch.facts

@@ -14,15 +14,17 @@ from collections.abc import Callable
 
 from ..session_store import session_paths, sockets
 from ..session_store.locks import (
-    check_host,
     check_owner,
+    elsewhere,
     in_use,
     is_alive,
+    kept_elsewhere,
     lock_journal,
     own_identity,
     reserve_owner,
     write_owner,
 )
+from ..session_store.node_claim import PREFIX, UNSHARED, NodeClaim, owner_of, take
 from ..session_store.refusal import HostRefusal
 from ..session_store.session_paths import resolve_directory
 from .hello import ENDING, WORKTREES, DaemonLaunch, send_hello, send_last
@@ -63,38 +65,62 @@ def _start(
     journal = where.file("journal.jsonl")
     cwd, before = _check(params, session, where, journal)
     journal_lock, held = lock_journal(journal) if journal else (-1, False)
+    claim = UNSHARED
     try:
-        if held:
-            owner = _owner_of(where.state)
+        owner = _owner_of(where.state) if held or _begun(journal) else {}
+        gone = _given_up(params, owner)
+        if held and elsewhere(owner) == elsewhere(owner, gone):
             check_owner(owner)
             return owner
-        notes = list(dict.fromkeys(_texts(params.get("notes")) + where.notes))
-        if before:
-            notes.append("the session worked in %s before, and works in %s now" % (before, cwd))
-        tree = None
-        if "worktree" in params and not _begun(journal):
-            from ..subagents.worktrees import own_worktree
-
-            cwd, tree = own_worktree(cwd, str(params["worktree"]))
-            notes.append("the session works in the git worktree %s" % cwd)
-        os.chdir("/")  # else the disk of the directory could not be unmounted
-        facts: Params = {"bundle": bundle, "session": session, "cwd": cwd, "storage": where.storage, "notes": notes}
-        log = os.open(where.file("daemon.log") or os.devnull, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-        if where.lock:
-            reserve_owner(lock)
-        with sockets.listen(where.socket, lock) as listener:
-            try:
-                if _fork():
-                    os.umask(users_umask)  # files made by tools follow the user's umask; our own files set their modes
-                    _run(DaemonLaunch(where, facts, params, tree, listener, (lock, journal_lock)), log)
-            except OSError:
-                _remove(where.socket)
-                raise
-        os.close(log)
+        if where.durable:
+            claim = take(where.state, owner, gone)
+        if claim.renewed:
+            if journal_lock >= 0:
+                os.close(journal_lock)
+            journal_lock, _ = lock_journal(journal)
+        moved = ["the session worked in %s before, and works in %s now" % (before, cwd)] if before else []
+        facts: Params = {"bundle": bundle, "session": session, "cwd": cwd, "notes": moved}
+        _fork_daemon(params, facts, where, (lock, journal_lock), claim, users_umask)
+    except BaseException:
+        claim.release()
+        remove_unused(where, claim)
+        raise
     finally:
         if journal_lock >= 0:
             os.close(journal_lock)
     return None
+
+
+def _fork_daemon(
+    params: Params,
+    facts: Params,
+    where: session_paths.SessionPaths,
+    locks: tuple[int, int],
+    claim: NodeClaim,
+    users_umask: int,
+) -> None:
+    """Start the daemon of a session whose `locks` and `claim` this process has. Raise HostRefusal, OSError."""
+    notes = list(dict.fromkeys(_texts(params.get("notes")) + where.notes + _texts(facts["notes"])))
+    tree = None
+    if "worktree" in params and not _begun(where.file("journal.jsonl")):
+        from ..subagents.worktrees import own_worktree
+
+        facts["cwd"], tree = own_worktree(str(facts["cwd"]), str(params["worktree"]))
+        notes.append("the session works in the git worktree %s" % facts["cwd"])
+    os.chdir("/")  # else the disk of the directory could not be unmounted
+    facts.update(storage=where.storage, notes=notes, node=os.uname().nodename)
+    log = os.open(where.file("daemon.log") or os.devnull, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    if where.lock:
+        reserve_owner(locks[0])
+    with sockets.listen(where.socket, locks[0]) as listener:
+        try:
+            if params.get("job") or _fork():  # the end of a job ends its processes, and the other way round
+                os.umask(users_umask)  # files made by tools follow the user's umask; our own files set their modes
+                _run(DaemonLaunch(where, facts, params, tree, listener, locks, claim), log)
+        except OSError:
+            _remove(where.socket)
+            raise
+    os.close(log)
 
 
 def _check(params: Params, session: str, where: session_paths.SessionPaths, journal: str) -> tuple[str, str]:
@@ -107,7 +133,9 @@ def _check(params: Params, session: str, where: session_paths.SessionPaths, jour
     if exists:
         from ..session_store.session_registry import check_not_moved
 
-        check_host(_owner_of(where.state))
+        owner = _owner_of(where.state)
+        if elsewhere(owner, _given_up(params, owner)):
+            raise kept_elsewhere(owner)
         check_not_moved(where.state)
     mark = where.file(session_paths.STOPPED)
     if params.get("again") and os.path.exists(mark):
@@ -128,6 +156,12 @@ def _check(params: Params, session: str, where: session_paths.SessionPaths, jour
         text = "%s; name the directory in which the session is to go on" % refusal.message
         raise HostRefusal(refusal.code, text, refusal.data) from None
     return directory, "" if _is_one(directory, recorded) else recorded
+
+
+def _given_up(params: Params, owner: dict[str, object]) -> str:
+    """Return the boot id of the node that loses the session to this start: a person says that it is gone, or the site
+    has ended the earlier run of this job, perhaps with its node. "" for none."""
+    return str((owner.get("boot") if params.get("job") else params.get("take_over")) or "")
 
 
 def _wanted_directory(recorded: str, named: str, *, chosen: bool) -> str:
@@ -167,7 +201,7 @@ def _begun(journal: str) -> bool:
 def _owner_of(state: str) -> dict[str, object]:
     from ..session_store.session_registry import read_summary
 
-    return read_summary(state)
+    return owner_of(state, read_summary(state))
 
 
 def _recorded_directory(state: str, journal: str, named: str) -> str:
@@ -237,8 +271,9 @@ def _run(launch: DaemonLaunch, log: int) -> None:
             send_last(first, {"t": "refused", "code": "internal", "message": what, "data": {}})
     finally:
         _remove(launch.where.socket)
+        launch.claim.release()
         if status == 0:
-            remove_unused(launch.where)
+            remove_unused(launch.where, launch.claim)
         _remove(launch.where.lock)
         sys.stderr.flush()
         os._exit(status)
@@ -313,7 +348,7 @@ def _survive_logout(launch: DaemonLaunch) -> None:
 
 def _greet_first(launch: DaemonLaunch) -> socket.socket | None:
     """Send hello to the first client, and return its socket. Return None when no client comes in time."""
-    launch.listener.settimeout(_FIRST_CLIENT_S)
+    launch.listener.settimeout(None if launch.params.get("job") else _FIRST_CLIENT_S)
     while True:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDING)
         try:
@@ -339,8 +374,9 @@ def _remove(path: str) -> None:
         pass
 
 
-def remove_unused(where: session_paths.SessionPaths) -> None:
-    """Remove the files of a session that never began: one whose journal is empty."""
+def remove_unused(where: session_paths.SessionPaths, claim: NodeClaim = UNSHARED) -> None:
+    """Remove the files of a session that never began: one whose journal is empty. With a record beside that of `claim`,
+    the session is another node's."""
     if not where.state:
         return
     try:
@@ -348,7 +384,20 @@ def remove_unused(where: session_paths.SessionPaths) -> None:
             return
     except OSError:
         pass
-    for name in ("journal.jsonl", "daemon.log", "epoch", "summary.json", session_paths.STOPPED):
+    try:
+        records = [where.file(name) for name in os.listdir(where.state) if name.startswith(PREFIX)]
+    except OSError:
+        return
+    if any(record != claim.path for record in records):
+        return
+    for name in (
+        "journal.jsonl",
+        "daemon.log",
+        "epoch",
+        "summary.json",
+        session_paths.STOPPED,
+        *map(os.path.basename, records),
+    ):
         _remove(where.file(name))
     try:
         os.rmdir(where.state)

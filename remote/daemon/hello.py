@@ -15,10 +15,12 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    from ..session_store.node_claim import NodeClaim
+
 PROTOCOL = 1  # the same as in ccb.tunnel.wire.frames, which takes long to import; a test compares the two
 CAPABILITIES = [
     *("replay", "viewers", "inband_calls", "interrupt_receipt_v1", "snapshot", "sandbox", "names", "shell_command"),
-    *("move_async_message", "steer", "packed", "set_sandbox", "channels", "task_output", "viewer_answers"),
+    *("move_async_message", "steer", "packed", "set_sandbox", "raw_channels", "task_output", "viewer_answers"),
 ]
 
 LONG_JOURNAL = 1 << 20  # bytes from which on hello brings the last records: reading all takes too long for a screen
@@ -127,7 +129,7 @@ ENDING = (signal.SIGTERM, signal.SIGINT)
 
 class DaemonLaunch:
     """What a daemon receives from the process that forks it. (No dataclass: that import would delay hello.) `params`
-    are those of `main.start`, `locks` the descriptors of lock file and journal, -1 for none."""
+    are those of `main.start`, `locks` the descriptors of lock file and journal (-1: none), `claim` that of the node."""
 
     def __init__(
         self,
@@ -137,9 +139,10 @@ class DaemonLaunch:
         tree: object,
         listener: socket.socket,
         locks: tuple[int, int],
+        claim: NodeClaim,
     ) -> None:
         self.where, self.facts, self.params = where, facts, params
-        self.tree, self.listener, self.locks = tree, listener, locks
+        self.tree, self.listener, self.locks, self.claim = tree, listener, locks, claim
 
     def text(self, name: str) -> str:
         return str(self.params.get(name) or "")

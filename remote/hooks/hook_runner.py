@@ -99,7 +99,7 @@ class HookRunner:
         self._configured: tuple[Hook, ...] = ()
         self._callbacks: tuple[Hook, ...] = ()
         self._agents: dict[str, HookWork] = {}
-        self._allowed: Patterns = None
+        self.allowed: Patterns = None  # by the policy, besides its own hooks
         self._initial = ""  # what goes before the first prompt that reaches the model
         self._watching: asyncio.Task[None] | None = None
         self._watched: tuple[str, ...] = ()  # what hooks want to be watched
@@ -159,13 +159,9 @@ class HookRunner:
             said = "\n\n".join(outcome.context)
             self._session.remind(key, f"{name} hook additional context: {said}")
 
-    def allow_only(self, patterns: Patterns) -> None:
-        """Run besides hooks of a policy only those that these patterns of it cover."""
-        self._allowed = patterns
-
     def _may_run(self, hook: Hook) -> bool:
         """A hook that cannot be read runs nothing: it refuses."""
-        return bool(hook.broken) or hook.layer.source == MANAGED or is_allowed(hook.does, self._allowed)
+        return bool(hook.broken) or hook.layer.source == MANAGED or is_allowed(hook.does, self.allowed)
 
     def use_callbacks(self, hooks: Sequence[Hook]) -> Sequence[str]:
         """Use the callbacks of the driving program (`client_hooks`). Return its events that ccb does not have."""

@@ -1,8 +1,8 @@
 """The files of a session's directory that move with it: a git bundle of its branch, and of what is not committed.
 
-Both ends let git do the work. What is not committed, also untracked files, is a commit on top of the branch; what git
-ignores stays. The source writes into a repository of its own that borrows the objects, so nothing changes there and no
-configuration of the repository counts.
+Both ends let git do the work. What is not committed, also untracked files, is a commit on top of the branch, the HEAD
+of the bundle; what git ignores stays. The source commits in a repository of its own that borrows the objects, so
+nothing changes there and no configuration of the repository counts.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Awaitable, Sequence
-from contextlib import suppress
 from typing import Callable, TypeVar
 
 from ..context.git_state import Git
@@ -21,19 +20,15 @@ T = TypeVar("T")
 
 _SECONDS = 600.0
 _SAID = 300  # characters of what git says
-_HEAD, _TREE = "refs/ccb/head", "refs/ccb/tree"
+_TREE = "refs/ccb/tree"
 _WITHOUT = "Leave the files out: --no-files."
 _CLEAN = "Commit or stash what is there, or move without files: --no-files."
 _AUTHOR = ("-c", "user.name=ccb", "-c", "user.email=ccb@localhost")
 _CHECKED = (
-    "-c",
-    "fetch.fsckObjects=true",
-    "-c",
-    "core.protectHFS=true",
-    "-c",
-    "core.protectNTFS=true",
-    "-c",
-    "gc.auto=0",
+    *("-c", "fetch.fsckObjects=true"),
+    *("-c", "core.protectHFS=true"),
+    *("-c", "core.protectNTFS=true"),
+    *("-c", "gc.auto=0"),
 )
 
 
@@ -55,7 +50,7 @@ def take_bundle(cwd: str, bundle: str) -> None:
     alone in its directory, which git may read. Raise HostRefusal."""
     check_target(cwd)
     if not os.path.lexists(os.path.join(cwd, ".git")):
-        _new_repository(os.path.join(cwd, ".git"))
+        _new_repository(os.path.join(cwd, ".git"), "ref: refs/heads/main")
     asyncio.run(_with_git(cwd, (cwd, os.path.dirname(bundle)), lambda git: _taken(git, bundle)))
 
 
@@ -74,38 +69,32 @@ async def _made(git: Git, cwd: str, place: str) -> str:
     top, head = await git.run("rev-parse", "--show-toplevel"), await git.run("rev-parse", "HEAD")
     if head is None or top is None or os.path.realpath(top.rstrip("\n")) != os.path.realpath(cwd):
         raise _refused("%s is not the top of a repository with a commit" % cwd, _WITHOUT)
-    if (await git.run("rev-parse", "--is-shallow-repository") or "").strip() == "true":
-        raise _refused("the repository in %s is shallow: a bundle of it would be of no use" % cwd, _WITHOUT)
-    branch = (await git.run("symbolic-ref", "--quiet", "HEAD") or _HEAD).strip()
+    branch = (await git.run("symbolic-ref", "--quiet", "HEAD") or "").split()
     objects, exclude = [
         os.path.join(cwd, (await git.run("rev-parse", "--git-path", name) or "").rstrip("\n"))
         for name in ("objects", "info/exclude")
     ]
     repository, bundle = os.path.join(place, "git"), os.path.join(place, "tree.bundle")
-    _new_repository(repository, objects, exclude)
+    _new_repository(repository, head.strip())
+    with open(os.path.join(repository, "objects/info/alternates"), "wb") as file:
+        file.write(os.fsencode(objects) + b"\n")
+    os.symlink(exclude, os.path.join(repository, "info/exclude"))
     own = ("--git-dir", repository, "--work-tree", cwd, *_AUTHOR)
-    await _do(git, *own, "update-ref", branch, head.strip())
-    await _do(git, *own, "read-tree", head.strip())
+    for each in branch:
+        await _do(git, *own, "update-ref", each, "HEAD")
+    await _do(git, *own, "read-tree", "HEAD")
     await _do(git, *own, "add", "--all")
-    tree = await _do(git, *own, "write-tree")
-    commit = await _do(git, *own, "commit-tree", tree, "-p", head.strip(), "-m", "Not committed")
-    await _do(git, *own, "update-ref", _TREE, commit)
-    await _do(git, *own, "bundle", "create", "--quiet", bundle, branch, _TREE)
+    await _do(git, *own, "commit", "--quiet", "--allow-empty", "--no-gpg-sign", "-m", "Not committed")
+    await _do(git, *own, "bundle", "create", "--quiet", bundle, *branch, "HEAD")
     return bundle
 
 
-def _new_repository(path: str, objects: str = "", exclude: str = "") -> None:
+def _new_repository(path: str, head: str) -> None:
     """Make an empty repository, which `git init` would fill from a template of the user."""
     for name in ("refs", "objects/info", "info"):
         os.makedirs(os.path.join(path, name))
-    texts = {"HEAD": "ref: refs/heads/main\n"}
-    if objects:
-        texts["objects/info/alternates"] = objects + "\n"
-    with suppress(OSError), open(exclude or os.devnull, encoding="utf-8", errors="surrogateescape") as file:
-        texts["info/exclude"] = file.read(1 << 20)
-    for name, text in texts.items():
-        with open(os.path.join(path, name), "w", encoding="utf-8", errors="surrogateescape") as file:
-            file.write(text)
+    with open(os.path.join(path, "HEAD"), "w", encoding="utf-8") as file:
+        file.write(head + "\n")
 
 
 async def _check_clean(git: Git) -> None:
@@ -119,24 +108,15 @@ async def _check_clean(git: Git) -> None:
 async def _taken(git: Git, bundle: str) -> None:
     heads = (await _do(git, "bundle", "list-heads", bundle)).split()
     branch = next((each for each in heads if each.startswith("refs/heads/")), "")
-    await _do(
-        git, *_CHECKED, "fetch", "--quiet", "--no-tags", bundle, f"+{branch or _HEAD}:{_HEAD}", f"+{_TREE}:{_TREE}"
-    )
-    before = await git.run("rev-parse", "--verify", "--quiet", "HEAD")
+    await _do(git, *_CHECKED, "fetch", "--quiet", "--no-tags", bundle, f"+HEAD:{_TREE}")
     there = branch and await git.run("rev-parse", "--verify", "--quiet", branch) is not None
-    if there and await git.run("merge-base", "--is-ancestor", branch, _HEAD) is None:
+    if there and await git.run("merge-base", "--is-ancestor", branch, f"{_TREE}~1") is None:
         what = "%s of that directory has commits that the session's directory does not have" % branch
         raise _refused(what, _WITHOUT)
-    await _do(git, "read-tree", "-m", "-u", *(before or "").split(), _TREE)
-    if branch:
-        await _do(git, "update-ref", branch, _HEAD)
-        await _do(git, "symbolic-ref", "HEAD", branch)
-    else:
-        await _do(git, "update-ref", "--no-deref", "HEAD", _HEAD)
-    await _do(git, "read-tree", _HEAD)
-    await git.run("update-index", "--quiet", "--refresh")
-    for name in (_HEAD, _TREE):
-        await _do(git, "update-ref", "-d", name)
+    name = ("-B", branch[len("refs/heads/") :]) if branch else ("--detach",)
+    await _do(git, "checkout", "--quiet", "--no-overwrite-ignore", *name, _TREE)
+    await _do(git, "reset", "--quiet", "--mixed", "HEAD~1")
+    await _do(git, "update-ref", "-d", _TREE)
 
 
 async def _do(git: Git, *command: str) -> str:

@@ -10,13 +10,16 @@ import signal
 import socket
 import stat
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
+
+from ccb.tunnel.wire.frames import Json
 
 from ..sandbox.cage_directories import left_directories, open_up, places_in, unneeded
 from ..sandbox.running import name_of
 from ..session_store import session_registry as registry
 from ..session_store.locks import elsewhere, exists, is_alive
-from ..session_store.session_moves import ARRIVING, LEAVING, is_complete
+from ..session_store.node_claim import owner_of
+from ..session_store.session_moves import ARRIVING
 from ..session_store.session_paths import MADE
 from ..system.process import stop_marked
 from . import stopping
@@ -29,8 +32,7 @@ _TEMPORARY = re.compile(
 _BUNDLE = re.compile(r"[0-9a-f]{64}\.(bundle|zip|[\w.+-]+\.code)")  # a bundle, or the compiled copy of one
 _RUNTIME = re.compile(r".+\.(sock|lock)|\.probe-([0-9a-f]{16}|\d+)")
 _LOGINS = re.compile(r"login\.json(\.\d+)?|\.[0-9a-f]{16}\.\d+(-[0-9a-f]{16})?")
-_HALF_WRITTEN = ("summary.json.new", "epoch.new")
-_MOVE_S = 86400.0  # an archive is carried away, or arrives, sooner
+_HALF_WRITTEN = ("summary.json.new", "epoch.new", "journal.jsonl.new")
 _DEAD = "its worker is gone"
 _LEFT = "left by a process that is gone"
 _MAY_RUN = "its worker may run on %s"
@@ -46,12 +48,13 @@ def collect(reports: Reports, bundles: Sequence[str], *, dry_run: bool, older_th
         with contextlib.suppress(FileNotFoundError):
             if not entry.alive:
                 _old_session(remover, entry, older_than_s)
-    _unused_sessions(remover, older_than_s)
+    owners = _owners_elsewhere()
+    _unused_sessions(remover, older_than_s, owners)
     for top, names in registry.ours_in(registry.runtime_directories()):
         _dead_sockets(remover, top, names)
         _temporary(remover, top)
     _left_directories(remover, places)
-    keep = {*bundles, *stopping.bundles_in_use()}
+    keep = {*bundles, *stopping.bundles_in_use(), *(str(owner.get("bundle")) for owner in owners.values())}
     for top, names in registry.ours_in(registry.worker_directories()):
         for name in filter(_BUNDLE.fullmatch, names):
             path = os.path.join(top, name)
@@ -74,19 +77,22 @@ def clean_host(reports: Reports, bundles: Sequence[str], *, dry_run: bool) -> No
     end_leftovers(reports, dry_run)
     remover = stopping.Remover(reports, dry_run)
     ending = {target.session for target in targets} if dry_run else set()
-    elsewhere = {entry.session: entry for entry in registry.sessions() if entry.elsewhere}
+    owners = _owners_elsewhere()
     for session, directory in registry.directories():
-        if session in elsewhere:
-            reports.kept(directory, _MAY_RUN % elsewhere[session].elsewhere)
+        if directory in owners:
+            reports.kept(directory, _MAY_RUN % elsewhere(owners[directory]))
         elif session in registry.live_sessions() and session not in ending:
             reports.kept(directory, _LIVES)
         else:
             remover.session(directory, "")
     for top in registry.state_directories():
+        jobs = os.path.join(os.path.dirname(top), "jobs")  # of fleets that Slurm runs
+        if os.path.isdir(jobs):
+            remover.tree(jobs, "temp", "")
         remover.directory(top, "")
     _runtime_files(remover, {*registry.live_sessions()} - ending)
     _left_directories(remover, places)
-    _bundles(remover, {str(entry.summary.get("bundle")) for entry in elsewhere.values()}, last=bundles)
+    _bundles(remover, {str(owner.get("bundle")) for owner in owners.values()}, last=bundles)
     _own_directories(remover)
 
 
@@ -183,20 +189,22 @@ def _old_session(remover: stopping.Remover, entry: registry.SessionEntry, older_
                 remover.file(os.path.join(entry.directory, name), "temp", "half written by a worker that is gone")
             for name in ("", "outputs", "history"):
                 _temporary(remover, os.path.join(entry.directory, name))
-            left = os.path.join(entry.directory, LEAVING)
-            if os.path.isdir(left) and stopping.age(left) > _MOVE_S:
-                remover.tree(left, "temp", "left by an export that was cut off")
 
 
-def _unused_sessions(remover: stopping.Remover, older_than_s: float) -> None:
+def _owners_elsewhere() -> dict[str, Json]:
+    """Return the owners of sessions that other nodes of this home may run, by state directory."""
+    owners = {each: owner_of(each, registry.read_summary(each)) for _, each in registry.directories()}
+    return {directory: owner for directory, owner in owners.items() if elsewhere(owner)}
+
+
+def _unused_sessions(remover: stopping.Remover, older_than_s: float, theirs: Collection[str]) -> None:
     owners = registry.live_sessions()
     for session, directory in registry.directories():
         journal = os.path.join(directory, "journal.jsonl")
-        if session in owners or (os.path.exists(journal) and os.path.getsize(journal)):
+        if session in owners or directory in theirs or (os.path.exists(journal) and os.path.getsize(journal)):
             continue
         arriving = os.path.join(directory, ARRIVING)
-        waits_s = older_than_s if is_complete(directory) else _MOVE_S
-        if os.path.isdir(arriving) and stopping.age(arriving) < waits_s:
+        if os.path.isdir(arriving) and stopping.age(arriving) < older_than_s:
             remover.reports.kept(directory, "a move to this host is not over")
             continue
         locks = [os.path.join(top, session + ".lock") for top in registry.runtime_directories()]

@@ -58,6 +58,8 @@ def _run(params: Json, bundle: str, reports: Reports) -> None:
 
         stop_all(chosen(params), reports)
         if params.get("all"):
+            for entry in [each for each in sessions() if each.elsewhere]:
+                reports.kept(entry.session, "it may run on %s: a stop of this session goes there" % entry.elsewhere)
             from .gc import end_leftovers
 
             end_leftovers(reports, dry_run)

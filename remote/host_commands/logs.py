@@ -9,7 +9,9 @@ from typing import Callable
 
 from ccb.tunnel.wire import journal_records as records
 from ccb.tunnel.wire import messages
+from ccb.tunnel.wire.frames import Json
 from ccb.tunnel.wire.journal_records import MAIN_AGENT, Projection, Record, on, parse_line
+from ccb.tunnel.wire.prompt_content import is_attached_file
 
 LogLine = tuple[float, str, str]  # time in seconds of the host's clock, source, text
 _BLOCK = 512 * 1024
@@ -137,8 +139,7 @@ class _JournalLog(Projection):
     def _input(self, content: records.InputRecord, record: Record) -> None:
         line = content.public
         if isinstance(line, messages.UserMessage):
-            texts = [str(block.get("text", "(%s)" % block.get("type"))) for block in line.blocks]
-            self.add(record, "prompt: " + " ".join(texts))
+            self.add(record, "prompt: " + " ".join(map(_part, line.blocks)))
         elif isinstance(line, messages.ControlRequest):
             self.add(record, "client: %s" % line.subtype)
         elif isinstance(line, messages.ControlResponse):
@@ -156,6 +157,15 @@ class _JournalLog(Projection):
     @on(records.UnknownRecord)
     def _unknown(self, content: records.UnknownRecord, record: Record) -> None:
         self.add(record, "%s %s" % (content.kind, _compact(content.body)))
+
+
+def _part(block: Json) -> str:
+    """Return the text of a block: of a file that goes along its name, of a note to the model none of its words."""
+    text = str(block.get("text", "(%s)" % block.get("type")))
+    if is_attached_file(block):
+        return '(file "%s")' % text.split('"', 2)[1]
+    is_note = text.startswith("<system-reminder>") and text.endswith("</system-reminder>")
+    return "(a note to the model)" if is_note else text
 
 
 def _short(text: str) -> str:

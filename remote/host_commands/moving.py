@@ -30,7 +30,7 @@ def run_step(params: Json, reports: Reports) -> None:
     if step is None:
         raise HostRefusal("internal", "%r is no step of a move" % str(params.get("step"))[:80], {})
     try:
-        step(params, reports)
+        reports.report("done", step(params, reports))
     except BadArchive as error:
         raise HostRefusal("bad_archive", "this cannot be taken as a session: %s" % error, {}) from None
     except NoPlace as error:
@@ -39,7 +39,7 @@ def run_step(params: Json, reports: Reports) -> None:
         raise unusable("the session cannot move", error) from error
 
 
-def _look(params: Json, reports: Reports) -> None:
+def _look(params: Json, _: Reports) -> Json:
     """Report which session is meant, and where it has moved to. Refuse one that cannot leave now."""
     entry = _named(params)
     to, wanted = entry.moved_to, str(params.get("to") or "")
@@ -47,11 +47,11 @@ def _look(params: Json, reports: Reports) -> None:
         registry.check_not_moved(entry.directory)
     if not to:
         _check_idle(entry, leaves=bool(wanted))
-    reports.report("session", {"session": entry.session, "moved": bool(to)})
+    return {"session": entry.session, "moved": bool(to)}
 
 
 def _named(params: Json) -> SessionEntry:
-    (entry,) = stopping.chosen({"session": params.get("session")})
+    (entry,) = stopping.chosen(params)
     if not entry.directory:
         raise HostRefusal("in_use", "this session is in memory only, and cannot leave", {"do": "Stop it."})
     return entry
@@ -66,7 +66,7 @@ def _check_idle(entry: SessionEntry, *, leaves: bool) -> None:
         raise HostRefusal("in_use", "%s drives this session now" % driver[:200], {"do": "Leave it there first."})
 
 
-def _export(params: Json, reports: Reports) -> None:
+def _export(params: Json, reports: Reports) -> Json:
     """Write the archive of a session, and report where it is. For a move (`to`), the worker of the session ends."""
     entry = _named(params)
     registry.check_not_moved(entry.directory)
@@ -78,32 +78,30 @@ def _export(params: Json, reports: Reports) -> None:
     os.mkdir(place, 0o700)
     tree = carried_tree.make_bundle(entry.cwd, place) if params.get("files") else ""
     path = os.path.join(place, _ARCHIVE)
-    journal = moves.pack(entry, path, tree)
-    reports.report("exported", {"path": path, "journal": journal, "size": os.path.getsize(path)})
+    return {"path": path, "journal": moves.pack(entry, path, tree)}
 
 
-def _sent(params: Json, reports: Reports) -> None:
+def _sent(params: Json, _: Reports) -> Json:
     shutil.rmtree(os.path.join(_named(params).directory, moves.LEAVING), ignore_errors=True)
-    reports.report("sent", {})
+    return {}
 
 
-def _leave(params: Json, reports: Reports) -> None:
+def _leave(params: Json, _: Reports) -> Json:
     """Give the session up, if it is still the one that was exported."""
-    entry, journal, to = _named(params), params.get("journal"), str(params.get("to"))
+    entry, to = _named(params), str(params.get("to"))
     if entry.moved_to == to:  # the laptop has not heard of it
-        reports.report("left", {})
-        return
+        return {}
     registry.check_not_moved(entry.directory)
-    with stopping.locks_of(entry.session, entry.directory) as free:
-        if not (free and isinstance(journal, dict)):
+    with stopping.locks_of(entry.session, entry.directory, owns=True) as free:
+        if not free:
             raise HostRefusal("in_use", "somebody goes on with the session", {"do": _AGAIN})
-        if not moves.journal_is(entry, journal.get("bytes"), journal.get("sha256")):
+        if moves.journal_size(entry) != params.get("journal"):
             raise HostRefusal("in_use", "the session went on while it was moved", {"do": _AGAIN})
         moves.leave(entry, to)
-    reports.report("left", {})
+    return {}
 
 
-def _expect(params: Json, reports: Reports) -> None:
+def _expect(params: Json, _: Reports) -> Json:
     """Prepare for a session that is to work in `directory`, and report where its archive is wanted. With `again`, the
     source still owns the session, so what an earlier attempt has brought here is thrown away."""
     session = str(params.get("session"))
@@ -124,10 +122,10 @@ def _expect(params: Json, reports: Reports) -> None:
     with _alone(where.state):
         moves.discard(where.state)
         os.mkdir(place, 0o700)
-    reports.report("expected", {"path": os.path.join(place, _ARCHIVE), "directory": directory})
+    return {"path": os.path.join(place, _ARCHIVE), "directory": os.path.realpath(directory)}
 
 
-def _receive(params: Json, reports: Reports) -> None:
+def _receive(params: Json, _: Reports) -> Json:
     """Unpack the archive that has arrived, and check it. The session is not here yet."""
     session, directory = str(params.get("session")), resolve_directory(str(params.get("directory") or ""))
     state = _state_of(session)
@@ -137,20 +135,18 @@ def _receive(params: Json, reports: Reports) -> None:
             has_tree = moves.unpack(path, state, session, os.path.realpath(directory))
             os.unlink(path)
             if has_tree and params.get("files"):
-                alone = os.path.join(state, moves.ARRIVING, "tree")
-                os.mkdir(alone, 0o700)
-                os.rename(os.path.join(state, moves.ARRIVING, TREE), os.path.join(alone, TREE))
-                carried_tree.take_bundle(directory, os.path.join(alone, TREE))
+                os.umask(int(params.get("umask", 0o077)))  # the files are the user's; ours set their modes
+                carried_tree.take_bundle(directory, os.path.join(state, moves.ARRIVING, TREE))
             moves.complete(state)
-    reports.report("received", {})
+    return {}
 
 
-def _settle(params: Json, reports: Reports) -> None:
+def _settle(params: Json, _: Reports) -> Json:
     """Make the session that has arrived one of this host."""
     session = str(params.get("session"))
     state = _state_of(session)
     if moves.is_complete(state):
-        with _alone(state), stopping.locks_of(session, state) as free:
+        with _alone(state), stopping.locks_of(session, state, owns=True) as free:
             if not free:
                 raise HostRefusal("in_use", "a process on the host has the session open", {"do": _AGAIN})
             moves.settle(state)
@@ -158,7 +154,7 @@ def _settle(params: Json, reports: Reports) -> None:
         raise _not_arrived(session)
     else:
         moves.discard(state)
-    reports.report("settled", {})
+    return {}
 
 
 def _state_of(session: str) -> str:

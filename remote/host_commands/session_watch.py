@@ -14,6 +14,7 @@ import time
 from ccb.tunnel.wire.frames import Json
 
 from ..session_store import session_registry as registry
+from ..session_store import sockets
 from .reports import Reports
 
 LOOK_S = 1.0
@@ -26,7 +27,7 @@ def watch_sessions(reports: Reports, laptop: int = 0) -> None:
     """Report `session` for a new or changed one, `gone` for one that was removed, and `listed` after each round that
     had any. `laptop` can be read once the laptop has gone."""
     known: dict[str, Json] = {}
-    stamps: list[int] = []
+    stamps: list[object] = []
     unsure = True  # two changes may have the same time
     read_at = 0.0
     while not reports.gone:
@@ -40,8 +41,8 @@ def watch_sessions(reports: Reports, laptop: int = 0) -> None:
             return
 
 
-def _stamps() -> list[int]:
-    stamps = []
+def _stamps() -> list[object]:
+    stamps: list[object] = [*sockets.sessions_in_memory()]  # these have no directory
     for path in (*registry.state_directories(), *registry.runtime_directories()):
         try:
             stamps.append(os.stat(path).st_mtime_ns)

@@ -20,7 +20,8 @@ from ccb.tunnel.wire.frames import Json
 from ..session_store import session_paths, sockets
 from ..session_store import session_registry as registry
 from ..session_store.journal_summary import last_mark, worktrees
-from ..session_store.locks import elsewhere, is_alive
+from ..session_store.locks import elsewhere, is_alive, kept_elsewhere
+from ..session_store.node_claim import take
 from ..session_store.refusal import HostRefusal
 from ..session_store.session_files import private_file, replace_private
 from ..session_store.session_registry import SessionEntry
@@ -49,8 +50,7 @@ def chosen(params: Json) -> list[SessionEntry]:
         return [each for each in all_sessions() if each.alive]
     found = registry.the_one(str(params.get("session") or ""), all_sessions())
     if found.elsewhere:
-        text = "the worker of this session runs on %s, which shares this home" % found.elsewhere
-        raise HostRefusal("in_use", text, {"host": found.elsewhere, "do": "Stop it there."})
+        raise kept_elsewhere(found.summary)
     return [found]
 
 
@@ -145,7 +145,7 @@ def remove(params: Json, reports: Reports) -> None:
     if driver and not params.get("driven"):
         raise HostRefusal("in_use", "%s drives this session now" % driver[:200], {"do": "Look at the list again."})
     stop_all([target], reports)  # also what tools of a killed worker have left running
-    with locks_of(target.session, target.directory) as free:
+    with locks_of(target.session, target.directory, owns=True) as free:
         if free:
             Remover(reports, dry_run=False).session(target.directory, "asked for")
         else:
@@ -195,8 +195,9 @@ def bundles_in_use() -> set[str]:
 
 
 @contextlib.contextmanager
-def locks_of(session: str, directory: str = "") -> Iterator[bool]:
-    """Take all locks of a session's daemon. False when another process has one, or may be about to take it."""
+def locks_of(session: str, directory: str = "", *, owns: bool = False) -> Iterator[bool]:
+    """Take all locks of a session's daemon. False when another process has one, or may be about to take it. With
+    `owns`, no other node of a shared home starts it meanwhile, either."""
     paths = [os.path.join(top, session + ".lock") for top in registry.runtime_directories()]
     if directory:
         paths.append(os.path.join(directory, "journal.jsonl"))
@@ -209,6 +210,11 @@ def locks_of(session: str, directory: str = "") -> Iterator[bool]:
                 continue
             held.callback(os.close, fd)
             free = free and _take(fd, path)
+        if free and owns:
+            try:
+                held.callback(take(directory, registry.read_summary(directory)).release)
+            except (OSError, HostRefusal):
+                free = False
         yield free
 
 

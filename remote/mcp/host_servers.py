@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Collection, Mapping
 from functools import partial
 from typing import Callable, Union
 
-from ccb.tunnel.wire.mcp_messages import LIMIT_VARIABLE, limit_of
+from ccb.tunnel.wire.mcp_messages import LIMIT_VARIABLE, SERVER_NAME, filled_in, limit_of
 from ccb.tunnel.wire.policy_patterns import NOT_ALLOWED, is_allowed
 
 from ..settings.worker_settings import WorkerSettings
@@ -22,11 +22,7 @@ Wanted = Union[ServerCommand, ServerAddress, str]
 """How a server is reached, or why it is not."""
 Forms = Callable[[str, Json], Awaitable[Json]]
 
-_NAME = re.compile(r"(?=.{1,64}\Z)[A-Za-z0-9-]+(_[A-Za-z0-9-]+)*")
-"""A rule for `mcp__notes` must not cover the tools of a server `notes__more`."""
-
 _HEADER = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
-_VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]{0,1000}))?\}")
 
 
 def channels_to(wanted: Mapping[str, Wanted], servers: McpServers, host: Host, forms: Forms) -> dict[str, McpChannel]:
@@ -44,7 +40,7 @@ def channels_to(wanted: Mapping[str, Wanted], servers: McpServers, host: Host, f
 
 
 def project_servers(settings: WorkerSettings, cwd: str, environ: Mapping[str, str]) -> dict[str, Wanted]:
-    """Return the servers that may start, by name. `${NAME}` and `${NAME:-default}` stand for variables of `environ`."""
+    """Return the servers that may start, by name. What they are described by may name variables of `environ`."""
     found: dict[str, Wanted] = {}
     disabled, enabled = _names(settings, "disabledMcpjsonServers"), _names(settings, "enabledMcpjsonServers")
     environ = {**environ, **settings.env}
@@ -77,7 +73,7 @@ def _names(settings: WorkerSettings, key: str) -> Collection[str] | None:
 def _wanted(
     name: str, described: object, environ: Mapping[str, str], cwd: str, shared: Mapping[str, str]
 ) -> ServerCommand | ServerAddress:
-    if not _NAME.fullmatch(name):
+    if not SERVER_NAME.fullmatch(name):
         raise ValueError("a name has letters, digits, - and single _ only, at most 64 of them")
     if not isinstance(described, dict):
         raise ValueError("it is not described by an object")
@@ -91,8 +87,8 @@ def _wanted(
     command, args, env = described.get("command"), described.get("args", []), described.get("env", {})
     if not (isinstance(command, str) and command and isinstance(args, list) and isinstance(env, dict)):
         raise ValueError("it needs a command, a list of args, and an object env")
-    argv = tuple(_expanded(each, environ) for each in (command, *args))
-    own = {str(key): _expanded(value, environ) for key, value in env.items()}
+    argv = tuple(filled_in(str(each), environ) for each in (command, *args))
+    own = {str(key): filled_in(str(value), environ) for key, value in env.items()}
     variables = {**shared, "CLAUDE_PROJECT_DIR": cwd, **own}
     return ServerCommand(argv, cwd, variables, limit_of(described.get("timeout"), environ.get(LIMIT_VARIABLE)))
 
@@ -101,18 +97,8 @@ def _address(described: Json, environ: Mapping[str, str]) -> ServerAddress:
     url, headers = described.get("url"), described.get("headers", {})
     if not (isinstance(url, str) and isinstance(headers, dict)):
         raise ValueError("it needs a url, and an object headers")
-    given = {str(key): _expanded(value, environ) for key, value in headers.items()}
+    given = {str(key): filled_in(str(value), environ) for key, value in headers.items()}
     if not all(_HEADER.fullmatch(key) and value.isprintable() for key, value in given.items()):
         raise ValueError("a header has characters that no header can have")
     limit = limit_of(described.get("timeout"), environ.get(LIMIT_VARIABLE))
-    return ServerAddress(_expanded(url, environ), given, limit)
-
-
-def _expanded(value: object, environ: Mapping[str, str]) -> str:
-    def variable(match: re.Match[str]) -> str:
-        found = environ.get(match[1])
-        if found is None and match[2] is None:
-            raise KeyError(match[1])
-        return found or match[2] or ""
-
-    return _VARIABLE.sub(variable, str(value))
+    return ServerAddress(filled_in(url, environ), given, limit)

@@ -6,12 +6,15 @@ import asyncio
 import json
 import logging
 import time
-from collections.abc import Iterable, Mapping
+from collections import deque
+from collections.abc import Awaitable, Iterable, Mapping
 from dataclasses import field
 from itertools import chain, repeat
+from typing import Callable
 
 from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.mcp_messages import WANTS_LOGIN
+from ccb.tunnel.wire.outside_messages import PUSHED, pushed_text
 from ccb.tunnel.wire.tool_traits import LIST_MCP_RESOURCES, READ_MCP_RESOURCE, RunsOn
 
 from ..context.reminders import Occasion
@@ -115,6 +118,7 @@ _WAITS_S = (1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0, 300.0, 900.0)
 
 _MAX_INSTRUCTIONS = 2048  # characters of what a server tells the model
 _MAX_NAMED = 5  # tools in one line
+_MAX_PUSHED = 256  # messages of a channel that wait
 _ROUNDS = 3
 """How often the lists of a server are read when it says each time that they have changed meanwhile."""
 
@@ -135,15 +139,23 @@ class _Server:
     task: asyncio.Task[None] | None = None
     retrying: asyncio.Task[None] | None = None
     next_try: float = 0.0  # on the monotonic clock, while it is retried
+    pushed: deque[str] = field(default_factory=lambda: deque(maxlen=_MAX_PUSHED))
+    pushing: asyncio.Task[None] | None = None
 
 
 class McpServers:
     """A server that cannot be connected is only missing, and `status` says why. Resources of the servers `above` can be
-    read, too."""
+    read, too. `push` takes the text that a server, by its name, pushes into the session."""
 
-    def __init__(self, registry: Toolset, above: McpServers | None = None) -> None:
+    def __init__(
+        self,
+        registry: Toolset,
+        above: McpServers | None = None,
+        push: Callable[[str, str], Awaitable[None]] | None = None,
+    ) -> None:
         self._registry = registry
         self._above = above
+        self._push = push
         self._servers: dict[str, _Server] = {}
         self._closing: set[asyncio.Task[None]] = set()
         self._told: dict[str, str] = {}  # what the model knows of the instructions of each server
@@ -190,7 +202,7 @@ class McpServers:
             server.status = "disabled"
 
     def said(self, name: str, message: Json) -> None:
-        """Take what a server says of its own accord: the progress of a call, or that its lists have changed."""
+        """Take what a server says of its own accord: progress, that its lists have changed, a message of a channel."""
         server = self._servers.get(name)
         if server is None or server.status == "disabled":
             return
@@ -203,6 +215,15 @@ class McpServers:
                 server.task = asyncio.ensure_future(self._connected(server, server.client))
             elif server.task is None:
                 self._connect(server)
+        elif method == PUSHED and self._push is not None and isinstance(params, dict):
+            server.pushed.append(pushed_text(params))
+            if server.pushing is None:
+                server.pushing = asyncio.ensure_future(self._pass_on(server, self._push))
+
+    async def _pass_on(self, server: _Server, push: Callable[[str, str], Awaitable[None]]) -> None:
+        while server.pushed:
+            await push(server.name, server.pushed.popleft())
+        server.pushing = None
 
     @property
     def clients(self) -> dict[str, McpClient]:
@@ -310,10 +331,11 @@ async def _prompts(name: str, client: McpClient) -> list[Json]:
 
 
 def _stop_trying(server: _Server) -> None:
-    for task in (server.task, server.retrying):
+    for task in (server.task, server.retrying, server.pushing):
         if task is not None:
             task.cancel()
-    server.task = server.retrying = None
+    server.task = server.retrying = server.pushing = None
+    server.pushed.clear()
 
 
 def _note(broken: list[str], adapted: list[str]) -> str:

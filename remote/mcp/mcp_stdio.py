@@ -115,7 +115,7 @@ class _Child:
         self._process = process
         self._incoming = Incoming(heard, ask, self._send)
         self._replies: dict[object, asyncio.Future[Json]] = {}
-        self._reader = LineReader(self._cannot_be_read, lambda: self.asking)
+        self._reader = LineReader(self._cannot_be_read)
         self._serving = asyncio.get_running_loop().create_task(self._serve())
 
     async def exchange(self, message: Json) -> Json:
@@ -184,7 +184,6 @@ class _Child:
     def _end(self, why: str) -> None:
         self.why_ended = self.why_ended or why
         self._incoming.end()
-        self._reader.close()
         for reply in self._replies.values():
             if not reply.done():
                 reply.set_exception(McpError(self.why_ended + UNKNOWN))

@@ -25,6 +25,7 @@ from .modes import (
     DEFAULT,
     DONT_ASK,
     NO_CAGE,
+    OFF,
     PLAN,
     READ_ONLY,
     WORKSPACE,
@@ -70,8 +71,6 @@ class LaunchRules:
 class PermissionEngine:
     """Owns the rules, the mode and the directories of a session. Only `plan_file` may be written in plan mode."""
 
-    _sandbox: Sandbox
-
     def __init__(
         self, launch: LaunchRules, *, cwd: str, home: str = "", is_root: bool | None = None, plan_file: str = ""
     ) -> None:
@@ -86,8 +85,8 @@ class PermissionEngine:
         self._cwd = cwd
         self._add_dirs: list[str] = []
         self._set_dirs: list[str] = []  # of the settings
-        self._allowed_dirs: Patterns = None  # of the policy, as the cage
-        self._least_cage: str | None = None
+        self._allowed_dirs: Patterns = None  # of the policy
+        self._sandbox = launch.sandbox
         self._rules = RuleSet()
         self.relaunch(launch)
 
@@ -117,10 +116,10 @@ class PermissionEngine:
 
     def set_sandbox(self, mode: str) -> None:
         """Raise SandboxError if the mode does not exist, or the host cannot make its cage for these directories."""
-        sandbox = replace(self._sandbox, mode=mode)
+        sandbox = replace(self._sandbox, asked=mode)
         sandbox.check(self.directories)
-        if sandbox.at_least(self._least_cage) != sandbox:
-            raise SandboxError(f"the policy of the laptop wants the cage {self._least_cage} at least")
+        if sandbox.mode != mode:
+            raise SandboxError(f"the policy of the laptop wants the cage {sandbox.least} at least")
         self._sandbox = sandbox
 
     def _work_in(self, add_dirs: Sequence[str]) -> None:
@@ -143,7 +142,7 @@ class PermissionEngine:
         may_bypass = self._allow_bypass or launch.allow_bypass
         check_mode(launch.mode, may_bypass, self._is_root)
         allow, deny = parse_rules(launch.allowed), parse_rules(launch.disallowed)
-        self._allow_bypass, self._sandbox = may_bypass, launch.sandbox.at_least(self._least_cage)
+        self._allow_bypass, self._sandbox = may_bypass, replace(launch.sandbox, least=self._sandbox.least)
         self._switch(launch.mode)
         self._work_in(list(dict.fromkeys([*self._add_dirs, *launch.add_dirs])))
         self._rules.replace(permission_rules.COMMAND_LINE, Behavior.ALLOW, allow)
@@ -175,12 +174,11 @@ class PermissionEngine:
         self._work_in(self._add_dirs)
 
     def _hold_policy(self, settings: WorkerSettings) -> None:
-        least = self._least_cage = settings.bound("sandbox")
-        self._sandbox = self._sandbox.at_least(least)
+        self._sandbox = replace(self._sandbox, least=settings.bound("sandbox") or OFF)
         self._allowed_dirs = settings.bound("directories")
         managed = [each.value for each in settings.of("permissions", MANAGED)]
         switches = [each.get("disableBypassPermissionsMode") for each in managed if isinstance(each, dict)]
-        if least or "disable" in switches:
+        if self._sandbox.least != OFF or "disable" in switches:
             self._allow_bypass = False
             self._mode = DEFAULT if self._mode == BYPASS else self._mode
 
@@ -311,9 +309,7 @@ class PermissionEngine:
             return _denied_without_question(failed) if self._mode == DONT_ASK else failed
 
     def _can_be_caged(self, matcher: RuleMatcher, tool: Askable, tool_input: Json, state: RuleState) -> bool:
-        sandbox = replace(state.sandbox, mode=WORKSPACE)
-        if sandbox.at_least(self._least_cage) != sandbox:
-            return False
+        sandbox = replace(state.sandbox, asked=WORKSPACE)
         if tool.traits.rules is not RuleKind.COMMAND or self._mode in (PLAN, BYPASS) or state.sandbox.mode != READ_ONLY:
             return False
         if not sandbox.opens_workspace(self.directories):

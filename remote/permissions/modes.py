@@ -172,27 +172,27 @@ class Cages:
 @dataclass(frozen=True)
 class Sandbox:
     """What the session wants. Where the host has lost the workspace cage, it goes on in the read-only cage. `program`
-    is the agent of others that works in the session: it is caged as a whole, or not at all."""
+    is the agent of others that works in the session: it is caged as a whole, or not at all. The policy of the laptop
+    wants the cage `least`, whatever is `asked` for."""
 
     cages: Cages
-    mode: str = READ_ONLY
+    asked: str = READ_ONLY
     allow_net: bool = False
     program: str = ""
+    least: str = OFF
+
+    @property
+    def mode(self) -> str:
+        return max(self.asked, self.least, key=(OFF, WORKSPACE, READ_ONLY).index)
 
     def check(self, directories: Sequence[str]) -> None:
         """Raise SandboxError if the mode does not exist, or if the host cannot make its cage for these directories."""
-        if self.mode not in SANDBOX_MODES:
+        if self.asked not in SANDBOX_MODES:
             raise SandboxError(f"the sandbox must be one of {', '.join(SANDBOX_MODES)}")
         if self.mode == WORKSPACE and not self.cages.probe().workspace:
             raise SandboxError("this host cannot make the cage of --sandbox workspace", self.cages.probe().why)
         if self.mode == WORKSPACE and (why := self.cages.why_no_workspace(directories)):
             raise SandboxError("ccb cannot make the cage of --sandbox workspace here", why, about_place=True)
-
-    def at_least(self, least: str | None) -> Sandbox:
-        """Return this, with the cage `least` if its own holds less."""
-        strictness = (OFF, WORKSPACE, READ_ONLY)
-        holds_less = least is not None and strictness.index(self.mode) < strictness.index(least)
-        return replace(self, mode=least) if least is not None and holds_less else self
 
     def opens_workspace(self, directories: Sequence[str]) -> bool:
         """Return whether calls that stay in the workspace need no question."""

@@ -12,11 +12,12 @@ from dataclasses import field, replace
 from functools import partial
 from typing import Callable
 
-from ccb.tunnel.wire.control_protocol import AnsweredBy, Broker, RequestRefused
+from ccb.tunnel.wire.control_protocol import AnsweredBy, Broker, Request, RequestFailed, RequestRefused
 from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.frames import Json
-from ccb.tunnel.wire.mcp_messages import LAPTOP_MCP_MESSAGE, MCP_MESSAGE, tool_name
+from ccb.tunnel.wire.mcp_messages import LAPTOP_MCP_MESSAGE, MCP_MESSAGE, McpMessage, tool_name
 from ccb.tunnel.wire.model_facts import ModelTable
+from ccb.tunnel.wire.outside_messages import PUSHED
 from ccb.tunnel.wire.policy_patterns import NOT_ALLOWED, is_allowed
 from ccb.tunnel.wire.session_options import SessionOptions
 
@@ -28,6 +29,7 @@ from ..mcp.host_servers import Wanted, channels_to, project_servers
 from ..mcp.mcp_client import ELSEWHERE_S, RefusedChannel, RequestChannel, answer_form
 from ..mcp.mcp_servers import IN_CLIENT, OF_AGENT, ON_HOST, ON_LAPTOP, McpServers
 from ..permissions.modes import Sandbox, SandboxError
+from ..session_store.journal import NotKept
 from ..session_store.refusal import HostRefusal
 from ..settings.worker_settings import WorkerSettings
 from ..slash_commands.mcp_prompts import prompt_commands
@@ -91,7 +93,7 @@ class ClientSetup:
 
     def __init__(self, agent: Agent, broker: Broker, say: Callable[[str], None]) -> None:
         self._agent, self._broker, self._say = agent, broker, say
-        self.servers = servers = McpServers(agent.config.tools)
+        self.servers = servers = McpServers(agent.config.tools, push=self._push)
         agent.commands.provide(lambda: prompt_commands(servers))
         agent.reminders.follow(servers.due)
         agent.config.announced.mcp_servers = servers.summary
@@ -148,6 +150,16 @@ class ClientSetup:
             self._say(f"The agent waits for MCP servers to start: {', '.join(waiting)}.")
             await self.servers.ready()
         self._tell_failures()
+        for name in {*options.channels} - {each["name"] for each in self.servers.summary()} - self._told.keys():
+            self._told[name] = "not there"
+            self._say(f"Nothing comes from the channel {name[:100]}: there is no MCP server of this name.")
+
+    async def _push(self, name: str, text: str) -> None:
+        """Leave what a server of the host pushes to the laptop: it asks the person, and puts it into the session."""
+        if name in self._agent.config.options.channels:
+            message = McpMessage(name, {"method": PUSHED, "params": {"content": text}})
+            with suppress(RequestFailed, NotKept):
+                await self._broker.request(Request(LAPTOP_MCP_MESSAGE, message, f"the channel {name}"))
 
     def _tell_failures(self) -> None:
         """Tell once why a server is not connected, when it is, and what is odd about its tools."""
@@ -211,12 +223,14 @@ def demanded(config: AgentConfig, options: SessionOptions, cost: float) -> Agent
 
 
 _PROGRAM_S = 5.0
+_MAX_OFFERED = 50
 
 
-async def settled(program: AgentProgram) -> None:
-    """Wait a while for an agent of others, which knows what it offers once it has started."""
+async def offered_models(program: AgentProgram) -> list[tuple[str, str]]:
+    """Return value and name of each model of an agent of others, which knows them once it has started: wait a while."""
     with suppress(asyncio.TimeoutError):
         await within(_PROGRAM_S, program.settle())
+    return list(program.facts.models.values.items())[:_MAX_OFFERED]
 
 
 async def output_styles(agent: Agent) -> list[str]:

@@ -12,7 +12,7 @@ from ccb.tunnel.wire.client_requests import CHANGE_RULES
 from ccb.tunnel.wire.control_protocol import AGENT_OPTION, CAN_USE_TOOL, SET_SANDBOX, RequestRefused, answer_in
 from ccb.tunnel.wire.frames import Json
 from ccb.tunnel.wire.journal_records import Projection, Record, on
-from ccb.tunnel.wire.messages import ControlRequest, ControlResponse, ResultMessage, SystemMessage
+from ccb.tunnel.wire.messages import CUT_OFF, ControlRequest, ControlResponse, ResultMessage, SystemMessage
 from ccb.tunnel.wire.session_options import SessionOptions
 
 from ..agent.agent_histories import AgentHistories
@@ -141,7 +141,6 @@ class Recovered(Projection):
 
 
 _MAX_REPORTS = 20  # of damaged lines
-_CUT_OFF = "The worker was stopped in the middle of this turn. What its tools had done until then stays done."
 _DOUBTFUL = (
     "This prompt may have been answered or not: the session's journal on the host is damaged. It was not run again."
 )
@@ -156,7 +155,7 @@ def take_up(recovered: Recovered, session: Session) -> None:
     agent.config.context.todos.use(log.snapshot.todos)
     agent.config.permissions.mode_before_plan = recovered.mode_before_plan
     if recovered.result_due:
-        session.turns.fail([_CUT_OFF])
+        session.turns.fail([CUT_OFF])
         recovered.answered()
     for _ in range(len(reported & recovered.unanswered.keys())):  # the sender of each waits for a result
         session.turns.fail([_DOUBTFUL])

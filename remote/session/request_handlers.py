@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import os
 import re
+import time
+from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 
 from ccb.tunnel.wire import client_requests as requests
 from ccb.tunnel.wire import control_protocol as protocol
 from ccb.tunnel.wire.frames import Json
-from ccb.tunnel.wire.journal_records import CompactStartRecord, MessageRecord
+from ccb.tunnel.wire.journal_records import CompactStartRecord, MessageRecord, QueuedRecord
 from ccb.tunnel.wire.mcp_messages import CLIENT_MCP_MESSAGE, MCP_RECONNECT, MCP_STATUS
 from ccb.tunnel.wire.model_facts import ALIASES, EFFORTS, ModelTable, effort_of
+from ccb.tunnel.wire.outside_messages import CHANNEL, TELL_SESSION, OutsideMessage
 from ccb.tunnel.wire.session_options import CLAUDE_CODE_VERSION, LAPTOP_COMMANDS, SETUP_COMMAND, SessionOptions
 
 from ..agent.agent_messages import CAPABILITIES, mode_message
@@ -32,11 +35,13 @@ from ..system.regular_files import ABSENT, FileChanged, NotAFile, digest_of
 from ..system.text_encoding import text_of
 from ..tools.agent_definitions import AgentDefinition
 from ..tools.tasks import Task
-from .client_setup import Initialize, added_directories, no_directory, output_styles, settled
+from .client_setup import Initialize, added_directories, no_directory, offered_models, output_styles
 from .request_broker import RequestOutcome
 from .session import Session, check_model, find_task
 
 _MAX_MODELS = 50
+_MAX_OUTSIDE = 50  # messages from outside that wait
+_MAX_A_MINUTE = 30  # such messages: each may cost a turn
 _MAX_TEXT = 200  # characters of a prompt that is named in a summary
 _PART = re.compile(r"--(?P<part>from|up-to)[ =](?P<id>\S+)(?:\s+(?P<hint>.*))?", re.DOTALL)
 _MODELS = {"Opus": "Largest", "Sonnet": "For most work", "Haiku": "Fastest"}
@@ -77,12 +82,37 @@ def register_client_requests(session: Session) -> None:
     broker.register(requests.STOP_TASK, lambda task_id: _stop(session, task_id))
     broker.register(requests.READ_TASK, lambda task_id: _output(find_task(session, task_id)))
     broker.register(requests.CANCEL_ASYNC_MESSAGE, lambda uuid: {"cancelled": session.take_back(uuid)})
+    broker.register(TELL_SESSION, OutsideMessages(session).take)
     broker.register(requests.MOVE_ASYNC_MESSAGE, lambda move: {"moved": session.move(move)})
     # Changes by these hold from the next turn on, and over restarts.
     broker.register(requests.SET_EFFORT, lambda level: _set_effort(session, level))
     broker.register(requests.SET_MAX_THINKING_TOKENS, lambda tokens: _set_tokens(session, tokens))
     broker.register(requests.LEARN_MODELS, session.learn_models)
     broker.register(requests.CHANGE_RULES, lambda updates: _change_rules(session, updates))
+
+
+class OutsideMessages:
+    """Takes messages from outside into the queue, as notices: they start a turn while models can be called, and never
+    answer a question."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._taken: deque[float] = deque(maxlen=_MAX_A_MINUTE)
+
+    def take(self, message: OutsideMessage) -> Json:
+        session, now = self._session, time.monotonic()
+        off = {each["name"] for each in session.clients.servers.summary() if each["status"] == "disabled"}
+        if message.via == CHANNEL and message.sender in off:
+            raise protocol.RequestRefused("its MCP server is switched off")
+        if session.inputs.outside_waiting >= _MAX_OUTSIDE:
+            raise protocol.RequestRefused(f"{_MAX_OUTSIDE} messages wait for the agent already", "too_many_requests")
+        if len(self._taken) == _MAX_A_MINUTE and now - self._taken[0] < 60:
+            raise protocol.RequestRefused(f"the session takes {_MAX_A_MINUTE} messages a minute", "too_many_requests")
+        self._taken.append(now)
+        content = [{"type": "text", "text": message.for_model()}]
+        session.log.emit(QueuedRecord(f"outside:{protocol.new_uuid()}", content, message.origin, wakes=True))
+        session.log.changed()
+        return {"driven": session.agent.online}
 
 
 def _initialize(session: Session, setup: Initialize) -> Awaitable[Json]:
@@ -95,9 +125,9 @@ def _initialize(session: Session, setup: Initialize) -> Awaitable[Json]:
 
 
 async def _description(session: Session, setup: Initialize) -> Json:
-    program = session.agent.program
+    program, offered = session.agent.program, list[tuple[str, str]]()
     if program is not None:
-        await settled(program)
+        offered = await offered_models(program)
     else:
         await session.extensions.define_agents()
         await session.clients.settle(session.options, _SERVERS_S)
@@ -109,7 +139,7 @@ async def _description(session: Session, setup: Initialize) -> Json:
         "agents": announced.agents(),
         "output_style": style_name(session.agent.config.settings),
         "available_output_styles": await output_styles(session.agent),
-        "models": [_model(known, value, value, name, "") for value, name in program.offered_models]
+        "models": [_model(known, value, value, name, "") for value, name in offered]
         if program is not None
         else [
             _model(known, "default", model, "Default", model),

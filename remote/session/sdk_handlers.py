@@ -26,7 +26,7 @@ from ..system.regular_files import NotAFile
 from ..tools.agent_definitions import AgentDefinition
 from ..tools.file_access import absolute
 from ..tools.search_process import NameFinder
-from .client_setup import Initialize, settled
+from .client_setup import Initialize, offered_models
 from .session import Session, check_model, find_task
 
 _MAX_QUESTION = 100_000  # characters
@@ -287,8 +287,7 @@ async def _settings(session: Session, _: Json) -> Json:
     agent = session.agent
     applied: Json = {"model": agent.model, "effort": agent.config.options.effort}
     if agent.program is not None:
-        await settled(agent.program)
-        applied["offered_models"] = [value for value, _ in agent.program.offered_models]
+        applied["offered_models"] = [value for value, _ in await offered_models(agent.program)]
     sources = [{"source": f"{each.source}Settings", "settings": dict(each.values)} for each in layers]
     return {"effective": effective, "sources": sources, "applied": applied}
 

@@ -300,17 +300,14 @@ class Session:
         self.log.say(informational(text, "warning"))
 
     def _use_settings(self, settings: WorkerSettings) -> None:
-        permissions, context, agent = (
-            self.agent.config.permissions,
-            self.agent.config.context,
-            self.options.foreign_agent,
-        )
+        permissions, context = self.agent.config.permissions, self.agent.config.context
+        agent = self.options.foreign_agent
         if agent and not is_allowed(agent, settings.bound("agents")):
             raise ValueError(f"the policy of the laptop does not allow the agent {agent}")
         permissions.use_settings(settings)
         if not permissions.may_add(context.cwd):
             raise ValueError(f"the policy of the laptop does not allow sessions in {os.path.realpath(context.cwd)}")
-        self.hooks.allow_only(settings.bound("hooks"))
+        self.hooks.allowed = settings.bound("hooks")
         added = [*setup.added_directories(context.cwd, self.options), *settings.directories]
         context.add_dirs[:] = filter(permissions.may_add, added)
         if not self.agent.conversation.messages:  # a session that begins

@@ -26,6 +26,7 @@ from ccb.tunnel.wire.journal_records import (
     on,
 )
 from ccb.tunnel.wire.messages import PublicMessage, ResultMessage, TaskMessage, UserMessage, parse_message
+from ccb.tunnel.wire.outside_messages import ORIGIN
 
 from ..agent.agent import Agent
 from ..agent.agent_histories import zero_usage
@@ -320,6 +321,10 @@ class InputQueue(Projection):
     @property
     def any_waiting(self) -> bool:
         return any(not each.is_notice for each in self._queue)
+
+    @property
+    def outside_waiting(self) -> int:
+        return sum(1 for each in self._queue if (each.prompt.origin or {}).get("kind") == ORIGIN)
 
     def knows(self, input_id: str) -> bool:
         return input_id in self._seen

@@ -7,7 +7,8 @@ import logging
 from collections import OrderedDict, deque
 
 from ccb.tunnel.wire.frames import Applied, Event, Frame, Json, Progress
-from ccb.tunnel.wire.journal_records import Record
+from ccb.tunnel.wire.journal_records import Record, agent_of_message
+from ccb.tunnel.wire.messages import as_dict
 from ccb.tunnel.wire.ndjson import encode_frame
 
 from .journal import Journal
@@ -15,7 +16,8 @@ from .journal import Journal
 log = logging.getLogger(__name__)
 
 _MAX_CONTROL = 10_000  # unsent control frames; beyond it the client is detached
-_MAX_PROGRESS = 2_000  # unsent progress frames; beyond it the oldest are dropped
+_MAX_PROGRESS = 2_000  # unsent progress frames; beyond it deltas are joined, and then the oldest frames dropped
+_TEXTS = {"text_delta": "text", "input_json_delta": "partial_json", "thinking_delta": "thinking"}
 _MAX_BULK = 4
 
 
@@ -67,8 +69,24 @@ class ClientOutbox:
         self._progress.pop(slot, None)
         self._progress[slot] = (seq, key, body)
         if len(self._progress) > _MAX_PROGRESS:
-            self._progress.popitem(last=False)
+            self._join_deltas()
         self.wake.set()
+
+    def _join_deltas(self) -> None:
+        """Join the deltas that follow each other: clients count what they have of a block, so none may be missing."""
+        queued, self._progress = self._progress, OrderedDict()
+        newest: dict[str, object] = {}  # the slot of each agent
+        for slot, (seq, key, body) in queued.items():
+            agent_id = agent_of_message(body)
+            before = self._progress.get(newest.get(agent_id))
+            joined = joined_delta(before[2], body) if before is not None and not key else None
+            if before is not None and joined is not None:
+                self._progress[newest[agent_id]] = before[0], "", joined
+            else:
+                self._progress[slot] = seq, key, body
+                newest.update({} if key else {agent_id: slot})
+        while len(self._progress) > _MAX_PROGRESS // 2:
+            self._progress.popitem(last=False)
 
     async def bulk(self, frame: Frame) -> None:
         """Queue a frame of low urgency. Return once there is room for it."""
@@ -128,3 +146,20 @@ class ClientOutbox:
         record = self._ahead.popleft()
         self._sent = record.seq
         return Event(record.seq, self.epoch, record.kind, record.body)
+
+
+def joined_delta(before: Json, body: Json) -> Json | None:
+    """Return two deltas of the text of a block as one, None for other objects."""
+    (kind, index, text), known = _delta(body), _delta(before)
+    if not kind or (kind, index) != known[:2]:
+        return None
+    delta = {"type": kind, _TEXTS[kind]: known[2] + text}
+    return {**before, "event": {"type": "content_block_delta", "index": index, "delta": delta}}
+
+
+def _delta(body: Json) -> tuple[str, object, str]:
+    """Return the kind, the block and the text of a delta of text; kind "" for another object."""
+    event = as_dict(body.get("event"))
+    delta = as_dict(event.get("delta"))
+    kind = str(delta.get("type"))
+    return (kind, event.get("index"), str(delta.get(_TEXTS[kind], ""))) if kind in _TEXTS else ("", None, "")

@@ -20,6 +20,7 @@ from ccb.tunnel.wire.frames import Json
 from ccb.tunnel.wire.journal_records import MAIN_AGENT, Record, record_of
 
 from ..system.deadline import in_thread
+from .node_claim import UNSHARED, NodeClaim
 
 
 class NotKept(Exception):
@@ -46,16 +47,17 @@ _REWIND = b'"kind":"%s"' % journal_records.RewindRecord.kind.encode()
 class Journal:
     """The journal at `path`, "" for one in memory. `seq` is the last record, `durable` the last one on the disk.
     `changed` is set and replaced when more are durable, `broken` when nothing can be written any more. `rewound` are
-    the stretches (first, after the last) that no longer belong to the conversation. A `fresh` one is read by `all`."""
+    the stretches (first, after the last) that no longer belong to the conversation. A `fresh` one is read by `all`.
+    What is written counts only while this node holds the `claim`."""
 
-    def __init__(self, path: str, *, fresh: bool = False) -> None:
+    def __init__(self, path: str, *, fresh: bool = False, claim: NodeClaim = UNSHARED) -> None:
         self.seq = 0
         self.durable = 0
         self.damaged: list[str] = []
         self.changed = asyncio.Event()
         self.broken = asyncio.Event()
         self.rewound: list[tuple[int, int]] = []
-        self._file: JournalFile = DiskFile(path) if path else MemoryFile()
+        self._file: JournalFile = DiskFile(path, claim) if path else MemoryFile()
         self.size = 0
         self._starts = array("q")  # where each record begins, by its number
         self._lengths = array("q")  # 0 for one that is damaged
@@ -259,9 +261,14 @@ _NO_ROOM = {
 
 
 class DiskFile:
-    def __init__(self, path: str) -> None:
-        self.path = path
+    def __init__(self, path: str, claim: NodeClaim = UNSHARED) -> None:
+        self.path, self._claim = path, claim
         self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o600)
+        try:
+            claim.check()  # asked behind the opening: a node that takes the session makes the journal another file
+        except OSError:
+            os.close(self._fd)
+            raise
 
     def write(self, data: bytes) -> int:
         """Append as many bytes as there is room for. Return their number."""
@@ -273,6 +280,7 @@ class DiskFile:
     def sync(self) -> None:
         """Make all written bytes durable. Call it in a thread."""
         getattr(os, "fdatasync", os.fsync)(self._fd)  # not every system has the first
+        self._claim.check()  # asked behind the write: what is in the file before is taken over with it
 
     def lines(self) -> Iterator[bytes]:
         with open(self.path, "rb") as file:

@@ -62,23 +62,20 @@ def write_owner(lock: int, owner: dict[str, object]) -> None:
     os.pwrite(lock, json.dumps(owner).encode().ljust(_OWNER_BYTES), 0)
 
 
-def check_host(owner: dict[str, object]) -> None:
-    """Raise HostRefusal when the daemon of a session may live on another host that shares this home."""
-    host = elsewhere(owner)
-    if host:
-        raise _kept_elsewhere(host)
-
-
 def check_owner(owner: dict[str, object]) -> None:
-    """Raise HostRefusal when the daemon that holds a session lives in another container of this machine."""
-    host = owner.get("hostname")
-    if host not in (None, os.uname().nodename) and not is_alive(owner):
-        raise _kept_elsewhere(str(host))
+    """Raise HostRefusal when the daemon that holds a session lives on another node, or in another container."""
+    if elsewhere(owner) or (owner.get("hostname") not in (None, os.uname().nodename) and not is_alive(owner)):
+        raise kept_elsewhere(owner)
 
 
-def _kept_elsewhere(host: str) -> HostRefusal:
-    text = "the session is kept by a worker on %s, which shares this home" % host
-    return HostRefusal("in_use", text, {"host": host, "do": "Go on with it there, or in a copy: --fork-session."})
+def kept_elsewhere(owner: dict[str, object]) -> HostRefusal:
+    """Return the refusal of a session that another machine or container owns. `boot` and what follows are in it for
+    another machine only: the laptop can go there."""
+    host = elsewhere(owner) or str(owner.get("hostname"))
+    data: dict[str, object] = {"host": host, "do": "Go on with it there, or in a copy: --fork-session."}
+    if owner.get("boot") != boot_id():
+        data.update(boot=str(owner.get("boot") or ""), job=str(owner.get("job") or ""))
+    return HostRefusal("in_use", "the session is kept by a worker on %s, which shares this home" % host, data)
 
 
 def in_use(session: str) -> HostRefusal:
@@ -117,14 +114,24 @@ def start_time(pid: int | str = "self") -> str:
 
 
 def own_identity() -> dict[str, object]:
-    return {"hostname": os.uname().nodename, "boot": boot_id(), "pid": os.getpid(), "started": start_time()}
+    """Return what names this process: its node, pid and start time."""
+    return {**own_node(), "pid": os.getpid(), "started": start_time()}
 
 
-def elsewhere(owner: dict[str, object]) -> str:
-    """Return the name of the other machine on which the process with these fields runs; "" for this one or none."""
-    host = owner.get("hostname")
-    here = owner.get("boot") == boot_id() or host == os.uname().nodename  # in this boot or an earlier one
-    return host if "pid" in owner and not here and isinstance(host, str) else ""
+def own_node() -> dict[str, object]:
+    """Return what names this machine: host and boot; in a job of Slurm also its number and node."""
+    host, job = os.uname().nodename, os.environ.get("SLURM_JOB_ID")
+    node = {"node": os.environ.get("SLURMD_NODENAME") or host, "job": job} if job else {}
+    return {"hostname": host, "boot": boot_id(), **node}
+
+
+def elsewhere(owner: dict[str, object], gone: str = "") -> str:
+    """Return the name of the other machine on which the process with these fields runs; "" for this one or none, or one
+    whose boot a person says to be `gone`."""
+    host, boot = owner.get("hostname"), owner.get("boot")
+    here = boot in (boot_id(), gone or boot_id()) or host == os.uname().nodename  # in this boot or an earlier one
+    name = owner.get("node") or host  # srun knows a node by the name that Slurm has given it
+    return name if "boot" in owner and not here and isinstance(name, str) else ""
 
 
 def is_alive(owner: dict[str, object]) -> bool:

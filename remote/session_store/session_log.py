@@ -17,7 +17,7 @@ from ccb.tunnel.wire.prompt_content import is_attached_file
 from ccb.tunnel.wire.todo_list import TodoList, public_todo
 from ccb.tunnel.wire.tool_traits import traits_of
 
-from .client_outbox import ClientOutbox
+from .client_outbox import ClientOutbox, joined_delta
 from .file_history import RewindPoints
 from .journal import Journal
 from .journal_summary import JournalSummary
@@ -111,27 +111,7 @@ class SessionUsage(Projection):
         self.spent = {"total_cost_usd": line.total_cost_usd, "modelUsage": line.model_usage}
 
 
-_TEXTS = {"text_delta": "text", "input_json_delta": "partial_json", "thinking_delta": "thinking"}
 _MAX_TOOLS = 64
-
-
-def _join(answer: list[Json], body: Json) -> None:
-    """Add the next object to the answer that a model is streaming. Deltas of one kind in a row become one."""
-    kind, index, text = _delta(body)
-    last_kind, last_index, before = _delta(answer[-1])
-    if kind and (kind, index) == (last_kind, last_index):
-        delta = {"type": kind, _TEXTS[kind]: before + text}
-        answer[-1] = {**answer[-1], "event": {"type": "content_block_delta", "index": index, "delta": delta}}
-    else:
-        answer.append(body)
-
-
-def _delta(body: Json) -> tuple[str, object, str]:
-    """Return the kind, the block and the text of a delta of text; kind "" for another object."""
-    event = as_dict(body.get("event"))
-    delta = as_dict(event.get("delta"))
-    kind = str(delta.get("type"))
-    return (kind, event.get("index"), str(delta.get(_TEXTS[kind], ""))) if kind in _TEXTS else ("", None, "")
 
 
 class UnfinishedWork(Projection):
@@ -185,7 +165,9 @@ class UnfinishedWork(Projection):
         elif kind == "message_stop":
             self._answers.pop(agent_id, None)
         elif agent_id in self._answers and "index" in line.event:
-            _join(self._answers[agent_id], line.body)
+            answer = self._answers[agent_id]
+            joined = joined_delta(answer[-1], line.body)
+            answer[-1:] = [answer[-1], line.body] if joined is None else [joined]
 
 
 _MAX_PROMPTS = 64

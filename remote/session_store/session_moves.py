@@ -8,7 +8,6 @@ between, one side owns the session: the source until its mark is on the disk, th
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import json
 import os
 import shutil
@@ -16,9 +15,7 @@ import time
 from collections.abc import Iterator
 from typing import BinaryIO
 
-from ccb import __version__
 from ccb.tunnel.wire import session_archive as archive
-from ccb.tunnel.wire.frames import Json
 from ccb.tunnel.wire.journal_records import ForkedRecord, OptionsRecord, parse_line, record_of, to_line
 
 from ..system.regular_files import sync_directory
@@ -33,63 +30,53 @@ _BESIDE = (archive.PLAN, archive.TITLE)
 _BELOW = (archive.OUTPUTS, archive.HISTORY)
 
 
-def pack(entry: SessionEntry, path: str, tree: str = "") -> Json:
-    """Write the archive of a session, with the bundle `tree` of its files. Return size and SHA-256 of its journal."""
+def pack(entry: SessionEntry, path: str, tree: str = "") -> int:
+    """Write the archive of a session, with the bundle `tree` of its files. Return the size of its journal."""
+    size = journal_size(entry)
     manifest = archive.Manifest(
-        entry.session, os.path.realpath(entry.cwd), os.path.join(entry.directory, archive.OUTPUTS), __version__
+        entry.session, os.path.realpath(entry.cwd), os.path.join(entry.directory, archive.OUTPUTS)
     )
     with _new_file(path) as file:
-        writer = archive.ArchiveWriter(file, manifest)
+        archive.begin(file, manifest)
         with open(entry.journal, "rb") as journal:
-            size = _whole_lines(journal)
-            journal.seek(0)
-            digest = writer.add(archive.JOURNAL, archive.pieces_of(journal, size), size)
-        for name in _BESIDE:
-            _add(writer, name, os.path.join(entry.directory, name))
-        for folder in _BELOW:
-            with contextlib.suppress(FileNotFoundError):
-                for name in sorted(os.listdir(os.path.join(entry.directory, folder))):
-                    if archive.most_bytes("%s/%s" % (folder, name)) >= 0:
-                        _add(writer, "%s/%s" % (folder, name), os.path.join(entry.directory, folder, name))
+            archive.add_member(file, archive.JOURNAL, journal, size)
+        for name in (*_BESIDE, *_names_below(entry.directory)):
+            _add(file, name, os.path.join(entry.directory, name))
         if tree:
-            _add(writer, archive.TREE, tree)
-        writer.end()
-    return {"bytes": size, "sha256": digest}
+            _add(file, archive.TREE, tree)
+        archive.end(file)
+    return size
 
 
-def _whole_lines(journal: BinaryIO) -> int:
-    """Return the size without a last record that is being written."""
-    size = journal.seek(0, os.SEEK_END)
-    start = max(0, size - MAX_RECORD)
-    journal.seek(start)
-    return start + journal.read(size - start).rfind(b"\n") + 1
+def journal_size(entry: SessionEntry) -> int:
+    """Return the size of a journal without a last record that is cut off. It grows when the session goes on."""
+    with open(entry.journal, "rb") as journal:
+        size = journal.seek(0, os.SEEK_END)
+        start = max(0, size - MAX_RECORD)
+        journal.seek(start)
+        return start + journal.read(size - start).rfind(b"\n") + 1
 
 
-def _add(writer: archive.ArchiveWriter, name: str, path: str) -> None:
+def _names_below(directory: str) -> list[str]:
+    names = []
+    for folder in _BELOW:
+        with contextlib.suppress(FileNotFoundError):
+            names += [f"{folder}/{name}" for name in sorted(os.listdir(os.path.join(directory, folder)))]
+    return [name for name in names if archive.most_bytes(name) >= 0]
+
+
+def _add(file: BinaryIO, name: str, path: str) -> None:
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     except FileNotFoundError:  # there is no plan, or an old version was removed meanwhile
         return
-    with open(fd, "rb") as file:
-        size = os.fstat(fd).st_size
-        writer.add(name, archive.pieces_of(file, size), size)
-
-
-def journal_is(entry: SessionEntry, size: object, digest: object) -> bool:
-    """Return whether the journal is still the one that has left."""
-    sha, length = hashlib.sha256(), 0
-    with open(entry.journal, "rb") as file:
-        for piece in archive.pieces_of(file, 1 << 62):
-            sha.update(piece)
-            length += len(piece)
-    return (length, sha.hexdigest()) == (size, digest)
+    with open(fd, "rb") as source:
+        archive.add_member(file, name, source, os.fstat(fd).st_size)
 
 
 def leave(entry: SessionEntry, to: str) -> None:
     """Mark the session as moved, durably. Its locks are held."""
     path = os.path.join(entry.directory, MOVED)
-    with contextlib.suppress(FileNotFoundError):
-        os.unlink(path + ".new")
     with _new_file(path + ".new") as file:
         file.write(json.dumps({"to": to}).encode())
     os.replace(path + ".new", path)
@@ -100,20 +87,18 @@ def leave(entry: SessionEntry, to: str) -> None:
 def unpack(path: str, state: str, session: str, to: str) -> bool:
     """Unpack an archive into `arriving` below the state directory `state`. The session works in the real path `to` from
     now on. Return whether a bundle of files came along. Raise BadArchive, also for a journal that no worker wrote."""
-    place, manifest = os.path.join(state, ARRIVING), None
-    for folder in _BELOW:
+    place = os.path.join(state, ARRIVING)
+    for folder in (*_BELOW, os.path.dirname(archive.TREE)):  # git gets at nothing else than the bundle
         os.mkdir(os.path.join(place, folder), 0o700)
     with open(path, "rb") as file:
         for name, pieces in archive.members(file):
-            if manifest is None:
-                manifest = archive.Manifest.read(b"".join(pieces))
-                continue
             with _new_file(os.path.join(place, name)) as target:  # a name of the closed table
-                for piece in pieces:
-                    target.write(piece)
+                target.writelines(pieces)
+    with open(os.path.join(place, archive.MANIFEST), "rb") as file:
+        manifest = archive.Manifest.read(file.read())
+    if manifest.session != session:
+        raise archive.BadArchive("it is another session")
     journal = os.path.join(place, archive.JOURNAL)
-    if manifest is None or manifest.session != session or not os.path.exists(journal):
-        raise archive.BadArchive("it is another session, or has no journal")
     arrived = ForkedRecord(session, root=manifest.root, to=to, outputs=manifest.outputs)
     last = _last_number(journal, session)
     with open(journal, "ab") as file:
@@ -141,13 +126,9 @@ def settle(state: str) -> None:
     for name in (NAME, STOPPED):
         with contextlib.suppress(FileNotFoundError):  # they tell of its earlier stay here
             os.unlink(os.path.join(state, name))
-    for folder in _BELOW:
-        os.makedirs(os.path.join(state, folder), 0o700, exist_ok=True)
-        for name in os.listdir(os.path.join(place, folder)):
-            os.replace(os.path.join(place, folder, name), os.path.join(state, folder, name))
-        sync_directory(os.path.join(state, folder))
-    for name in (*_BESIDE, archive.JOURNAL):  # the journal last: with it the session is there
-        with contextlib.suppress(FileNotFoundError):  # an earlier attempt has renamed it
+    for name in (*_BELOW, *_BESIDE, archive.JOURNAL):  # the journal last: with it the session is there
+        if os.path.exists(os.path.join(place, name)):  # else an earlier attempt has renamed it
+            shutil.rmtree(os.path.join(state, name), ignore_errors=True)  # a folder of its earlier stay
             os.replace(os.path.join(place, name), os.path.join(state, name))
     sync_directory(state)
     with contextlib.suppress(FileNotFoundError):
@@ -184,8 +165,8 @@ def _last_number(path: str, session: str) -> int:
 
 @contextlib.contextmanager
 def _new_file(path: str) -> Iterator[BinaryIO]:
-    """Make a private file, which is on the disk at the end."""
-    with open(path, "xb", opener=private_file) as file:
+    """Write a private file, which is on the disk at the end."""
+    with open(path, "wb", opener=private_file) as file:
         yield file
         file.flush()
         os.fsync(file.fileno())

@@ -15,6 +15,7 @@ from ccb.tunnel.wire.frames import Json
 
 from . import session_paths, sockets
 from .locks import elsewhere, is_alive
+from .node_claim import UNSHARED, NodeClaim
 from .refusal import HostRefusal, no_session
 from .session_directory import is_same_directory
 from .session_files import replace_private
@@ -259,7 +260,7 @@ def described(entry: SessionEntry) -> Json:
     given = read_object(os.path.join(entry.directory, TITLE)) if entry.directory else {}  # the name given by a list
     title = str(given.get("title") or "") if given.get("over") == (summary.get("title") or "") else ""
     created = summary.get("created")
-    live = summary if alive else {"state": "moved" if entry.moved_to else "ended"}
+    live = summary if alive or entry.elsewhere else {"state": "moved" if entry.moved_to else "ended"}
     size, used = _count(summary.get("bytes")), entry.updated
     with contextlib.suppress(OSError):
         info = os.stat(entry.journal)
@@ -282,6 +283,7 @@ def described(entry: SessionEntry) -> Json:
         "rss": resident(entry.pid),
         "bytes": size,
         "host": entry.elsewhere,
+        "job": str(summary.get("job") or "") if entry.elsewhere else "",
         "storage": "" if entry.directory else "memory",
     }
 
@@ -310,7 +312,8 @@ def created_at(state_directory: str) -> float:
 log = logging.getLogger(__name__)
 
 NAME = "summary.json"
-OWNER = ("hostname", "boot", "pid", "started", "socket", "bundle", "mark")  # absent once the owner has ended normally
+OWNER = ("hostname", "boot", "job", "node", "pid", "started", "socket", "bundle", "mark")
+"""The fields that are absent once the owner has ended normally."""
 
 _MAX_BYTES = 64 * 1024
 
@@ -318,15 +321,16 @@ _MAX_BYTES = 64 * 1024
 class SummaryFile:
     """The summary of a running daemon, without a directory not written. `fields` is always the same object."""
 
-    def __init__(self, state_directory: str, fixed: Json) -> None:
+    def __init__(self, state_directory: str, fixed: Json, claim: NodeClaim = UNSHARED) -> None:
         self._path = os.path.join(state_directory, NAME) if state_directory else ""
+        self._claim = claim
         self.fields: Json = dict(fixed)
         self._written = ""
 
     def update(self, **fields: object) -> None:
         self.fields.update(fields)
         text = json.dumps(self.fields, ensure_ascii=False)
-        if not self._path or text == self._written:
+        if not self._path or text == self._written or not self._claim.holds():
             return
         try:
             replace_private(self._path, text)

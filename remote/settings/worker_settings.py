@@ -238,9 +238,9 @@ class WorkerSettings:
         return source == MANAGED or all(each.value is not True for each in self.of("allowManagedHooksOnly", MANAGED))
 
     def bound(self, name: str) -> Any:
-        """Return what the policy of the laptop's owner says of something, None for nothing."""
-        found = [each.value[name] for each in self.of("policy", MANAGED) if name in each.value]
-        return found[-1] if found else None
+        """Return what the policy of the laptop's owner says of something, None for nothing. No host has a say."""
+        bounds = [each.value for each in self.of("policy", MANAGED) if not each.layer.on_host]
+        return bounds[-1].get(name) if bounds else None
 
     def of(self, name: str, source: str) -> list[Sourced]:
         """Return the values of a key that layers of one source set."""

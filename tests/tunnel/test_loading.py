@@ -24,6 +24,10 @@ def test_the_collector_is_paused_and_goes_on_and_looks_at_everything_seldom() ->
     with pytest.raises(ImportError), collection_paused():
         raise ImportError
     assert gc.isenabled()
+    frozen = gc.get_freeze_count()
+    with collection_paused():
+        pass  # nothing new: garbage that is there must not stay for ever
+    assert gc.get_freeze_count() <= frozen
     before = gc.get_threshold()
     try:
         collect_rarely()

@@ -43,6 +43,7 @@ class Greeting(wire.Hello):
     python: HostText  # type: ignore[assignment]
     platform: HostText  # type: ignore[assignment]
     sandbox: HostText = HostText("")  # type: ignore[assignment]
+    node: HostText = HostText("")  # type: ignore[assignment]
     notes: list[HostText] = field(default_factory=list)  # type: ignore[assignment]
 
 
@@ -61,7 +62,7 @@ def limited_hello(hello: wire.Hello, host: str) -> Greeting:
     if more > 0:
         notes.append(f"… and {more} more notes")
     limited = {"capabilities": hello.capabilities[:_MAX_CAPABILITIES], "last": last, "notes": [*map(HostText, notes)]}
-    words = {name: HostText(getattr(hello, name)) for name in ("cwd", "python", "platform", "sandbox")}
+    words = {name: HostText(getattr(hello, name)) for name in ("cwd", "python", "platform", "sandbox", "node")}
     return Greeting(**{**hello.__dict__, **limited, **words})
 
 

@@ -12,6 +12,7 @@ from ..wire.frames import Refused
 
 _MAX_SIMILAR = 8
 _MAX_KEY = 40
+_MAX_NODE = 400
 _TO_DO = (
     *("Go on with it there, or in a copy: --fork-session.", "Look at the list again.", "Stop it.", "Stop it there."),
     *("Go on with it there, or give the same `ccb move` again.", "Finish that first: give the same `ccb move` again."),
@@ -62,7 +63,16 @@ def _no_processes(refused: Refused, host: str) -> errors.CcbError:
 def _in_use(refused: Refused, host: str) -> errors.CcbError:
     kind = errors.KeptElsewhere if "host" in refused.data else errors.UsageError
     do = refused.data["do"] if refused.data.get("do") in _TO_DO else "Use another --session-id."
-    return kind(_said(refused, host), do=do)
+    error = kind(_said(refused, host), do=do)
+    if isinstance(error, errors.KeptElsewhere):
+        error.node = _node(refused.data)
+    return error
+
+
+def _node(data: Mapping[str, object]) -> errors.Node | None:
+    """Return the node that a worker names as the owner of a session, if it is another machine."""
+    name, boot, job = (str(data.get(key) or "") for key in ("host", "boot", "job"))
+    return errors.Node(name, boot, job) if boot and len(name) + len(boot) < _MAX_NODE else None
 
 
 def _bad_attach(refused: Refused, host: str) -> errors.CcbError:

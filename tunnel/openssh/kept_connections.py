@@ -138,7 +138,8 @@ async def _keep(route: KeptRoute, prompts: Prompts, record: Path) -> Transport:
     configured = await ssh_says(["ssh", *NO_COMMAND, *target.flags(), "-G"], target.host, env)
     async with AsyncExitStack() as stack:
         askpass = await askpass_in(stack, prompts, env)
-        about = json.dumps({"host": target.shown, "addresses": source_addresses()})
+        user = route.configs[-1].user
+        about = json.dumps({"host": target.shown, "user": user, "addresses": source_addresses()})
         keeper = [sys.executable, "-I", "-S", connection_keeper.__file__]
         keeper += [str(socket), str(record), str(route.keep_s), about]
         try:

@@ -106,7 +106,7 @@ class Cancel:
     reason: str = ""
 
 
-CHANNELS = "channels"  # the capability of a worker that has the kinds of `channels.py`
+CHANNELS = "raw_channels"  # the capability of a worker that has the kinds of `channels.py`
 
 
 @dataclass(frozen=True)
@@ -124,12 +124,13 @@ class ChannelOpen:
 
 @dataclass(frozen=True)
 class ChannelData:
-    """Both ways. Bytes on `channel` from `off` on, in base64: at most `CHUNK`, and up to where the receiver takes."""
+    """Both ways. Bytes on `channel` from `off` on: at most `CHUNK`, and up to where the receiver takes. On the wire,
+    `data` is their number; they follow the line as they are, for base64 costs more time than all the rest of a copy."""
 
     t: ClassVar[str] = "channel_data"
     channel: int
     off: int
-    b64: str
+    data: bytes
 
 
 @dataclass(frozen=True)
@@ -157,7 +158,7 @@ class ChannelEnd:
 @dataclass(frozen=True)
 class Listening:
     """W>L. The ports on which processes of the session listen, after each change, and to each client that attaches.
-    `body` is {"ports": [{"port", "name" (of the program), "pid"}, …]}."""
+    `body` is {"ports": [{"port", "name" (of the program)}, …]}."""
 
     t: ClassVar[str] = "listening"
     epoch: int
@@ -259,7 +260,8 @@ class Hello:
     session). `state` is `idle`, `running` or `requires_action`. `driver` names the client that drives, even while its
     connection is lost ("": none). `storage` says where the journal is: on `disk`, `volatile` (it may not survive a
     reboot) or in `memory`. `sandbox` is the cage in force, in words ("": not yet known). `last` holds the last records
-    of a long journal, as in a `past` frame: they are only shown until the events themselves come."""
+    of a long journal, as in a `past` frame: they are only shown until the events themselves come. `node` is the name of
+    the machine on which the worker runs."""
 
     t: ClassVar[str] = "hello"
     protocol: int
@@ -278,6 +280,7 @@ class Hello:
     driver: str = ""
     sandbox: str = ""
     last: Json = field(default_factory=dict)
+    node: str = ""
 
 
 @dataclass(frozen=True)

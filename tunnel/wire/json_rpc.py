@@ -25,7 +25,6 @@ PEER_ENDED = -32099  # only raised here, never sent
 CANCEL_REQUEST = "$/cancel_request"
 MAX_OPEN = 128  # requests and notifications of the other end that are being handled, and requests of this end
 _ORDERED_BY = "sessionId"
-_NOTIFICATION = object()  # in place of an id
 
 Handler = Callable[[Json], Awaitable[Any]]
 
@@ -57,13 +56,13 @@ class RpcError(Exception):
 def _error_of(value: object) -> RpcError:
     error = value if isinstance(value, dict) else {}
     code, message = error.get("code"), error.get("message")
-    number = code if isinstance(code, int) else INTERNAL_ERROR
+    number = code if isinstance(code, int) and code != PEER_ENDED else INTERNAL_ERROR
     return RpcError(number, message if isinstance(message, str) else "an error without a message", error.get("data"))
 
 
 class JsonRpcPeer:
     """One end of a connection. `read` gives the next bytes, and b"" at the end; `write` gets whole lines. `outgoing`
-    gives each message the form in which the other end gets it.
+    gives each message the form in which the other end gets it, None if it does not, `incoming` its form here.
 
     What names the same session is handled in order of arrival, one after the other. The handlers of `long` methods
     begin in this order, too, up to where they first wait; then the next one need not wait for their end. A handler
@@ -77,21 +76,21 @@ class JsonRpcPeer:
         *,
         long: Collection[str] = (),
         line_limit: int = MAX_FRAME,
-        outgoing: Callable[[Json], Json] = lambda message: message,
+        incoming: Callable[[Json], Json] = lambda message: message,
+        outgoing: Callable[[Json], Json | None] = lambda message: message,
     ) -> None:
         self.has_ended = False
         self._handlers = handlers
         self._long = long
         self._read = read
         self._write = write
-        self._outgoing = outgoing
+        self._incoming, self._outgoing = incoming, outgoing
         self._lines = LineSplitter(line_limit)
         self._writing = asyncio.Lock()
         self._last_id = 0
         self._asked: dict[object, asyncio.Future[Any]] = {}  # requests of this end, by id
         self._open: dict[object, asyncio.Task[None]] = {}  # requests of the other end, by id
-        self._tasks: set[asyncio.Task[None]] = set()
-        self._last_of: dict[object, asyncio.Task[None]] = {}  # by session
+        self._tasks: dict[asyncio.Task[None], str | None] = {}  # with the session whose next call waits for it
 
     async def serve(self) -> None:
         """Handle messages until the other end closes its side. Raise FrameError for a line over the limit."""
@@ -137,10 +136,12 @@ class JsonRpcPeer:
         await self._send({"method": method, "params": params})
 
     async def _send(self, message: Json) -> None:
-        line = to_bytes(dump_line({"jsonrpc": "2.0", **self._outgoing(message)})) + b"\n"
+        formed = self._outgoing({"jsonrpc": "2.0", **message})
+        if formed is None:
+            return
         try:
             async with self._writing:
-                await self._write(line)
+                await self._write(to_bytes(dump_line(formed)) + b"\n")
         except OSError as error:
             raise RpcError(PEER_ENDED, f"the other end does not read any more ({error})") from None
 
@@ -149,20 +150,26 @@ class JsonRpcPeer:
             await self._send({"id": number, "error": error.as_json()})
 
     async def _take(self, line: bytes) -> None:
+        number: str | int | None = None
         try:
-            message = _parsed(line)
-            method = message.get("method")
-            if isinstance(method, str):
-                await self._take_call(method, message)
-            elif "id" in message and ("result" in message or "error" in message):
-                self._take_answer(message)
+            message = self._incoming(_parsed(line))
+            method, given = message.get("method"), message.get("id")
+            if given is not None and not isinstance(given, (str, int)):
+                raise RpcError(INVALID_REQUEST, "the id of a message is neither text nor a number")
+            if not isinstance(method, str):
+                self._take_answer(given, message)
+            elif given is None:
+                await self._take_notification(method, message.get("params", {}))
             else:
-                raise RpcError(INVALID_REQUEST, "a message has neither a method nor a result")
+                number = given
+                await self._take_request(method, message.get("params", {}), number)
         except RpcError as error:
-            await self._refuse(None, error)
+            await self._refuse(number, error)
 
-    def _take_answer(self, message: Json) -> None:
-        answer = self._asked.get(message["id"]) if isinstance(message["id"], int) else None
+    def _take_answer(self, number: object, message: Json) -> None:
+        if "id" not in message or not ("result" in message or "error" in message):
+            raise RpcError(INVALID_REQUEST, "a message has neither a method nor a result")
+        answer = self._asked.get(number)
         if answer is None or answer.done():
             return
         if "error" in message:
@@ -170,61 +177,46 @@ class JsonRpcPeer:
         else:
             answer.set_result(message["result"])
 
-    async def _take_call(self, method: str, message: Json) -> None:
-        params = message.get("params", {})
-        is_request = "id" in message
-        number = message.get("id")
-        refusal = self._refusal(method, params, number) if is_request else None
-        if refusal is not None:
-            await self._refuse(number if isinstance(number, (str, int)) else None, refusal)
-        elif method == CANCEL_REQUEST:
-            self._cancel(params)
-        elif is_request:
-            await self._start(method, params, number)
-        elif method in self._handlers and isinstance(params, dict):
+    async def _take_notification(self, method: str, params: object) -> None:
+        if not isinstance(params, dict):
+            return
+        if method == CANCEL_REQUEST:
+            number = params.get("requestId")
+            if isinstance(number, (str, int)) and number in self._open:
+                self._open[number].cancel()
+        elif method in self._handlers:
             while len(self._tasks) >= MAX_OPEN:
                 await asyncio.wait(self._tasks, return_when=asyncio.FIRST_COMPLETED)
             await self._start(method, params)
 
-    def _refusal(self, method: str, params: object, number: object) -> RpcError | None:
-        if not (number is None or isinstance(number, (str, int))) or number in self._open:
-            return RpcError(INVALID_REQUEST, "the id of a request is neither text nor a number, or is in use")
+    async def _take_request(self, method: str, params: object, number: str | int) -> None:
+        """Raise RpcError for one that is not handled."""
         if method not in self._handlers:
-            return RpcError(METHOD_NOT_FOUND, f"there is no method {method[:100]}")
+            raise RpcError(METHOD_NOT_FOUND, f"there is no method {method[:100]}")
         if not isinstance(params, dict):
-            return RpcError(INVALID_PARAMS, "the parameters are no object")
-        if len(self._open) >= MAX_OPEN:
-            return RpcError(INVALID_REQUEST, f"{MAX_OPEN} requests are being handled already")
-        return None
+            raise RpcError(INVALID_PARAMS, "the parameters are no object")
+        if number in self._open or len(self._open) >= MAX_OPEN:
+            raise RpcError(INVALID_REQUEST, f"the id is in use, or {MAX_OPEN} requests are being handled already")
+        await self._start(method, params, number)
 
-    def _cancel(self, params: object) -> None:
-        number = params.get("requestId") if isinstance(params, dict) else None
-        task = self._open.get(number) if isinstance(number, (str, int)) else None
-        if task is not None:
-            task.cancel()
-
-    async def _start(self, method: str, params: Json, number: object = _NOTIFICATION) -> None:
-        session = params.get(_ORDERED_BY)
-        before = self._last_of.get(session) if isinstance(session, str) else None
-        task = asyncio.ensure_future(self._handle(before, number, method, params))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        if number is not _NOTIFICATION:
+    async def _start(self, method: str, params: Json, number: str | int | None = None) -> None:
+        named = params.get(_ORDERED_BY)
+        session = named if isinstance(named, str) else None
+        before = [task for task, of in self._tasks.items() if session is not None and of == session and not task.done()]
+        task = asyncio.ensure_future(self._handle(before[-1:], number, method, params))
+        self._tasks[task] = None if method in self._long else session
+        task.add_done_callback(self._tasks.pop)
+        if number is not None:
             self._open[number] = task
-        if isinstance(session, str) and method not in self._long:
-            self._last_of[session] = task
-            task.add_done_callback(lambda ended: self._forget(session, ended))
         await asyncio.sleep(0)  # it begins before the next message, and a cancel finds it begun
 
-    def _forget(self, session: object, ended: asyncio.Task[None]) -> None:
-        if self._last_of.get(session) is ended:
-            del self._last_of[session]
-
-    async def _handle(self, before: asyncio.Task[None] | None, number: object, method: str, params: Json) -> None:
+    async def _handle(
+        self, before: list[asyncio.Task[None]], number: str | int | None, method: str, params: Json
+    ) -> None:
         then: Callable[[], Awaitable[None]] | None = None
         try:
-            if before is not None and not before.done():  # else it begins at once, before the next message
-                await asyncio.wait([before])
+            if before:  # else it begins at once, before the next message
+                await asyncio.wait(before)
             result: object = await self._handlers[method](params)
             if isinstance(result, Reply):
                 then, result = result.then, result.result
@@ -240,7 +232,7 @@ class JsonRpcPeer:
             reply = {"error": RpcError(INTERNAL_ERROR, f"{type(error).__name__}: {error}").as_json()}
         finally:
             self._open.pop(number, None)
-        if number is _NOTIFICATION:
+        if number is None:
             if "error" in reply:
                 log.warning("%s: %s", method, reply["error"]["message"])
             return

@@ -14,7 +14,7 @@ from .frames import Json
 Schema = Union[Json, bool]
 TYPES = ("string", "number", "integer", "boolean", "object", "array", "null")
 _MAX_DEPTH = 60
-_MAX_PARTS = 50_000  # names and branches that the root of a schema gets from others, which may lead to each other
+_MAX_PARTS = 5_000  # names and branches that the root of a schema gets from others, which may lead to each other
 _MAX_RULES = 1000  # characters of what a description says in the place of the schema
 _KEY = re.compile(r"[A-Za-z0-9_.-]{1,64}")  # a property, as the API of Claude models takes it
 

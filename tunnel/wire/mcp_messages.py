@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import json
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Any, Callable
 
 from .control_protocol import (
@@ -28,6 +27,23 @@ TOOL_USE_ID = "claudecode/toolUseId"  # the key in the `_meta` of a call that ho
 _OTHER = re.compile(r"[^A-Za-z0-9_-]")
 _MARK = re.compile(r"_[0-9a-f]{8}(?=__|\Z)")
 _MAX_SERVER = 64
+
+SERVER_NAME = re.compile(r"(?=.{1,64}\Z)[A-Za-z0-9-]+(_[A-Za-z0-9-]+)*")
+"""What a configuration may call a server: a rule for `mcp__notes` must not cover the tools of a `notes__more`."""
+
+_VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]{0,1000}))?\}")
+
+
+def filled_in(text: str, environ: Mapping[str, str]) -> str:
+    """Return a text of a configuration with variables for `${NAME}` and `${NAME:-default}`. Raise KeyError."""
+
+    def variable(match: re.Match[str]) -> str:
+        found = environ.get(match[1])
+        if found is None and match[2] is None:
+            raise KeyError(match[1])
+        return found or match[2] or ""
+
+    return _VARIABLE.sub(variable, text)
 
 
 def tool_name(server: str, tool: str) -> str:
@@ -132,29 +148,25 @@ CALL_S = 600.0  # seconds for a call of a tool without a sign of its server: ans
 
 SAY_LIMIT_S = 10.0  # seconds without a sign after which the row of a call shows how long it may take
 
-CHATTER_S = 2.0  # seconds in which an answer still comes after a line that is no JSON, as of servers that print
-
 LIMIT_VARIABLE = "MCP_TOOL_TIMEOUT"  # the variable that sets another limit for calls, in milliseconds
 _ID = re.compile(rb'"id"\s*:\s*"?(\d{1,18})\b')
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _HALF = re.compile(rb"\\u[dD][89a-fA-F]")
-_ALL = range(-(2**62), 2**62)
 _MAX_SHOWN = 200
 _MAX_REASON = 10_000
 
 
 @dataclass(frozen=True)
 class Unreadable:
-    """What nobody can read. `number` is the request that it seems to answer, if it `looks_like_one`."""
+    """What nobody can read. `number` is the request that it seems to answer, if it `looks_like_an_answer`."""
 
     shown: str
     number: int | None
-    looks_like_one: bool
+    looks_like_an_answer: bool
 
     @property
     def why(self) -> str:
-        kind = "an answer that cannot be read" if self.looks_like_one else "a line that is no JSON, and no answer"
-        return f"it has sent {kind}: {self.shown}"
+        return f"it has sent an answer that cannot be read: {self.shown}"
 
 
 def read_messages(data: bytes) -> list[Json] | Unreadable:
@@ -173,31 +185,23 @@ def read_messages(data: bytes) -> list[Json] | Unreadable:
         break
     if not listed:
         match = _ID.search(data)
-        return Unreadable(text[:_MAX_SHOWN], int(match[1]) if match else None, text[:1] in ("{", "["))
+        return Unreadable(text[:_MAX_SHOWN], int(match[1]) if match else None, text.startswith(("{", "[{")))
     return listed
 
 
 class LineReader:
-    """Reads the lines of one server. `failed` gets a request whose answer cannot be read, and why."""
+    """Reads the lines of one server, which may print others between its messages. `failed` gets a request whose answer
+    cannot be read, and why."""
 
-    def __init__(self, failed: Callable[[object, str], None], asking: Callable[[], bool] = lambda: False) -> None:
+    def __init__(self, failed: Callable[[object, str], None]) -> None:
         self._failed = failed
-        self._asking = asking
         self._pending: set[object] = set()
-        self._issued = range(0)  # from the lowest number of a request to the highest one
-        self._hello: object = None
-        self._chats = False  # it prints lines that are no messages, and answers all the same
-        self._odd: asyncio.TimerHandle | None = None
 
     def sent(self, message: Json) -> None:
         if message.get("method") == "notifications/cancelled":
             self.done((message.get("params") or {}).get("requestId"))
         if "method" in message and message.get("id") is not None:
             self._pending.add(message["id"])
-            number, issued = message["id"], self._issued or (message["id"],)
-            self._issued = range(min(number, issued[0]), max(number, issued[-1]) + 1)
-            if message["method"] == "initialize":
-                self._hello = message["id"]  # it may print a lot before it is up
 
     def done(self, number: object) -> None:
         self._pending.discard(number)
@@ -206,39 +210,20 @@ class LineReader:
         """Return the messages of a line that have a method, or answer a pending request, under its id."""
         found = read_messages(line) if line.strip() else []
         if isinstance(found, Unreadable):
-            self._puzzle(found)
+            only = next(iter(self._pending)) if len(self._pending) == 1 else None
+            number = found.number if found.number in self._pending else only
+            if found.looks_like_an_answer and number is not None:
+                self._failed(number, found.why)
             return []
         kept = []
         for message in found:
             if "method" not in message:
-                number = answered_number(message, self._pending, self._issued)
-                if self._odd is not None or (number is None and "id" in message):
-                    self._chats = True  # it answers in spite of what it has printed
-                    self.close()
+                number = answered_number(message, self._pending)
                 if number is None:
                     continue
                 message = {**message, "id": number}
             kept.append(message)
         return kept
-
-    def close(self) -> None:
-        if self._odd is not None:
-            self._odd.cancel()
-            self._odd = None
-
-    def _puzzle(self, odd: Unreadable) -> None:
-        """End the call that the server seems to answer. A line that is no message may be printed before the answer."""
-        only = next(iter(self._pending)) if len(self._pending) == 1 else None
-        number = odd.number if odd.number in self._pending else only
-        if odd.looks_like_one and number is not None:
-            self._fail(number, odd)
-        elif only is not None and only != self._hello and not self._chats and self._odd is None:
-            self._odd = asyncio.get_running_loop().call_later(CHATTER_S, self._fail, only, odd)
-
-    def _fail(self, number: object, odd: Unreadable) -> None:
-        self.close()
-        if number in self._pending and not self._asking():
-            self._failed(number, odd.why)
 
 
 def reason_of(error: object) -> str:
@@ -247,19 +232,18 @@ def reason_of(error: object) -> str:
     return text[:_MAX_REASON] or "the server gives no reason"
 
 
-def answered_number(message: Json, pending: Collection[object], issued: range = _ALL) -> object:
-    """Return the pending request that a message without a method answers. Some servers send the id back as text, send a
-    number outside of `issued`, or send none: then it answers the only one that is pending."""
+def answered_number(message: Json, pending: Collection[object]) -> object:
+    """Return the pending request that a message without a method answers. Some servers send the id back as text, or
+    send none: then it answers the only one that is pending."""
     number = message.get("id")
     if isinstance(number, str) and re.fullmatch(r"\d{1,18}", number):
         number = int(number)
     if isinstance(number, float) and number % 1 == 0:
         number = int(number)
-    if type(number) is int and (number in pending or number in issued):  # perhaps nobody waits for it any more
+    if type(number) is int:  # perhaps nobody waits for it any more
         return number if number in pending else None
-    if "result" in message or "error" in message or number is not None:
-        return next(iter(pending)) if len(pending) == 1 else None
-    return None
+    is_answer = "result" in message or "error" in message or number is not None
+    return next(iter(pending)) if is_answer and len(pending) == 1 else None
 
 
 def limit_of(described: object, environ_value: str | None) -> float:

@@ -216,6 +216,7 @@ READERS: dict[str, Callable[[Any], object]] = {
 """The function that reads a field's value, by the annotation of its type."""
 
 BLOCKED_PROMPT = "UserPromptSubmit operation blocked by hook:"
+CUT_OFF = "The worker was stopped in the middle of this turn. What its tools had done until then stays done."
 """How the result of a prompt begins that a hook has refused. Nothing else in it tells it from a command's."""
 
 _TYPES: dict[str, type[Any]] = {

@@ -1,6 +1,8 @@
-"""Lines of JSON, with limits on size, depth and count. A frame that does not fit into a line is split into `part` lines
-({"t":"part","id":…,"i":…,"n":…,"d":…}), up to MAX_FRAME bytes; other frames may come between them. It is measured
-before it is parsed: three bytes of text (`[],`) become more than 60 bytes in memory."""
+"""Lines of JSON, with limits on size, depth and count. Only the bytes of a channel follow their line as they are.
+
+A frame that does not fit into a line is split into `part` lines ({"t":"part","id":…,"i":…,"n":…,"d":…}), up to
+MAX_FRAME bytes; other frames may come between them. It is measured before it is parsed: three bytes of text (`[],`)
+become more than 60 bytes in memory."""
 
 from __future__ import annotations
 
@@ -9,8 +11,9 @@ import json
 import re
 import sys
 from collections.abc import Iterator
+from typing import Any
 
-from .frames import CallData, ChannelData, Frame, FrameError, Json, frame_from_dict, frame_to_dict
+from .frames import CHUNK, CallData, ChannelData, Frame, FrameError, Json, fits, frame_from_dict, frame_to_dict
 
 MAX_LINE = 256 * 1024  # length of the longest line in bytes, with its newline
 MAX_FRAME = 32 * 1024 * 1024  # size of the largest frame in bytes, after its parts are joined
@@ -63,7 +66,9 @@ def to_bytes(text: str) -> bytes:
 
 def encode_frame(frame: Frame, part_id: int = 0) -> list[bytes]:
     """Return the lines of a frame. Large frames that are sent at the same time need different `part_id`s."""
-    if isinstance(frame, (CallData, ChannelData)) and not any(each in frame.b64 for each in _ESCAPED):
+    if isinstance(frame, ChannelData):
+        return [to_bytes(dump({**frame_to_dict(frame), "data": len(frame.data)})) + b"\n" + frame.data]
+    if isinstance(frame, CallData) and not any(each in frame.b64 for each in _ESCAPED):
         text = dump({**frame_to_dict(frame), "b64": ""})[:-2] + frame.b64 + '"}'
     else:
         text = dump(frame_to_dict(frame))
@@ -81,26 +86,36 @@ def encode_frame(frame: Frame, part_id: int = 0) -> list[bytes]:
 
 
 class LineSplitter:
-    """Cuts a byte stream into lines, at `\\n` only. A line over the limit is refused at once."""
+    """Cuts a byte stream into lines, at `\\n` only. A line over the limit is refused at once. Who takes a line may set
+    `due`: that many bytes come behind it as they are, and are yielded in place of the next line."""
 
     def __init__(self, limit: int = MAX_LINE) -> None:
+        self.due: int | None = None
         self._limit = limit
         self._pending = bytearray()
+        self._searched = 0
 
     def feed(self, data: bytes) -> Iterator[bytes]:
         """Yield the lines that `data` completes, without their newlines. Raise FrameError."""
-        *lines, rest = data.split(b"\n")
-        if lines and self._pending:
-            lines[0] = b"".join((self._pending, lines[0]))
-        if lines:
-            self._pending = bytearray(rest)
-        else:
-            self._pending += rest
-        for line in (*lines, self._pending):
-            if len(line) >= self._limit:
-                raise FrameError(f"a line is longer than {self._limit} bytes", bytes(line[:80]))
-            if line is not self._pending:
-                yield bytes(line)
+        self._pending += data
+        while (piece := self._next()) is not None:
+            yield piece
+
+    def _next(self) -> bytes | None:
+        """Return the next piece, None while it is not whole. Raise FrameError."""
+        end, newline = self.due, b""
+        if end is None:
+            end, newline = self._pending.find(b"\n", self._searched), b"\n"
+            self._searched = len(self._pending)
+            if (end if end >= 0 else self._searched) >= self._limit:
+                raise FrameError(f"a line is longer than {self._limit} bytes", bytes(self._pending[:80]))
+        if not 0 <= end <= len(self._pending):
+            return None
+        with memoryview(self._pending) as pending:
+            piece = bytes(pending[:end])
+        del self._pending[: end + len(newline)]
+        self.due, self._searched = None, 0
+        return piece
 
     def rest(self) -> bytes:
         return bytes(self._pending)
@@ -143,6 +158,7 @@ class FrameDecoder:
     def __init__(self) -> None:
         self.memory = 0
         self._lines = LineSplitter()
+        self._head: Json | None = None  # of a frame whose bytes come next
         self._parts: dict[int, list[str]] = {}
         self._part_bytes = 0
 
@@ -154,7 +170,8 @@ class FrameDecoder:
 
     def feed(self, data: bytes) -> Iterator[Frame]:
         for line in self._lines.feed(data):
-            frame = self._decode(line)
+            head, self._head = self._head, None
+            frame = self._decode(line) if head is None else frame_from_dict({**head, "data": line})
             if frame is not None:
                 yield frame
 
@@ -163,6 +180,11 @@ class FrameDecoder:
             return None
         data = _parsed(line)
         self.memory = _MEMORY_OF_LINE * len(line)
+        if isinstance(data, dict) and data.get("t") == ChannelData.t:
+            size: Any = data.get("data")
+            if fits("int", size) and size <= CHUNK:
+                self._head, self._lines.due = data, size
+                return None
         if not (isinstance(data, dict) and data.get("t") == "part"):
             return frame_from_dict(data)
         whole = self._join(data, line)

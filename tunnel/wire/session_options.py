@@ -101,6 +101,7 @@ class SessionOptions:
     client_mcp: list[str] = field(default_factory=list)  # MCP servers inside the client
     client_mcp_configs: Json = field(default_factory=dict)  # what the client says of those servers: timeout, tools
     laptop_mcp: list[str] = field(default_factory=list)  # MCP servers on the laptop
+    channels: list[str] = field(default_factory=list)  # MCP servers to whose messages the person has subscribed
     project_mcp: bool = True  # the MCP servers of a trusted project count
     max_budget_usd: float | None = None
     fallback_model: str | None = None

@@ -14,6 +14,7 @@ import pytest
 from ccb.remote.daemon import clients as client_module
 from ccb.remote.daemon.clients import AttachedClient
 from ccb.remote.daemon.model_streams import ModelStreams, StreamLink
+from ccb.remote.session_store.client_outbox import ClientOutbox
 from ccb.remote.session_store.journal import Journal
 from ccb.tunnel.wire.frames import Attach, CallData, Event, Frame, Ping, Pong, Progress
 from ccb.tunnel.wire.journal_records import MessageRecord
@@ -165,3 +166,23 @@ async def test_data_waits_for_events_and_is_bounded(daemon: Daemon) -> None:
         while seen < 60:
             seen += sum(isinstance(frame, CallData) for frame in await wire.frames(1))
         await asyncio.wait_for(sending, DEADLINE_S)
+
+
+def test_no_piece_of_an_answer_is_missing_when_a_client_reads_slowly() -> None:
+    """Clients count the characters of a block: with a piece less, its rest would begin in a wrong place."""
+    outbox = ClientOutbox(Journal(""))
+    outbox.admit("driver", 1, 0)
+    told: dict[object, str] = {None: "", "toolu_1": ""}
+    for number in range(6_000):
+        agent_id, piece = list(told)[number % 2], f"{number} "
+        told[agent_id] += piece
+        delta = {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": piece}}
+        outbox.progress(0, "", {"type": "stream_event", "event": delta, "parent_tool_use_id": agent_id})
+        outbox.progress(0, f"slot {number % 9}", {"type": "tool_progress"})
+    decoder = FrameDecoder()
+    frames = [frame for line in iter(outbox.next_line, None) for frame in decoder.feed(line)]
+    bodies = [frame.body for frame in frames if isinstance(frame, Progress)]
+    assert len(bodies) <= 2_000
+    for agent_id, text in told.items():
+        own = [each["event"]["delta"]["text"] for each in bodies if each.get("parent_tool_use_id", 0) == agent_id]
+        assert "".join(own) == text

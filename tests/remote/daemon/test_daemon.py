@@ -286,6 +286,19 @@ async def test_the_daemon_is_nobodys_child_and_bears_one_that_talks_no_frames(ho
     assert alive(laptop.hello.pid)
 
 
+async def test_the_process_of_a_job_is_the_daemon_and_ends_with_its_work(host: WorkerHost, session: str) -> None:
+    """It waits for its first driver, whatever the limits say, and who comes before it starts no other one."""
+    early = await host.connect(session, job="leads")
+    job = await host.connect(session, job="keeps", idle_s=0, grace_s=600)
+    assert (await early.next(Hello)).pid == job.process.pid
+    await early.drop()
+    laptop = await host.drive(session, job="leads")
+    await laptop.turn("what is this?", says("a thing"))
+    assert job.process.returncode is None
+    await laptop.drop()
+    assert await job.process.wait() == 0
+
+
 async def test_files_that_tools_make_have_the_users_modes(host: WorkerHost, session: str) -> None:
     old = os.umask(0o022)
     try:

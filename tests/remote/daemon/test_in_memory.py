@@ -19,6 +19,7 @@ from tests.remote.agent_kit import calls, says
 from tests.remote.host_commands.test_host_commands import command
 from tests.remote.worker_process import WorkerHost, alive, file_limit, until
 
+from ccb.remote.host_commands import session_watch
 from ccb.remote.session_store import sockets
 from ccb.remote.session_store.journal import Journal, MemoryFile, NotKept
 from ccb.tunnel.wire.frames import Applied, Detach, Event, Ping, Pong
@@ -201,6 +202,13 @@ def bound(session: str) -> tuple[socket.socket, str]:
     os.close(claimed)
     listener.settimeout(DEADLINE_S)
     return listener, address
+
+
+def test_a_watch_looks_again_when_a_session_begins_in_memory(session: str) -> None:
+    assert session not in session_watch._stamps()
+    listener, _ = bound(session)
+    with listener:
+        assert session in session_watch._stamps()
 
 
 COMER = """

@@ -12,12 +12,11 @@ from contextlib import asynccontextmanager
 from urllib.parse import urlsplit
 
 import pytest
-from tests.support.machine.waiting import until
 from tests.tunnel.wire.test_channels import Wire
 
-from ccb.remote.daemon import model_relay
-from ccb.remote.daemon.model_relay import MAX_CONNECTIONS, ModelRelay
-from ccb.remote.daemon.ports import WaitingConnections
+from ccb.remote.daemon import model_relay, ports
+from ccb.remote.daemon.model_relay import ModelRelay
+from ccb.remote.daemon.ports import MAX_WAITING
 from ccb.remote.system.listeners import NOBODY, owner_of_connection
 from ccb.tunnel.wire.channels import Channel, ChannelError
 
@@ -37,85 +36,79 @@ class RelayedHost:
     """A relay on the host, and laptops that open channels to it."""
 
     def __init__(self) -> None:
-        self.connections = WaitingConnections()
-        self.relay = ModelRelay(self.connections)
-        self.wire = Wire()
-        self.wire.connect()
+        self.relay = ModelRelay()
         self._numbers = iter(range(1, 100))
 
+    @property
+    def token(self) -> bytes:
+        return urlsplit(self.relay.url).path.strip("/").encode()
+
     @asynccontextmanager
-    async def laptop(self) -> AsyncIterator[Channel]:
-        """Yield this laptop's end of the channel on which it is told of connections."""
-        near, far = self.wire.channel(next(self._numbers))
+    async def channel(self, laptop: Wire) -> AsyncIterator[Channel]:
+        """Yield a laptop's end of a channel for one connection."""
+        near, far = laptop.channel(next(self._numbers))
         async with near, far:
             serving = asyncio.create_task(self.relay.serve(far, {}, "driver"))
             yield near
             near.end()
             await asyncio.gather(serving, return_exceptions=True)
 
-    async def take(self, number: int, role: str) -> None:
-        near, far = self.wire.channel(next(self._numbers))
-        async with near, far:
-            await self.connections.carry(far, {"connection": number}, role)
-
-    async def answer(self, number: int, text: bytes) -> bytes:
-        """Answer a connection. Return what it has sent first."""
-        near, far = self.wire.channel(next(self._numbers))
-        async with near, far:
-            carrying = asyncio.create_task(self.connections.carry(far, {"connection": number}, "driver"))
-            asked = await near.read()
-            await near.write(text)
-            near.end()
-            while await near.read():
-                pass
-            await carrying
-            return asked
-
     async def ask(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         return await asyncio.open_connection("127.0.0.1", urlsplit(self.relay.url).port)
+
+
+def laptop() -> Wire:
+    wire = Wire()
+    wire.connect()
+    return wire
+
+
+async def read_until(channel: Channel, text: bytes) -> bytes:
+    got = bytearray()
+    while not got.endswith(text):
+        got += await channel.read()
+    return bytes(got)
 
 
 @pytest.fixture
 async def host() -> AsyncIterator[RelayedHost]:
     made = RelayedHost()
-    async with made.relay:
-        yield made
+    await made.relay.open()
+    yield made
+    made.relay.close()
 
 
 async def test_connections_wait_for_the_laptop_which_is_told_the_token_first(host: RelayedHost) -> None:
     reader, writer = await host.ask()
     writer.write(b"asked")
     writer.write_eof()
-    async with host.laptop() as told:
-        lines = bytearray()
-        while lines.count(b"\n") < 2:
-            lines += await told.read()
-        assert lines.decode().split() == [urlsplit(host.relay.url).path.strip("/"), "1"]
-        assert await host.answer(1, b"answered") == b"asked" and await reader.read() == b"answered"
+    async with host.channel(laptop()) as told:
+        assert await read_until(told, b"asked") == host.token + b"\n\nasked"
+        await told.write(b"answered")
+    assert await reader.read() == b"answered"
     writer.close()
 
 
 async def test_the_laptop_that_asked_last_answers_and_a_viewer_never(host: RelayedHost) -> None:
-    async with host.laptop() as first:
+    one, other = laptop(), laptop()
+    async with host.channel(one) as first:
         await first.read()
-        async with host.laptop() as second:
-            await second.read()
+        async with host.channel(other) as second:
+            await read_until(second, b"\n")
             with pytest.raises(ChannelError, match="another client"):
                 while await first.read():
                     pass
             with pytest.raises(ValueError, match="only who drives"):
                 await host.relay.serve(second, {}, "viewer")
             reader, writer = await host.ask()
-            assert await second.read() == b"1\n"
-            with pytest.raises(ValueError, match="only who drives"):
-                await host.take(1, "viewer")
-            carrying = asyncio.create_task(host.take(1, "driver"))
-            await until(lambda: not host.connections.waiting({1}))
-            async with host.laptop() as third:  # the second may be away: the agent need not wait for it
+            writer.write(b"asked")
+            assert await read_until(second, b"asked") == b"\nasked"
+            async with host.channel(other) as next_one:
+                await next_one.read()
+            async with host.channel(one) as third:  # the other laptop may be away: the agent need not wait for it
                 await third.read()
                 with pytest.raises(ConnectionError):
                     await reader.read()
-            assert carrying.cancelled()
             writer.close()
 
 
@@ -147,17 +140,18 @@ async def test_a_crowd_is_refused_and_what_waits_too_long_is_closed(
         return owner_of_connection(*ends)
 
     monkeypatch.setattr(model_relay, "owner_of_connection", look)
-    crowd = [await host.ask() for _ in range(MAX_CONNECTIONS + 40)]
+    crowd = [await host.ask() for _ in range(MAX_WAITING + 40)]
     ended, _ = await asyncio.wait([asyncio.create_task(r.read()) for r, _ in crowd], return_when="FIRST_COMPLETED")
     assert {each.result() for each in ended} == {b""}, "more than there may be"
-    assert len(looks) <= MAX_CONNECTIONS, "the table of a host with a crowd is long"
-    await host.relay.__aexit__()
+    assert len(looks) <= MAX_WAITING, "the table of a host with a crowd is long"
+    host.relay.close()
     with pytest.raises(OSError):
         await host.ask()
     for _, writer in crowd:
         writer.close()
-    monkeypatch.setattr(model_relay, "WAIT_S", 0.01)
-    async with ModelRelay(host.connections) as relay:
-        reader, writer = await asyncio.open_connection("127.0.0.1", urlsplit(relay.url).port, family=socket.AF_INET)
+    monkeypatch.setattr(ports, "WAIT_S", 0.0)
+    await host.relay.open()
+    reader, writer = await host.ask()
+    async with host.channel(laptop()):
         assert await reader.read() == b""
-        writer.close()
+    writer.close()

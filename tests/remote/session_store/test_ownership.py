@@ -84,6 +84,17 @@ async def test_a_session_of_another_host_with_the_same_home_is_refused_there(hos
     assert (await host.greeted(str(uuid.uuid4()), fork_of=session)).seq > 1
 
 
+async def test_a_session_that_another_node_is_about_to_begin_is_left_to_it(host: WorkerHost, session: str) -> None:
+    host.state(session).mkdir(parents=True)
+    files = {"journal.jsonl": "", "owner.1": json.dumps({"hostname": "nodeb", "boot": "b", "pid": 1})}
+    for name, text in files.items():
+        (host.state(session) / name).write_text(text)
+    refused = await host.refused(session)
+    assert (refused.code, refused.data["host"], refused.data["boot"]) == ("in_use", "nodeb", "b")
+    assert {path.name: path.read_text() for path in host.state(session).iterdir()} == files
+    assert host.runtime_files() == []
+
+
 async def test_after_a_reboot_the_session_is_taken_over(host: WorkerHost, session: str) -> None:
     hello = (await host.drive(session)).hello
     await host.kill_worker(hello.pid)
@@ -95,7 +106,9 @@ async def test_after_a_reboot_the_session_is_taken_over(host: WorkerHost, sessio
 async def test_a_worker_in_another_container_of_the_machine_is_named(host: WorkerHost, session: str) -> None:
     """It holds the journal, and its pid means nothing here."""
     hello = (await host.drive(session)).hello
-    record(host, session, hostname="box", pid=1, started="1", socket="/x")
+    record(host, session, pid=1, started="1", socket="/x")
+    (claim,) = host.state(session).glob("owner.*")
+    claim.write_text(json.dumps({**json.loads(claim.read_text()), "hostname": "box"}))
     (host.runtime / "ccb" / f"{session}.lock").unlink()
     refused = await host.refused(session)
     assert (refused.code, refused.data["host"]) == ("in_use", "box")

@@ -216,9 +216,10 @@ def test_the_process_with_the_pid_of_a_dead_daemon_is_not_the_daemon(states: Pat
 
 @pytest.mark.parametrize("where", [{"hostname": "nodeb", "boot": "other"}, {}])
 def test_a_session_of_another_host_that_shares_the_home_says_so(states: Path, where: Json) -> None:
-    session = make(states, "/a", updated=1.0, pid=1, started="1", **where)
+    session = make(states, "/a", updated=1.0, pid=1, started="1", state="running", **where)
     body = described(session)
-    assert (body["host"], body["state"]) == (where.get("hostname", ""), "ended")
+    assert (body["host"], body["alive"]) == (where.get("hostname", ""), False)
+    assert body["state"] == ("running" if where else "ended"), "that is what its worker there last wrote"
 
 
 def test_a_living_daemon_without_a_summary_is_known_by_its_lock(states: Path, tmp_path: Path) -> None:

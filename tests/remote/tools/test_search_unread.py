@@ -119,6 +119,7 @@ async def test_a_pattern_that_explodes_in_one_file_loses_nothing_elsewhere_and_n
     assert text == f"{found}\n(A pattern takes too long in m\\xe9.txt: the rest was not searched.)"
 
 
+@pytest.mark.quick_rows(1)
 @each_backend
 def test_a_pattern_of_names_that_explodes_loses_no_other_name(box: Toolbox, backend: Json) -> None:
     for name in ("ab", "a" * 200, "zab"):
@@ -148,6 +149,7 @@ async def test_a_search_that_is_out_of_time_says_in_which_file(box: Toolbox, mon
     assert text == "a.txt:1:aab\n[The search was stopped after 1 s, in m\\xe9.txt; there may be more matches]"
 
 
+@pytest.mark.thorough
 def test_one_enormous_line_costs_no_program_its_size(box: Toolbox) -> None:
     with box.write("huge.txt", "x" * 10_000).open("r+b") as file:
         file.seek(150_000_000)

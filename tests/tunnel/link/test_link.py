@@ -260,7 +260,7 @@ async def test_the_end_of_a_channel_waits_for_no_room() -> None:
     writer = FrameWriter(pipe)
     writer.start()
 
-    piece = wire.ChannelData(1, 0, "A" * 90_000)
+    piece = wire.ChannelData(1, 0, bytes(90_000))
     sending = [asyncio.ensure_future(writer.send(piece)) for _ in range(100)]
     done, waiting = await asyncio.wait(sending, timeout=0.1)
     assert done and waiting

@@ -18,7 +18,7 @@ from tests.support.person.login import Person, every_host, logged_in, logs_in, o
 from ccb.tunnel.errors import ConfigError, ConnectError, ConnectionLost, Dropped, HostKeyError, Unreachable, UsageError
 from ccb.tunnel.ssh.asyncssh_transport import connect
 from ccb.tunnel.ssh_config.ssh_target import SshTarget
-from ccb.tunnel.transports.login_prompts import NobodyToAsk
+from ccb.tunnel.transports.login_prompts import LoginMemory, NobodyToAsk
 
 
 async def test_a_command_runs_as_the_user_and_tells_its_end(sshd: Sshd, host_user: HostUser) -> None:
@@ -90,6 +90,14 @@ async def test_a_server_with_too_many_logins_under_way_says_so(host_user: HostUs
         stranger.close()
     assert error.evidence == "It said: Exceeded MaxStartups"
     assert "try again in a minute" in error.do
+
+
+async def test_many_logins_at_one_server_take_turns(host_user: HostUser, tmp_path: Path) -> None:
+    memory = LoginMemory()
+    async with serve(tmp_path / "paced", ["MaxStartups 15:100:15"]) as server:
+        logins = [connect(target(server, host_user), NobodyToAsk(memory)) for _ in range(40)]
+        opened = await asyncio.gather(*logins)
+        await asyncio.gather(*(each.close() for each in opened))
 
 
 @pytest.mark.parametrize("host", ["-oProxyCommand=touch x", "", "a b", "a\nb", "a\x1b[31m"])

@@ -14,7 +14,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ccb.tunnel.wire.frames import Attach, CallData, Event, Frame, FrameError, Hello, Input, Report, frame_from_dict
+from ccb.tunnel.wire.frames import (
+    CHUNK,
+    Attach,
+    CallData,
+    ChannelData,
+    Event,
+    Frame,
+    FrameError,
+    Hello,
+    Input,
+    Report,
+    frame_from_dict,
+)  # fmt: skip
 from ccb.tunnel.wire.ndjson import MAX_DEPTH, MAX_FRAME, MAX_LINE, FrameDecoder, LineSplitter, encode_frame
 from ccb.tunnel.wire.session_options import SessionOptions
 
@@ -27,6 +39,7 @@ frames: st.SearchStrategy[Any] = st.one_of(
     st.builds(Event, seq=numbers, epoch=numbers, kind=text, body=bodies),
     st.builds(Input, epoch=numbers, id=text, body=bodies),
     st.builds(CallData, epoch=numbers, stream=numbers, off=numbers, b64=text),
+    st.builds(ChannelData, channel=numbers, off=numbers, data=st.binary() | st.just(b'{"t":"bye"}\n')),
     st.builds(Attach, epoch=numbers, role=text, have=numbers, nonce=text, options=bodies),
 )
 
@@ -164,6 +177,9 @@ def test_what_is_inside_of_a_text_does_not_count(text: str) -> None:
         b'{"t":"event","seq":1,"epoch":1,"kind":"message","body":{"a":1e999}}',
         b'{"t":"part","id":1,"i":0,"n":1,"d":"{\\"t\\":\\"report\\",\\"kind\\":\\"x\\",\\"body\\":{\\"a\\":1e999}}"}',
         b'{"t":"report","kind":"\xff","body":{}}',
+        b'{"t":"channel_data","channel":1,"off":0,"data":"eA=="}',
+        b'{"t":"channel_data","channel":1,"off":0,"data":%d}' % (CHUNK + 1),
+        b'{"t":"channel_data","off":0,"data":0}',
     ],
 )
 def test_what_breaks_the_rules_is_a_frame_error(line: bytes) -> None:

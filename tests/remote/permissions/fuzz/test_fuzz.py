@@ -32,15 +32,15 @@ def test_the_ground_shows_what_a_line_has_done(line: str, what: str) -> None:
 
 def test_what_is_let_through_does_no_harm() -> None:
     assert len(SHELLS) == 2, "`make test` installs them"
-    done = judged_round(1, 500)
+    done = judged_round(1, 200)
     assert done.trouble is None
-    assert done.let_through > 60
+    assert done.let_through > 20
 
 
 def test_what_rules_deny_is_not_read_where_all_else_is_allowed() -> None:
-    done = denied_round(1, 500)
+    done = denied_round(1, 200)
     assert done.trouble is None
-    assert done.ran > 90
+    assert done.ran > 30
 
 
 @pytest.mark.thorough
