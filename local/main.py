@@ -17,10 +17,11 @@ import ccb
 from ccb.tunnel.errors import CcbError, UsageError
 from ccb.tunnel.heavy_imports import collection_paused, take_short_turns
 
-from .command_line.arguments import Arguments, private_texts
+from .command_line.arguments import Arguments
 from .command_line.exit_codes import ExitCode, error_lines
 from .command_line.parser import parse_arguments
 from .command_line.subcommands import guide_page, help_text, manual_page
+from .command_line.transport_choice import private_texts
 from .config.log import logging_to_file, state_dir
 from .first_run import set_up
 from .terminal import console
@@ -35,14 +36,19 @@ _RUNNERS = {
     "models": "commands.models:run_models",
     "usage": "commands.usage:run_usage",
     "proxy": "commands.usage:run_proxy",
+    "proxy serve": "fleet.fleet_commands:serve_fleets",
     "audit": "commands.usage:run_audit",
     "mcp": "commands.mcp_command:run_mcp",
     "completion": "commands.completion_scripts:print_script",
     "upgrade": "commands.upgrade:run_upgrade",
     "dash": "dashboard:run_dash",
+    "serve": "serve.serve:run_serve",
+    "schedule": "commands.schedule:run_schedule",
+    "fleet": "fleet.fleet_commands:run_fleet",
     "doctor": "doctor.doctor:print_report",
     "trust": "commands.trust:run_trust",
     "ports": "commands.ports:run_ports",
+    "send": "commands.send:run_send",
     "disconnect": "commands.host_commands:run_disconnect",
     "cp": "commands.cp:copy_files",
     "export": "commands.move:run_export",
@@ -101,7 +107,8 @@ def _answer(argv: Sequence[str]) -> int:
 
 def run_named(arguments: Arguments, environ: Mapping[str, str] = os.environ) -> int:
     """Run a command other than a session. Only its own modules are loaded."""
-    module, _, function = _RUNNERS.get(arguments.command, "commands.host_commands:run_host_command").partition(":")
+    named = "proxy serve" if (arguments.command, *arguments.rest[:1]) == ("proxy", "serve") else arguments.command
+    module, _, function = _RUNNERS.get(named, "commands.host_commands:run_host_command").partition(":")
     run = getattr(import_module(f".{module}", __package__), function)
     done: int | Coroutine[Any, Any, ExitCode] = run(arguments, environ)
     return done if isinstance(done, int) else asyncio.run(ended_by_signals(done))

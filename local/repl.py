@@ -7,7 +7,6 @@ import importlib
 import os
 from collections.abc import Sequence
 from contextlib import AsyncExitStack, ExitStack, nullcontext
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -25,22 +24,16 @@ if TYPE_CHECKING:
     from .connect.host_sessions import HostSessions
     from .connect.session_rows import SessionRow
     from .session.remote_session import RemoteSession
-    from .terminal.terminal_prompts import TerminalPrompts
     from .tui.app import Repl
 
 
 async def run_interactive(arguments: Arguments) -> int:
     """Connect, show the session until the person leaves, and return the exit code. Raises CcbError."""
-    return await ended_by_signals(_shown(arguments))
+    return await ended_by_signals(show_session(arguments))
 
 
-async def show_session(arguments: Arguments, host: HostConnection, prompts: TerminalPrompts) -> int:
-    """Show a session over a connection that stays, whose questions `prompts` asks, until the person leaves. Raises
-    CcbError."""
-    return await _shown(arguments, (host, prompts))
-
-
-async def _shown(arguments: Arguments, over: tuple[HostConnection, TerminalPrompts] | None = None) -> int:
+async def show_session(arguments: Arguments, over: HostConnection | None = None) -> int:
+    """Show a session until the person leaves; `over` a connection that stays, or else its own. Raises CcbError."""
     with ExitStack() as until_first_frame:
         until_first_frame.enter_context(collection_paused())
         collect_rarely()
@@ -54,9 +47,7 @@ async def _shown(arguments: Arguments, over: tuple[HostConnection, TerminalPromp
             await _attend(app, arguments, over)
 
         host, viewer = host_label(arguments.connection), arguments.host_command.view
-        screen = load_screen_settings(choice=settings_choice(arguments))
-        if arguments.screen.no_mouse:
-            screen = replace(screen, mouse=False)
+        screen = load_screen_settings(choice=settings_choice(arguments), no_mouse=arguments.screen.no_mouse)
         app = Repl(host, attend, first_prompt=arguments.prompt or "", watching=viewer, screen=screen)
         code = await run_repl(app)
     place = app.leaving.moves_to
@@ -65,30 +56,28 @@ async def _shown(arguments: Arguments, over: tuple[HostConnection, TerminalPromp
     from .commands.move import move_along
 
     session = app.attached.api.client.hello.session
-    return await _shown(await move_along(arguments, session, place, os.environ))
+    return await show_session(await move_along(arguments, session, place, os.environ))
 
 
-async def _attend(app: Repl, arguments: Arguments, over: tuple[HostConnection, TerminalPrompts] | None) -> None:
+async def _attend(app: Repl, arguments: Arguments, over: HostConnection | None) -> None:
     await in_thread(partial(_load, "connect.connect_session", "terminal.terminal_prompts"))
     from .connect.host_connection import HostConnection
     from .terminal.terminal_prompts import TerminalPrompts
 
-    prompts = over[1] if over is not None else TerminalPrompts()
     importing = asyncio.create_task(in_thread(partial(_load, "tui.session_view")), name="import view")
     try:
-        async with HostConnection(arguments, prompts) if over is None else nullcontext(over[0]) as host:
+        async with HostConnection(arguments, TerminalPrompts()) if over is None else nullcontext(over) as host:
             following: Arguments | None = arguments
             while following is not None:
-                following = await _one_session(app, following, prompts, host, importing)
+                following = await _one_session(app, following, host, importing)
     finally:
         await cancelled(importing)
 
 
 async def _one_session(
-    app: Repl, arguments: Arguments, prompts: TerminalPrompts, host: HostConnection, importing: asyncio.Task[None]
+    app: Repl, arguments: Arguments, host: HostConnection, importing: asyncio.Task[None]
 ) -> Arguments | None:
     """Connect and show a session. Return the arguments for the next one, None for none."""
-    from ccb.tunnel.wire.control_protocol import new_uuid
 
     from .config.log import state_dir
     from .config.prompt_history import PromptStore
@@ -96,13 +85,14 @@ async def _one_session(
     from .files.copying import Transfers
     from .files.fetched_files import FetchedFiles, PrivateFolder
     from .slash_commands.session_api import arguments_for, info_of, laptop_of
+    from .terminal.terminal_prompts import TerminalPrompts
     from .tui.attention import Notify
     from .tui.between_sessions import take_off
 
-    session_id = arguments.session.session_id or new_uuid()
+    assert isinstance(host.prompts, TerminalPrompts), "the REPL asks on the terminal"
     async with AsyncExitStack() as stack:
-        with app.login_handover.serving(prompts):
-            connecting = connect_session(host, arguments, session_id=session_id, choose=partial(_choose, app))
+        with app.login_handover.serving(host.prompts):
+            connecting = connect_session(host, arguments, choose=partial(_choose, app))
             connected = await stack.enter_async_context(connecting)
             await importing
             stack.push_async_callback(_close, connected.session)

@@ -4,191 +4,38 @@ from __future__ import annotations
 
 import json
 import operator
-import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import field, fields, replace
 from enum import Enum
 from typing import Any, Literal
 
-from ccb.tunnel.errors import UsageError
-from ccb.tunnel.plain_text import neutralise
 from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.known_agents import is_foreign
-from ccb.tunnel.wire.tool_traits import split_rules
 
+from .option_values import (
+    EFFORTS,
+    ReadValue,
+    beta_features,
+    one_of,
+    read_count,
+    read_forward,
+    read_group_name,
+    read_json_object,
+    read_map,
+    read_minutes,
+    read_model,
+    read_number,
+    read_permission_tool,
+    read_reverse,
+    read_rules,
+    read_session_id,
+    read_sources,
+    read_ssh_option,
+    read_tokens,
+    read_uuid,
+    read_worktree_name,
+)
 from .target import Target, parse_port
-
-ReadValue = Callable[[str, str], str | int | float | tuple[str, ...]]
-"""Reads a value. The second argument is the option as messages show it: `--max-turns <n>`. Raises UsageError."""
-
-EFFORTS = ("low", "medium", "high", "xhigh", "max")
-
-_SSH_OPTION = re.compile(r"\s*[A-Za-z][A-Za-z0-9]*\s*[=\s]\s*[^\n\0]*[^\s\0][^\n\0]*")
-_BETA = re.compile(r"[a-z0-9-]{1,80}-\d{4}-\d{2}-\d{2}", re.ASCII)
-_SESSION_ID = re.compile(r"[0-9a-f]{4,8}|[0-9a-f]{8}-[0-9a-f-]{0,27}", re.IGNORECASE)
-
-
-def shortened(text: str) -> str:
-    """Return `text` as error messages quote it: control characters neutralised, at most 80 characters."""
-    return neutralise(text)[:80]
-
-
-def nearest(word: str, names: Iterable[str], cutoff: float = 0.6, *, most: int = 1) -> list[str]:
-    import difflib  # only mistakes need it
-
-    return difflib.get_close_matches(word, names, n=most, cutoff=cutoff)
-
-
-def one_of(value: str, shown: str, choices: Sequence[str]) -> str:
-    if value not in choices:
-        given, allowed = shortened(value), ", ".join(choices)
-        raise UsageError(f"error: option '{shown}' argument '{given}' is invalid. Allowed choices are {allowed}.")
-    return value
-
-
-def is_session_id(text: str) -> bool:
-    """Return whether `text` looks like the ID of a session, or like at least the first four characters of one."""
-    return _SESSION_ID.fullmatch(text) is not None
-
-
-def is_worktree_name(text: str) -> bool:
-    return re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", text) is not None and ".." not in text
-
-
-def read_number(unit: str, *, positive: bool = False) -> ReadValue:
-    """Return a parser of numbers of `unit` (seconds, days, dollars): 0 and more, or with `positive` more than 0."""
-
-    def read(value: str, shown: str) -> float:
-        try:
-            number = float(value)
-        except ValueError:
-            number = -1.0
-        if not 0 <= number < 1e9:
-            raise UsageError(f"error: option '{shown}' argument '{shortened(value)}' is not a number of {unit}")
-        if positive and not number:
-            raise UsageError(f"error: option '{shown}' argument '{shortened(value)}' must be more than 0")
-        return number
-
-    return read
-
-
-def read_count(value: str, shown: str) -> int:
-    if not value.isascii() or not value.isdigit() or not 0 < int(value[:80]) < 1_000_000:
-        raise UsageError(f"error: option '{shown}' argument '{shortened(value)}' is not a number from 1 to 999999")
-    return int(value)
-
-
-def read_tokens(value: str, shown: str) -> int:
-    return 0 if value == "0" else read_count(value, shown)
-
-
-def read_forward(value: str, shown: str) -> str:
-    if not re.fullmatch(r"([0-9]{1,5}:)?[0-9]{1,5}", value) or any(not 0 < int(n) < 65536 for n in value.split(":")):
-        raise UsageError(
-            f"error: option '{shown}' argument '{shortened(value)}' is no port",
-            do="Write the port of the host, or LOCAL:PORT for another one here.",
-        )
-    return value
-
-
-def read_map(value: str, shown: str) -> str:
-    if not re.fullmatch(r"/[^=]*=/.*", value, re.DOTALL):
-        raise UsageError(
-            f"error: option '{shown}' argument '{shortened(value)}' does not name two absolute paths",
-            do="Write --map /PATH/ON/HOST=/PATH/HERE.",
-        )
-    return value
-
-
-def read_reverse(value: str, shown: str) -> str:
-    if ":" in value:
-        raise UsageError(f"error: option '{shown}' takes one port, which is the same on both machines")
-    return read_forward(value, shown)
-
-
-def read_session_id(value: str, shown: str) -> str:
-    """Parse the ID of an existing session, or the start of one; return it in lower case. "" lets the person choose."""
-    if value and not is_session_id(value):
-        raise UsageError(f"error: '{shortened(value)}' is not a session ID", do="`ccb ps HOST` lists them.")
-    return value.lower()
-
-
-def read_worktree_name(value: str, shown: str) -> str:
-    if value and not is_worktree_name(value):
-        raise UsageError(
-            f"error: {shown}: '{shortened(value)}' is no name for a worktree",
-            do="Take letters, digits, dots, dashes and underscores, 64 at most.",
-        )
-    return value
-
-
-def read_devcontainer_name(value: str, shown: str) -> str:
-    if value and not is_worktree_name(value):
-        raise UsageError(f"error: {shown}: '{shortened(value)}' is no name of a folder in .devcontainer")
-    return value
-
-
-def read_uuid(value: str, shown: str) -> str:
-    import uuid  # it takes 3 ms, and few command lines have one
-
-    try:
-        return str(uuid.UUID(value))
-    except ValueError:
-        do = "`uuidgen` makes one; without it, ccb does."
-        raise UsageError("Error: Invalid session ID. Must be a valid UUID.", do=do) from None
-
-
-def read_ssh_option(value: str, shown: str) -> str:
-    if not _SSH_OPTION.fullmatch(value):
-        raise UsageError(f"error: '-o {shortened(value)}' is not an ssh option", do="Write -o Name=value.")
-    return value
-
-
-def read_model(value: str, shown: str) -> str:
-    """Check that a model is named. Which names there are is known when the settings are read."""
-    if not value.strip():
-        raise UsageError(f"error: option '{shown}' argument is empty", do="Name a model, or leave out the option.")
-    return value
-
-
-def read_permission_tool(value: str, shown: str) -> str:
-    """Check who decides on permissions: `stdio`, or the name of a tool of an MCP server."""
-    if value != "stdio" and not re.fullmatch(r"mcp__[\w-]+__[\w-]+", value, re.ASCII):
-        raise UsageError(
-            f"error: option '{shown}' argument '{shortened(value)}' is invalid. "
-            "Allowed choices are stdio and mcp__SERVER__TOOL."
-        )
-    return value
-
-
-def read_json_object(value: str, shown: str) -> str:
-    """Check that the value is a JSON object, and return it unchanged."""
-    try:
-        found = json.loads(value)
-    except (ValueError, RecursionError):
-        found = None
-    if not isinstance(found, dict):
-        raise UsageError(f"error: option '{shown}' argument '{shortened(value)}' is not a JSON object")
-    return value
-
-
-def read_sources(value: str, shown: str) -> str:
-    names = [name.strip() for name in value.split(",") if name.strip()]
-    for name in names:
-        one_of(name, shown, ("user", "project", "local"))
-    return ",".join(names)
-
-
-def read_rules(value: str, shown: str) -> tuple[str, ...]:
-    return tuple(split_rules(value)[0])
-
-
-def beta_features(names: list[str]) -> list[str]:
-    """Return the beta features that the worker may ask the model API for. Raise UsageError."""
-    for name in names:
-        if not _BETA.fullmatch(name):
-            raise UsageError(f"--betas {shortened(name)}: the name of a beta feature ends with its date")
-    return names
 
 
 class Group(Enum):
@@ -203,7 +50,9 @@ class Group(Enum):
     CONNECTION = "connection", "Connection"
     HOST_COMMAND = "host_command", "Options of single commands"
     ARCHIVE = "archive", "Options of `ccb export`, `import` and `move`"
+    FLEET = "fleet", "Options of `ccb fleet`"
     USAGE = "usage", "Options of `ccb usage`"
+    SCHEDULE = "schedule", "Options of `ccb schedule`"
     ACCOUNT = "account", "Options of `ccb auth`"
     SDK = "sdk", "For programs that drive ccb (SDKs)"
     GENERAL = "", "General"
@@ -295,10 +144,9 @@ class ConnectionOptions:
         "mark where host and command go, otherwise they are appended.", "command")
     container: str | None = option(
         "--container", "Work in this container (docker, podman) of the host, as its user or as USER.", "[user@]name")
-    devcontainer: str | None = option(
-        "--devcontainer", "Work in the dev container of the folder HOST:/PATH, that of .devcontainer/NAME if there are "
-        "several. If none runs, the devcontainer CLI of the host starts it, which runs the commands that "
-        "devcontainer.json names.", "name", kind=OPTIONAL, read=read_devcontainer_name, commands="ssh")
+    devcontainer: bool = option(
+        "--devcontainer", "Work in the dev container of the folder HOST:/PATH. If none runs, the devcontainer CLI of "
+        "the host starts it, which runs the commands that devcontainer.json names.", commands="ssh")
     local: bool = option("--local", "Run the worker on this machine instead of the host, without SSH.")
     container_env: tuple[str, ...] = ()  # of the dev container: see `container_command`
 
@@ -306,7 +154,7 @@ class ConnectionOptions:
 @dataclass(frozen=True)
 class SessionChoice:
     """Which session to open. `resume` "" lets the person choose, or takes the `newest` of the host; `worktree` "" is a
-    new name."""
+    new name. `begun`: a session of `session_id` that exists goes on; `in_job`: a job of a site keeps its daemon."""
 
     session_id: str | None = option("--session-id", "Give the new session this ID (a UUID).", "uuid", read=read_uuid)
     continue_latest: bool = option("--continue -c", "Continue the latest session of the directory.")
@@ -331,6 +179,8 @@ class SessionChoice:
         "--worktree -w", "Work in this git worktree below .claude/worktrees, on its own branch; without a name, in a "
         "new one.", "name", kind=OPTIONAL, read=read_worktree_name)
     newest: bool = False
+    begun: bool = False
+    in_job: bool = False
 
     @property
     def continues(self) -> bool:
@@ -354,6 +204,12 @@ class AgentOptions:
         setting="agent", wire="role", to_wire=lambda name: "" if is_foreign(name) else name)
     remote_bin: str | None = option(
         "--remote-bin", "Let this program of the host work, which speaks stream-json as Claude Code does.", "path")
+    group: str | None = option(
+        "--group", "Let the agents of all sessions that this machine drives in the same group write to each other.",
+        "name", read=read_group_name)
+    channels: tuple[str, ...] = option(
+        "--channel", "Let this MCP server put messages into the session, if you allow it; may be repeated.", "server",
+        kind=REPEAT, wire="channels")
     init: bool = option("--init", "Run the Setup hooks (matcher init) before a new session starts.")
     init_only: bool = option(
         "--init-only", "Run the Setup hooks (matcher init) and the SessionStart hooks, and end without a prompt.")
@@ -375,7 +231,7 @@ class PermissionOptions:
         "--dangerously-skip-permissions", "Run every tool without asking; only for a host that you can afford to lose.")
     allow_bypass: bool = option("--allow-dangerously-skip-permissions", "Let bypassPermissions be chosen later.")
     allowed_tools: tuple[str, ...] = option(
-        "--allowedTools --allowed-tools --allow", "Allow tool calls that match these rules without asking, for "
+        "--allowedTools --allowed-tools --allow", "Allow tool calls that match these rules, for "
         "example `Bash(git *),Edit(src/**)`.", "rules", kind=VARIADIC, read=read_rules, setting="permissions.allow",
         wire="allowed_tools")
     disallowed_tools: tuple[str, ...] = option(
@@ -385,7 +241,7 @@ class PermissionOptions:
         "--add-dir", "Let tools use these directories of the host too.", "dirs", kind=VARIADIC,
         setting="permissions.additionalDirectories", wire="add_dirs")
     sandbox: str | None = option(
-        "--sandbox", "Set the cage of commands that run without a question: read-only (default), workspace or off.",
+        "--sandbox", "Set the cage of commands that run unasked: read-only (default), workspace or off.",
         "mode", choices=("read-only", "workspace", "off"), setting="sandbox", wire="sandbox")
     allow_net: bool = option(
         "--allow-net", "With --sandbox workspace: let commands use the network without a question.", wire="allow_net")
@@ -506,6 +362,9 @@ class PortOptions:
 class HostCommandOptions:
     view: bool = option("--view", "Only watch the session; another client drives it.", commands="attach")
     all: bool = option("--all", "Take all of them instead of one.", commands="stop, proxy revoke, auth logout")
+    take_over_node: bool = option(
+        "--take-over-node", "If the node of a cluster on which the session runs does not answer, let the session go on "
+        "without it, from its journal.", commands="ssh, resume, attach")
     dry_run: bool = option("--dry-run", "Only list what would be removed.", commands="gc, clean")
     older_than: float | None = option(
         "--older-than", "Remove ended sessions older than this (default: 30).", "days",
@@ -514,17 +373,27 @@ class HostCommandOptions:
     lines: int | None = option("--lines -n", "Show this many lines (else 200).", "n", read=read_count, commands="logs")
     json: bool = option(
         "--json", "Print one JSON object a line.",
-        commands="ps, dash, ports, doctor, models, usage, audit, proxy list, auth status")
+        commands="ps, dash, ports, doctor, models, usage, audit, proxy list, auth status, fleet run, fleet status, "
+        "fleet collect")
     follow: bool = option("--follow", "With --json: go on, and print each row that changes.", commands="dash")
+    sender: str | None = option(
+        "--sender", "Name who sends the message (default: your login on this machine).", "name", commands="send")
     maps: tuple[str, ...] = option(
         "--map", "Let the editor open LOCAL where the agent names REMOTE, a path on the host (a checkout, sshfs, NFS); "
         "may be repeated.", "remote=local", kind=REPEAT, read=read_map, commands="acp")
     revoke: bool = option("--revoke", 'Take back trust and rules of "always"; the host is not asked.', commands="trust")
+    listen: str | None = option(
+        "--listen", "Listen here instead of on a free port of 127.0.0.1; browsers must use this address. Beyond this "
+        "machine it needs --tls-cert and --tls-key.", "address[:port]", commands="serve")
+    tls_cert: str | None = option("--tls-cert", "Show browsers this certificate (PEM).", "file", commands="serve")
+    tls_key: str | None = option("--tls-key", "The private key of that certificate (PEM).", "file", commands="serve")
+    idle: float | None = option(
+        "--idle", "End when no browser has been connected for this time (default: 30m; 0: never).", "time",
+        read=read_minutes, commands="serve")
     recursive: bool = option(
         "--recursive", "Copy folders too, as scp does with it (also -r); they are always copied.", commands="cp")
     provider: str | None = option("--provider", "List only the models of this provider.", "provider", commands="models")
     man: bool = option("--man", "Print the manual page, as `man` reads it.", commands="help")
-    policy: bool = option("--policy", "The schema of /etc/ccb/policy.json.", commands="config")
     origin: bool = option("--origin", "Print where each value comes from: source, file, line.", commands="config")
     check: bool = option("--check", "Ask the package index for the newest version.", commands="upgrade")
     env: tuple[str, ...] = option(
@@ -548,12 +417,59 @@ class ArchiveOptions:
 
 
 @dataclass(frozen=True)
+class FleetOptions:
+    """`account` names the fleet of a task in the ledger; `total_usd` is what all its tasks may spend."""
+
+    jobs: int | None = option(
+        "--jobs", "Run so many sessions at once (default: 50).", "n", read=read_count,
+        commands="fleet run, fleet submit")
+    host_usd: float | None = option(
+        "--per-host-usd", "Spend at most so much on the model for each host; --max-budget-usd is for all of them.",
+        "dollars", read=read_number("dollars", positive=True), commands="fleet run")
+    inventories: tuple[str, ...] = option(
+        "--inventory", "Take the hosts of this Ansible inventory; may be repeated.", "path", kind=REPEAT,
+        commands="fleet run, dash")
+    limit: str | None = option(
+        "--limit", "Only these hosts of the inventory, a pattern of Ansible such as 'web:!web-2'.", "pattern",
+        commands="fleet run, dash")
+    name: str | None = option(
+        "--name", "Name the fleet; without it, the time is its name.", "name", commands="fleet run, fleet submit")
+    resume_failed: bool = option(
+        "--resume-failed", "Go on with the tasks of a fleet that have failed, or have not ended.",
+        commands="fleet run, fleet collect")
+    slurm: str | None = option(
+        "--slurm", "Submit to the Slurm of this login node; the sessions work in /PATH, which the nodes share.",
+        "login:/path", commands="fleet submit")
+    prompts: str | None = option(
+        "--prompts", 'Take a task from each line of this file: {"prompt": "…", "directory": "…", "settings": {…}}.',
+        "file", commands="fleet submit")
+    sbatch: str | None = option(
+        "--sbatch", "Give sbatch these options: --sbatch='-p gpu --time=60'.", "options", commands="fleet submit")
+    kubernetes: str | None = option(
+        "--kubernetes", "Submit to this context of kubectl.", "context", commands="fleet submit")
+    path: str | None = option("--path", "Work in this directory of the pods.", "/path", commands="fleet submit")
+    job: str | None = option("--job", "Run the tasks in the first container of this Job of Kubernetes, JSON or YAML.",
+        "file", commands="fleet submit")
+    account: str = ""
+    total_usd: float | None = None
+
+
+@dataclass(frozen=True)
 class UsageOptions:
     by: Literal["host", "model", "day", "session"] = option(
         "--by", "Print one line for each of these: host, model, day (default) or session.", "what",
         choices=("host", "model", "day", "session"), commands="usage", default="day")
     days: float | None = option(
         "--days", "Count only the last days.", "n", read=read_number("days", positive=True), commands="usage")
+
+
+@dataclass(frozen=True)
+class ScheduleOptions:
+    on: str | None = option(
+        "--on", "When to run: a calendar of systemd (`Mon..Fri 06:30`), or five fields of cron (`30 6 * * 1-5`) where "
+        "that or launchd runs timers.", "calendar", commands="schedule add")
+    notify: str | None = option(
+        "--notify", "Run this after each run, with CCB_SCHEDULE and CCB_EXIT_CODE.", "command", commands="schedule add")
 
 
 @dataclass(frozen=True)
@@ -594,7 +510,9 @@ class Arguments:
     streams: StdioOptions = field(default_factory=StdioOptions)
     host_command: HostCommandOptions = field(default_factory=HostCommandOptions)
     archive: ArchiveOptions = field(default_factory=ArchiveOptions)
+    fleet: FleetOptions = field(default_factory=FleetOptions)
     usage: UsageOptions = field(default_factory=UsageOptions)
+    schedule: ScheduleOptions = field(default_factory=ScheduleOptions)
     account: AccountOptions = field(default_factory=AccountOptions)
     sdk: SdkOptions = field(default_factory=SdkOptions)
     copy: tuple[bool, str, str] | None = None
@@ -633,7 +551,3 @@ def arguments_from(values: Mapping[Option, object]) -> Arguments:
     if arguments.sdk.bare and arguments.sdk.setting_sources is None:
         return replace(arguments, sdk=replace(arguments.sdk, setting_sources="", strict_mcp_config=True))
     return arguments
-
-
-def private_texts(connection: ConnectionOptions) -> list[str]:
-    return [text for text in (connection.transport, connection.ssh_command, *connection.ssh_options) if text]

@@ -9,7 +9,8 @@ from ccb.tunnel.transports.command_transport import words_of
 from ccb.tunnel.transports.container import container_name
 from ccb.tunnel.wire.tool_traits import BUILT_IN, no_such_tool
 
-from .arguments import OPTIONS, Arguments, ConnectionOptions, nearest, shortened
+from .arguments import OPTIONS, Arguments, ConnectionOptions
+from .option_values import nearest, shortened
 from .transport_choice import TransportKind, transport_kind
 
 
@@ -36,7 +37,7 @@ def unknown_tools(arguments: Arguments) -> Iterable[str]:
 def validate(arguments: Arguments) -> None:
     _check_connection(arguments)
     _check_owners(arguments)
-    if arguments.headless and arguments.command not in ("", "ssh", "attach"):
+    if arguments.headless and arguments.command not in ("", "ssh", "attach", "fleet"):
         raise UsageError(f"ccb {arguments.command} has no headless mode")
     own = (*_rules_of_sessions(arguments), *_rules_of_going_back(arguments))
     rules = own if arguments.command in ("", "ssh") else _rules_of_commands(arguments)
@@ -77,7 +78,7 @@ def _check_connection(arguments: Arguments) -> None:
 
 
 def _check_container(given: ConnectionOptions, folder: str | None) -> None:
-    if given.devcontainer is not None and (given.container is not None or folder is None or "\n" in folder):
+    if given.devcontainer and (given.container is not None or folder is None or "\n" in folder):
         what = "excludes --container" if given.container is not None else "needs the folder with devcontainer.json"
         raise UsageError(f"--devcontainer {what}", do="Write `ccb ssh HOST:/PATH --devcontainer`.")
     if given.container is not None:

@@ -14,20 +14,9 @@ from pathlib import Path
 
 from ccb.tunnel.errors import UsageError
 
-from .arguments import (
-    BY_NAME,
-    OPTIONS,
-    Arguments,
-    ConnectionOptions,
-    Option,
-    OptionKind,
-    arguments_from,
-    is_session_id,
-    is_worktree_name,
-    nearest,
-    shortened,
-)
+from .arguments import BY_NAME, OPTIONS, Arguments, ConnectionOptions, Option, OptionKind, arguments_from
 from .option_rules import refuse_ssh_options, unknown_tools, validate
+from .option_values import is_session_id, is_worktree_name, nearest, shortened
 from .subcommands import HOST_COMMANDS, NAMES, OWN_WORDS, SUBCOMMANDS, topics
 from .target import HOME, Target, directory_here, parse_target, remote_path
 from .transport_choice import needs_host
@@ -36,7 +25,7 @@ _WRITTEN_AS_HOST = re.compile(r"ssh://\S+|([^\s/:@]+@)?[^\s/:@]+:(/(?!/)|~)\S*",
 _WITH_SESSION = ("attach", "logs", "stop", "export", "move")
 _WITHOUT_HOST = ("acp", "ps", "trust", "disconnect", "doctor")
 _ON_HOST = re.compile(r"([^/:@]+@)?(\[[^/\]]+\]|[^/:\[]+):")
-_COMMAND = re.compile(r"/[\w:-]+")
+_COMMAND = re.compile(r"/[\w:-]+(\s.*)?", re.DOTALL)
 _COPY = "Write `ccb cp HOST:PATH LOCAL` or `ccb cp LOCAL HOST:PATH`."
 _MOVE = "Write `ccb move HOST [ID] HOST2:/PATH`; a path like ./app or /srv/app is one of this machine."
 _IMPORT = "Write `ccb import FILE HOST:/PATH`; a path like ./app or /srv/app is one of this machine."
@@ -134,7 +123,7 @@ def _takes(option: Option, left: Sequence[str], words: Sequence[str], tolerant: 
         return False
     if option.field == "resume":
         return is_session_id(left[0])
-    if option.field in ("worktree", "devcontainer"):
+    if option.field == "worktree":
         return is_worktree_name(left[0]) and (tolerant or len(words) > (words[:1] == ["ssh"]))
     return option.takes_one and left[0].partition("=")[0] not in BY_NAME
 
@@ -174,7 +163,11 @@ def parse_arguments(argv: Sequence[str], remote: str = "") -> Arguments:
     if named == "help" and not ended_at_start:
         _check_topic(words[1:])
         return replace(arguments, command=named, rest=words[1:])
-    if named in _PLACES and not ended_at_start:
+    if named == "serve" and not ended_at_start:
+        return replace(arguments, command=named, rest=_served(argv, words[1:2], remote))
+    if named == "fleet" and not ended_at_start:
+        arguments = _place_fleet(replace(arguments, command=named), marked)
+    elif named in _PLACES and not ended_at_start:
         arguments = _PLACES[named](replace(arguments, command=named), words[1:])
     else:
         arguments = _place_session(arguments, named, marked, variadic, remote, ended_at_start=ended_at_start)
@@ -244,6 +237,16 @@ def _place_own_words(arguments: Arguments, words: Sequence[str]) -> Arguments:
     elif not arguments.connection.local:
         arguments = _take_host(arguments, after)
     return replace(arguments, rest=tuple(words))
+
+
+def _place_fleet(arguments: Arguments, marked: Sequence[str]) -> Arguments:
+    """Interpret `fleet ACTION [HOST…]`: the prompt is the word behind -p."""
+    words = [*marked]
+    at = words.index(_PRINTED) + 1 if _PRINTED in words else 0
+    prompt = words.pop(at) if 0 < at < len(words) and words[at] != _PRINTED else None
+    connection = arguments.connection
+    placed = _place_own_words(replace(arguments, connection=ConnectionOptions()), _unmarked(words)[1:])
+    return replace(placed, connection=connection, prompt=prompt)
 
 
 def _place_ssh(arguments: Arguments, marked: Sequence[str], variadic: str) -> Arguments:
@@ -344,6 +347,27 @@ def arguments_at(arguments: Arguments, word: str) -> Arguments:
     return replace(there, connection=replace(connection, local=True), directory=path)
 
 
+def _served(argv: Sequence[str], first: Sequence[str], remote: str) -> tuple[str, ...]:
+    """Return the command line that `serve` shows in browsers: its own without its name and its options. `first` is the
+    first word behind the name. Raise UsageError for a command line that has no screen."""
+    words: list[str] = []
+    left = iter(argv)
+    for word in left:
+        option = BY_NAME.get(word.partition("=")[0])
+        if word == "--":
+            words += [word, *left]
+        elif option is None or option.commands != ("serve",):
+            words.append(word)
+        elif "=" not in word:
+            next(left)
+    at = words.index("serve")
+    words[at : at + 1] = [] if first and first[0] in NAMES else ["dash"]
+    served = parse_arguments(words, remote)
+    if served.command not in ("", "ssh", "attach", "dash") or served.headless or served.host_command.json:
+        raise UsageError("ccb serve shows the screens of ccb dash, ssh and attach", do="See `ccb help serve`.")
+    return tuple(words)
+
+
 def _place_shell(arguments: Arguments, words: Sequence[str]) -> Arguments:
     """Interpret `shell HOST[:/PATH] [N]`."""
     if arguments.connection.local:
@@ -356,6 +380,16 @@ def _place_shell(arguments: Arguments, words: Sequence[str]) -> Arguments:
     if len(words) > 1 or not all(re.fullmatch("[1-9]", each) for each in words):
         raise UsageError("ccb shell takes one number of a shell after the place", do="See `ccb help shell`.")
     return replace(arguments, rest=tuple(words))
+
+
+def _place_send(arguments: Arguments, words: Sequence[str]) -> Arguments:
+    """Interpret `send [HOST:]SESSION|TITLE [TEXT…]`. A title with a colon needs a host, --local or `--transport`."""
+    session = words[0] if words else ""
+    if needs_host(arguments.connection) and (found := _ON_HOST.match(session)):
+        arguments, session = _with_target(arguments, parse_target(found[0][:-1])), session[found.end() :]
+    if not session:
+        raise UsageError("ccb send needs a session", do="Write `ccb send [HOST:]SESSION TEXT`.")
+    return replace(arguments, rest=(session,), prompt=_prompt(words[1:]))
 
 
 def _is_on_host(word: str) -> bool:
@@ -477,5 +511,6 @@ _PLACES: Mapping[str, Callable[[Arguments, Sequence[str]], Arguments]] = {
     "dash": lambda arguments, words: replace(arguments, rest=tuple(words)),
     "import": _place_import,
     "move": _place_move,
+    "send": _place_send,
     "shell": _place_shell,
 }

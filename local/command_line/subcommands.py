@@ -19,8 +19,8 @@ _OVERVIEW_WIDTH = 30
 _MIN_TEXT = 20
 _SHORT = re.compile(r" ?[;:,.(].*", re.DOTALL)
 _USUAL = (
-    *("--continue", "--resume", "--model", "--agent", "--permission-mode", "--allowedTools", "--sandbox"),
-    *("--print", "--identity", "--port", "--help", "--version"),
+    *("--continue", "--resume", "--model", "--agent", "--permission-mode", "--allowedTools"),
+    *("--print", "--help", "--version"),
 )
 """The options in the overview, each with the start of its sentence."""
 
@@ -98,7 +98,7 @@ SUBCOMMANDS = (
         words=(("login", 0, 1), ("status", 0, 1), ("logout", 0, 1))),
     Subcommand("config",
         ("ccb config show [--origin] [--settings JSON] [HOST:/PATH]", "ccb config get KEY [--origin]",
-         "ccb config set KEY VALUE", "ccb config unset KEY", "ccb config edit", "ccb config schema [--policy]"),
+         "ccb config set KEY VALUE", "ccb config unset KEY", "ccb config edit", "ccb config schema"),
         "show and change the settings of this machine", "With `show`, print each setting that is set here, and "
         'what is kept of projects: trust, and rules of "always"; with HOST:/PATH, also what the project there sets. '
         "With --settings, these settings count too. `get` prints the value of one setting that is in force, set or "
@@ -139,23 +139,53 @@ SUBCOMMANDS = (
         "show what a session asked, ran and was allowed", "Print what this machine has seen of a "
         "session: what its models were asked, which tools they wanted to run, what was decided here, and what came "
         "back. SESSION is its ID, or the beginning of it (`ccb usage --by session` lists them).", words=(("", 1, 1),)),
-    Subcommand("proxy", ("ccb proxy list [--json]", "ccb proxy revoke SESSION|--all"),
+    Subcommand("proxy", ("ccb proxy list [--json]", "ccb proxy revoke SESSION|--all", "ccb proxy serve"),
         "show and stop model calls through this machine", "Show the sessions that may call models "
         "through this machine now (`list`), or let one call no models any more (`revoke`): calls under way end with "
-        "the next byte. In the REPL, /revoke does the same.", words=(("list", 0, 0), ("revoke", 0, 1))),
+        "the next byte. In the REPL, /revoke does the same. `serve` drives all submitted fleets in the foreground, as "
+        "`ccb fleet collect` does one, also those to come.",
+        words=(("list", 0, 0), ("revoke", 0, 1), ("serve", 0, 0))),
     Subcommand("ps", ("ccb ps [HOST] [--json]", "ccb sessions [HOST] [--json]"),
         "list the sessions of a host, or of this machine", "List the sessions of a host, or of this machine, those "
         "that run and those that have ended: ID, state, age, time since last use, memory, driver, directory and "
         "title.", (Group.CONNECTION,), alias="sessions"),
-    Subcommand("dash", ("ccb dash [HOST|'PATTERN'|@FILE]... [--json [--follow]]",), "watch the sessions of all hosts",
+    Subcommand("dash",
+        ("ccb dash [HOST|'PATTERN'|@FILE]... [--json [--follow]]", "ccb dash --inventory PATH [--limit PATTERN]"),
+        "watch the sessions of all hosts",
         "Show the sessions of many hosts on one screen, those that wait for you first: open one and come back, answer "
         "its question, start, name or stop one. Without words, the hosts are those of your past sessions. A pattern "
         "such as 'web-*' means hosts of ssh_config, @FILE one host a line. The options of the connection hold for each "
         "host.", (Group.CONNECTION,)),
+    Subcommand("serve", ("ccb serve [dash|ssh|attach] [WORD]...",), "use ccb from a browser",
+        "Show ccb in a browser, also on a phone: the screen of `ccb dash`, or the session of the command line behind "
+        "`serve`, such as `ccb serve ssh HOST:/PATH`. It prints a link that lets one browser in; Enter makes another. "
+        "The screen stays when the page is closed or loaded again, until no browser has been there for --idle."),
+    Subcommand("fleet",
+        ('ccb fleet run -p "PROMPT" HOST[:/PATH]|\'PATTERN\'|@FILE... [--jobs N] [--max-budget-usd N]',
+         "ccb fleet run --resume-failed [NAME]",
+         'ccb fleet submit --slurm LOGIN:/PATH --prompts FILE|-p "PROMPT" [--sbatch OPTIONS]',
+         'ccb fleet submit --kubernetes CONTEXT --job FILE --path /PATH --prompts FILE|-p "PROMPT"',
+         "ccb fleet status|collect|stop [NAME]",
+         "ccb fleet logs NAME [HOST|NUMBER]"),
+        "give many hosts one prompt, and one budget", "Run a headless session with the same prompt on each host, "
+        "several at once, and print what came of them: a table on a terminal, else a line of JSON for each. Equal "
+        "answers are printed once. All share one budget. A fleet is kept in files: if it was stopped, or this machine "
+        "died, --resume-failed goes on in the same sessions. `status` shows it, `collect` waits for it and prints all "
+        "answers, `logs` shows what one session did, `stop` ends it. Without NAME it is the newest one. `submit` "
+        "lets Slurm or Kubernetes start the sessions, in one job; `collect` or `ccb proxy serve` then drives them from "
+        "here.",
+        (Group.CONNECTION, Group.AGENT, Group.PERMISSIONS, Group.SDK),
+        ("--init-only", "--await-initialize", "--initialize-fields", "--session-mirror"),
+        words=(("run", 0, 999), ("submit", 0, 0), ("status", 0, 1), ("collect", 0, 1), ("stop", 0, 1), ("logs", 1, 2))),
     Subcommand("attach", ("ccb attach HOST [ID] [--view]",), "take over a running session, or watch it",
         "Continue a session that runs on the host: the one with this ID, the only one, or one chosen from a list. The "
         "terminal that drove the session is notified and can take it back. With --view the session is only watched.",
         (Group.CONNECTION, *_SESSION_GROUPS), (*_WHICH_SESSION, *_GOING_BACK)),
+    Subcommand("send", ("ccb send [HOST:]SESSION|TITLE [TEXT]",), "put a message into a session",
+        "Put a message into a session that runs or sleeps: TEXT, or what is piped in. SESSION is an ID or the start of "
+        "one; without HOST it is one that this machine has driven, or is here. The agent is told that the message is "
+        "from another sender, and no question is answered by it. It is read at once if somebody drives the session, "
+        "else when somebody does.", (Group.CONNECTION,)),
     Subcommand("ports", ("ccb ports HOST[:/PATH] [--json]", "ccb ports HOST[:/PATH] --forward [LOCAL:]PORT …"),
         "list or forward the ports of a session", "Print the ports on which programs of the session "
         "listen that runs in PATH, or of the only one that runs. With --forward or --reverse, keep them open until "
@@ -199,8 +229,15 @@ SUBCOMMANDS = (
     Subcommand("doctor", ("ccb doctor [HOST] [--json]",), "find out what stands in the way of a session",
         "Check this machine, the connection and the host, and print each finding with its evidence and a fix. Without "
         "HOST, check this machine only. The exit code is 1 if a finding would stop a session.", (Group.CONNECTION,)),
+    Subcommand("schedule",
+        ("ccb schedule add NAME --on CALENDAR -- ssh HOST:/PATH -p PROMPT ...", "ccb schedule list",
+         "ccb schedule run|remove NAME"),
+        "run prompts on a host at set times", "Let the scheduler of this machine run ccb: user timers of systemd, "
+        "launchd on macOS, else cron. `add` writes a timer for the command behind --, which needs a prompt and "
+        "--max-budget-usd; `list` shows the timers, `run` runs one now as the scheduler does, `remove` removes it.",
+        words=(("add", 2, 999), ("list", 0, 0), ("run", 1, 1), ("remove", 1, 1))),
     Subcommand("completion", ("ccb completion bash|zsh|fish",), "complete command lines in bash, zsh and fish",
-        "Print the completion of a shell: commands, options and their values, hosts of ssh_config and known_hosts, "
+        "Print the completion of a shell: commands, options and their values, hosts of ssh_config, "
         "sessions, models, and paths of a host over an SSH connection that is open already. `ccb help completion` says "
         "where to put it.", words=(("bash", 0, 0), ("zsh", 0, 0), ("fish", 0, 0))),
     Subcommand("upgrade", ("ccb upgrade [--check]",), "say how to upgrade ccb", "Print the command that upgrades ccb, "

@@ -25,7 +25,7 @@ ASK = (sys.executable, "-I", "-S", "-c", _PROGRAM, str(Path(__file__).parent))
 """Asks for words; it is no script of its own, which Python would compile at each start."""
 
 _OWN_KINDS = {"file": "files", "file-or-json": "files", "model": "models"}  # of a value, by how it is called
-_PROVIDERS = ["providers", *(f"={name}" for name in KINDS)]
+_PROVIDERS = [f"={name}" for name in KINDS]
 _OPTION_WORDS = re.compile(r"\[-[^\]]*\]")
 
 Slot = list[str]
@@ -57,19 +57,23 @@ def _value(option: Option) -> Slot:
     return ["ids"] if option.field == "resume" else [_OWN_KINDS.get(option.metavar, "none")]
 
 
-def places(command: Subcommand) -> list[Slot]:
-    """Return what may be each of the words behind a command, by its usage."""
-    found: list[Slot] = []
+def places(command: Subcommand) -> dict[str, Slot]:
+    """Return what may be each of the words behind a command, by its usage: under the number of the word, with its
+    action in front if the command has such."""
+    actions = [f"={name}" for name, *_ in command.words if name]
+    found: dict[str, Slot] = {"1": actions} if actions else {}
     for usage in command.usage:
         words = _OPTION_WORDS.sub("", usage).partition(" -- ")[0].split()[2 if command.name else 1 :]
-        for index, word in enumerate(each for each in words if not each.startswith("-")):
-            found += [[]] if index == len(found) else []
-            found[index] += [each for each in _kinds(word) if each not in found[index]]
-    for slot in found:
+        words = [each for each in words if not each.startswith("-")]
+        starts = [f"{action} " for action in words.pop(0).split("|")] if actions else [""]
+        for number, word in enumerate(words, 2 if actions else 1):
+            for start in starts:
+                slot = found.setdefault(f"{start}{number}", [])
+                slot += [each for each in _kinds(word) if each not in slot]
+    for slot in found.values():
         if "directories" in slot and "hosts" in slot:
             slot.remove("hosts")  # the directories are those of hosts
-    actions = [f"={name}" for name, *_ in command.words if name]
-    return [actions, *found[1:]] if actions else found
+    return found
 
 
 def _kinds(word: str) -> Slot:
@@ -98,22 +102,17 @@ def _slots() -> Iterator[tuple[str, Slot]]:
         if option.metavar:
             yield "|".join(option.names), _value(option)
     for command in SUBCOMMANDS:
-        for index, slot in enumerate(places(command), 1):
-            yield "|".join(f"{name}' {index}'" for name in _names(command)), slot
+        for place, slot in places(command).items():
+            yield "|".join(f"{name}' {place}'" for name in _names(command)), slot
 
 
 def _tables() -> str:
     """Return the functions `_ccb_slot` and `_ccb_options` of bash and zsh."""
-    patterns: dict[str, list[str]] = {}
+    lines = ["_ccb_slot() {", "    case $1 in"]
     for pattern, slot in _slots():
         fixed = shlex.quote(" ".join(each[1:] for each in slot if each.startswith("=")))
         kinds = shlex.quote(" ".join(each for each in slot if not each.startswith("=")))
-        patterns.setdefault(f"kinds={kinds} fixed={fixed}", []).append(pattern)
-    lines = [
-        "_ccb_slot() {",
-        "    case $1 in",
-        *(f"        {'|'.join(each)}) {sets} ;;" for sets, each in patterns.items()),
-    ]
+        lines.append(f"        {pattern}) kinds={kinds} fixed={fixed} ;;")
     lines += ["        *) return 1 ;;", "    esac", "}", "_ccb_options() {", "    case $1 in"]
     for command in SUBCOMMANDS:
         names = [name for option in OPTIONS if command.takes(option) for name in option.names]
@@ -134,8 +133,10 @@ def _declarations() -> str:
     """Return the rows as `complete` of fish takes them."""
     lines = [f"complete -c ccb -n '__ccb_at \"\" 1' -a {name} -d {_fish(text)}" for name, text in _summaries()]
     for command in SUBCOMMANDS:
-        for index, slot in enumerate(places(command), 1):
-            lines += [f"complete -c ccb -n '__ccb_at {name} {index}'{_fish_words(slot)}" for name in _names(command)]
+        for place, slot in places(command).items():
+            lines += [f"complete -c ccb -n '__ccb_at {name} {place}'{_fish_words(slot)}" for name in _names(command)]
+            if "files" in slot and len(slot) > 1:
+                lines += [f"complete -c ccb -n '__ccb_file_at {name} {place}' -F" for name in _names(command)]
     for option in OPTIONS:
         takers = " ".join(name for each in SUBCOMMANDS if each.takes(option) for name in _names(each))
         names = " ".join(f"-l {name[2:]}" if name.startswith("--") else f"-s {name[1:]}" for name in option.names)
@@ -147,7 +148,7 @@ def _declarations() -> str:
 def _fish_words(slot: Slot) -> str:
     asked = [f"(__ccb_words {each})" for each in slot if each not in ("files", "none") and not each.startswith("=")]
     words = " ".join([*(each[1:] for each in slot if each.startswith("=")), *asked])
-    return (f" -k -a {_fish(words)}" if words else "") + (" -F" if "files" in slot else " -f")
+    return (f" -k -a {_fish(words)}" if words else "") + (" -F" if slot == ["files"] else " -f")
 
 
 def _fish(text: str) -> str:
@@ -174,6 +175,7 @@ _ccb_read() { # sets `kinds` and `fixed`, what may stand behind the words `given
         current=${current#*=}
         _ccb_slot "${head%=}"
     elif [[ $current == -* && -z $ended ]]; then _ccb_options "$name"
+    elif _ccb_slot "$name $host $(( position + 1 ))"; then host= # that was an action
     else
         _ccb_slot "$name $(( position + 1 ))"
         if [[ -z $name && $position == 0 && -z $ended ]]; then fixed=$_ccb_names; fi
@@ -186,45 +188,26 @@ _BASH = """\
 _ccb_ask() { @ASK@ "$@" 2>/dev/null; }
 @TABLES@
 @READ@
-_ccb_split() { # the words of a line without their quotes: `given`, and `current`, which is behind the quote `open`
-    local index char word= started=
-    for (( index = 0; index < ${#1}; index++ )); do
-        char=${1:index:1}
-        if [[ $char == "$open" ]]; then open=
-        elif [[ $char == [\\'\\"] && -z $open ]]; then open=$char started=1
-        elif [[ $char == \\\\ && $open != \\' ]]; then (( ++index )); word+=${1:index:1} started=1
-        elif [[ $char == [[:space:]] && -z $open ]]; then
-            if [[ -n $started ]]; then given+=("$word"); fi
-            word= started=
-        else word+=$char started=1
-        fi
-    done
-    current=$word
-}
-_ccb_offer() { # WORD END: what was typed stays as it is, and what follows it is quoted
-    local quoted=${1#"$current"}
-    if [[ $1 != "$current"* || -n $open && $quoted == *[!A-Za-z0-9_./:@%+=,-]* ]]; then return; fi
-    if [[ -n $quoted ]]; then printf -v quoted %q "$quoted"; fi
-    COMPREPLY+=("$typed$quoted$2")
-}
 _ccb() {
-    local given=() current= open= kinds= fixed= head= host= each kind typed=$2 end
-    _ccb_split "${COMP_LINE:0:COMP_POINT}"
+    local line=${COMP_LINE:0:COMP_POINT} given=() words=() kinds= fixed= head= host= each kind end
+    local current=${line##*[[:space:]]}
+    read -ra given <<< "${line%"$current"}"
     given=("${given[@]:1}")
     _ccb_read
+    for each in $fixed; do words+=("$each "); done
     COMPREPLY=()
-    for each in $fixed; do _ccb_offer "$each" ' '; done
     for kind in $kinds; do
         case $kind in
             none) ;;
-            files) compopt -o default +o nospace 2>/dev/null ;;
+            files) if [[ $current != *:* ]]; then compopt -o default +o nospace 2>/dev/null; fi ;;
             *)
                 if [[ $kind == directories || $kind == paths ]]; then end=; else end=' '; fi
-                while IFS=$'\\t' read -r each _; do
-                    _ccb_offer "$each" "$end"
-                done < <(_ccb_ask "$kind" "$current" "$host")
+                while IFS=$'\\t' read -r each _; do words+=("$each$end"); done < <(_ccb_ask "$kind" "$current" "$host")
                 ;;
         esac
+    done
+    for each in "${words[@]}"; do # `$2` is what is behind the last colon or `=`
+        if [[ $each == "$current"* ]]; then COMPREPLY+=("$2${each#"$current"}"); fi
     done
 }
 complete -o nospace -F _ccb ccb
@@ -240,11 +223,10 @@ typeset -gA _ccb_help=(
 @HELP@
 )
 _ccb_offer() { # the words `found` with the texts `about`
-    local each width=0
+    local each
     local -a shown
-    for each in $found; do (( ${#each} > width && (width = ${#each}) )); done
-    for each in {1..$#found}; do shown+=("${(r:width:)found[each]}${about[each]:+  -- $about[each]}"); done
-    if (( $#found )); then compadd -V ccb -l -d shown "$@" -a -- found; fi
+    for (( each = 1; each <= $#found; ++each )); do shown+=("${found[each]//:/\\:}:$about[each]"); done
+    _describe -V ccb shown "$@"
 }
 _ccb() {
     local current=${(Q)PREFIX} kinds fixed head host kind line
@@ -290,7 +272,7 @@ function __ccb_state --description 'the command, the number of the next word beh
             test $position = 1; and set host (string split -m 1 : -- $word)[1]
         end
     end
-    test -z "$name"; and set host ''
+    if test -z "$name"; or string match -q -r -- '^[./~]' $host; set host ''; end
     printf '%s\\n' "$name" (math $position + 1) "$host"
 end
 function __ccb_in
@@ -298,7 +280,10 @@ function __ccb_in
 end
 function __ccb_at
     set -l state (__ccb_state)
-    test "$state[1] $state[2]" = "$argv"
+    test "$state[1] $state[2]" = "$argv"; or test "$state[1] $state[3] $state[2]" = "$argv"
+end
+function __ccb_file_at --description 'not behind the colon of a host, where fish offers files of this machine, too'
+    not string match -q -- '*:*' (commandline -ct); and __ccb_at $argv
 end
 function __ccb_words
     set -l word (commandline -ct | string replace -r -- '^--?[A-Za-z-]+=' '' | string unescape)

@@ -2,8 +2,8 @@
 that is open already. Shells start this at each Tab as a program of its own (`python -I -S`): it imports nothing of ccb,
 and of the standard library only what a kind of word needs.
 
-It prints a line `WORD<tab>DESCRIPTION` for each word. Hosts name their files and sessions: a word that is not printable
-is left out, and the shell quotes the others.
+It prints a line `WORD<tab>DESCRIPTION` for each word. Hosts name their files and sessions: a word that shells would not
+take as it is, is left out.
 """
 
 import os
@@ -18,7 +18,7 @@ _MAX_SESSIONS = 100
 _MAX_ABOUT = 60
 _MAX_INCLUDES = 16
 _ALIASES = ("opus", "sonnet", "haiku")
-_NO_NAME = "*?!|["  # signs of a pattern, of a hashed name, and of a name with its port
+_SIGNS = "_./:@%+=,-~"  # that mean nothing to a shell inside a word
 _LIST = "exec /bin/sh -c 'IFS= read -r d; cd \"$d\" && exec ls -1ALp'"  # means the same to every login shell
 
 
@@ -27,16 +27,19 @@ def main() -> None:
     kind, prefix, host, *_ = [*sys.argv[1:], "", ""]
     if kind == "models":
         found = _models()
-    elif kind == "providers":
-        found = _providers()
     elif kind in ("ids", "sessions"):
         found = _sessions(host, everywhere=kind == "sessions")
     elif kind in ("directories", "paths") and ":" in prefix:
         found = _paths(prefix, files=kind == "paths")
     else:
-        found = _hosts(prefix[: prefix.find("@") + 1])
-    lines = [f"{each}\t{_cut(found[each])}\n" for each in found if each.startswith(prefix) and each.isprintable()]
+        user = prefix[: prefix.find("@") + 1]
+        found = {user + name: "" for name in configured_hosts()}
+    lines = [f"{each}\t{_cut(found[each])}\n" for each in found if each.startswith(prefix) and _is_plain(each)]
     os.write(1, "".join(lines[:_MAX_WORDS]).encode())
+
+
+def _is_plain(word: str) -> bool:
+    return all(sign.isalnum() or sign in _SIGNS for sign in word)
 
 
 def _cut(text: str) -> str:
@@ -74,15 +77,6 @@ def _xdg(variable: str, usual: str, name: str) -> str:
     return os.path.join(base if base.startswith("/") else os.path.expanduser(f"~/{usual}"), "ccb", name)
 
 
-def _hosts(user: str) -> Words:
-    """Return the hosts of ssh_config, and of known_hosts where they are not hashed. `user` is "" or ends with @."""
-    names, home = configured_hosts(), os.path.expanduser("~/.ssh")
-    for path in (f"{home}/known_hosts", "/etc/ssh/ssh_known_hosts"):
-        for line in _read(path).split("\n"):
-            names += line.partition(" ")[0].split(",") if line[:1] not in ("#", "@") else []
-    return {user + name: "" for name in names if name and not any(sign in name for sign in _NO_NAME)}
-
-
 def configured_hosts() -> list[str]:
     """Return the words behind Host in the files of ssh_config, patterns too."""
     home = os.path.expanduser("~/.ssh")
@@ -104,14 +98,11 @@ def _configured(path: str, top: str, depth: int = 0) -> list[str]:
 
 
 def _matching(pattern: str) -> list[str]:
+    """Return the files of `conf.d/*` and `conf.d/*.conf`: the module glob takes longer than all of this program."""
     folder, name = os.path.split(pattern)
     start, star, end = name.partition("*")
     if not star:
         return [pattern]
-    if any(sign in folder + start + end for sign in "*?["):
-        import glob  # 8 ms: `conf.d/*` and `conf.d/*.conf` do without
-
-        return sorted(glob.glob(pattern))
     found = [(each, os.path.basename(each)) for each in _listed(folder)]
     return [path for path, each in found if each.startswith(start) and each.endswith(end) and each[:1] != "."]
 
@@ -126,13 +117,6 @@ def _models() -> Words:
                 name = str(each.get("id"))
                 found[name if provider == "anthropic" else f"{provider}/{name}"] = str(each.get("title") or "")
     return found
-
-
-def _providers() -> Words:
-    """Return the providers of the settings that have a name of their own: the others are in the scripts."""
-    named = _object(_xdg("XDG_CONFIG_HOME", ".config", "settings.json")).get("providers")
-    each = named.items() if isinstance(named, dict) else ()
-    return {name: "" for name, values in each if isinstance(values, dict) and "kind" in values}
 
 
 def _sessions(host: str, *, everywhere: bool) -> Words:
@@ -218,10 +202,11 @@ def _kept_socket(host: str) -> str:
         return ""
     if found.st_uid != os.getuid() or found.st_mode & 0o077:
         return ""
-    for path in _listed(directory):
-        known = str(_object(path).get("host")) if path.endswith(".json") else ""
-        if host in (known, known.rpartition("@")[2]) and os.path.exists(path.removesuffix(".json")):
-            return path.removesuffix(".json")
+    for path in (each for each in _listed(directory) if each.endswith(".json")):
+        about, socket = _object(path), path.removesuffix(".json")
+        name = str(about.get("host")).rpartition("@")[2]
+        if host in (about.get("host"), name, f"{about.get('user')}@{name}") and os.path.exists(socket):
+            return socket
     return ""
 
 

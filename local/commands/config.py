@@ -6,24 +6,25 @@ import asyncio
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import fields, is_dataclass, replace
+from dataclasses import fields, is_dataclass
 from typing import Any
 
 from ccb.tunnel.errors import ConfigError, UsageError
 from ccb.tunnel.wire.settings_text import line_of
 
-from ..command_line.arguments import Arguments, shortened
+from ..command_line.arguments import Arguments
 from ..command_line.exit_codes import ExitCode
+from ..command_line.option_values import shortened
 from ..command_line.transport_choice import needs_host
 from ..config.project_records import Projects
 from ..config.settings import (
     CLAUDE,
-    EVERYTHING,
     MANAGED,
     POLICY,
     USER,
     Settings,
     SettingsChoice,
+    SettingsLayer,
     near_setting,
     settings_path,
 )
@@ -34,7 +35,7 @@ from ..terminal.console import print_line, say
 _NAME = re.compile(r'"([^"]*)"|([^."]+)')
 _NO_KEYS = ("given", "layers")
 _DRAFT = "https://json-schema.org/draft/2020-12/schema"
-_JOINED = ("permissions", "env", "mcpServers", "hooks", POLICY)  # the keys whose values in different sources add up
+_JOINED = (*JOINED, "hooks", POLICY)  # the keys whose values in different sources add up
 
 
 def run_config(arguments: Arguments, environ: Mapping[str, str]) -> int:
@@ -42,7 +43,7 @@ def run_config(arguments: Arguments, environ: Mapping[str, str]) -> int:
     if action == "show":
         return _show(arguments, environ)
     if action == "schema":
-        print_line(*schema_text(policy=arguments.host_command.policy).splitlines())
+        print_line(*schema_text().splitlines())
         return ExitCode.OK
     if action == "edit":
         return _edit(environ)
@@ -57,70 +58,76 @@ def run_config(arguments: Arguments, environ: Mapping[str, str]) -> int:
 
 
 def _show(arguments: Arguments, environ: Mapping[str, str]) -> int:
-    origin, connection = arguments.host_command.origin, arguments.connection
+    connection = arguments.connection
     settings = load_settings(environ, SettingsChoice(flag=arguments.sdk.settings))
-    projects = _of_projects(environ, origin=origin)
+    kept = Projects(environ)
+    lines = [(f"{name} = {value}", where) for name, value, where in setting_lines(settings)]
+    lines += [(line, f"kept: {kept.path}") for record in kept.all() for line in record.lines]
     if connection.target is not None or connection.local or not needs_host(connection):
-        projects += _of_host(arguments, environ, origin=origin)
+        lines += _of_host(arguments, environ)
     say(*(f"ccb: {warning}" for warning in settings.warnings))
     imported = [layer for layer in settings.layers if layer.source == CLAUDE and layer.unknown]
     say(*(f"ccb: {layer.path}: ccb takes no {', '.join(layer.unknown)}" for layer in imported))
-    values = [(f"{name} = {value}", f"  ({where})") for name, value, where in setting_lines(settings)]
-    lines = [line + (where if origin else "") for line, where in values] + projects
+    shown = [line + (f"  ({where})" if arguments.host_command.origin else "") for line, where in lines]
     nothing = f"Nothing is set. Settings are in {settings_path(environ)}; `ccb help settings` lists them."
-    print_line(*lines or [nothing])
+    print_line(*shown or [nothing])
     return ExitCode.OK
 
 
 def setting_lines(settings: Settings) -> Iterator[tuple[str, str, str]]:
     """Yield name, value and origin of each value that counts; of values that add up, each by itself."""
+    for layer, place, value in _values(settings):
+        yield ".".join(_keys(place)), json.dumps(_shown(place, value), ensure_ascii=False), _origin(layer, place)
+
+
+def _values(settings: Settings) -> Iterator[tuple[SettingsLayer, list[Any], Any]]:
+    """Yield each of these values with its layer, and its place in the file of the layer."""
     for name in sorted({name for layer in settings.layers for name in layer.values}):
         setting = [layer for layer in settings.layers if name in layer.values]
         for layer in setting if name in _JOINED else setting[-1:]:
-            for keys, value in _parts([name], layer.values[name]):
-                rules = layer.values["permissions"].get(keys[-1]) if name == "permissions" else None
-                place = [*keys, rules.index(value)] if isinstance(rules, list) else keys
-                origin = f"{layer.source}: {layer.path}" + (
-                    f", line {line_of(layer.text, place)}" if layer.text else ""
-                )
-                yield ".".join(keys), json.dumps(_without_secrets(keys, value), ensure_ascii=False), origin
+            for place, value in _parts([name], layer.values[name]):
+                yield layer, place, value
 
 
-def _parts(keys: list[str], value: Any) -> Iterator[tuple[list[str], Any]]:
-    if keys[0] in _JOINED and isinstance(value, dict) and len(keys) == 1:
+def _parts(place: list[Any], value: Any) -> Iterator[tuple[list[Any], Any]]:
+    if isinstance(value, dict) and value:
         for key, each in value.items():
-            yield from _parts([*keys, key], each)
-    elif keys[0] == "permissions" and isinstance(value, list):
-        yield from ((keys, each) for each in value)
+            yield from _parts([*place, key], each)
+    elif isinstance(value, list) and place[0] == "permissions":
+        yield from (([*place, index], rule) for index, rule in enumerate(value))
     else:
-        yield keys, value
+        yield place, value
 
 
-def _without_secrets(keys: Sequence[str], value: Any) -> Any:
-    """Return a value without the variables and headers of MCP servers: those of Claude Code may hold keys."""
-    if keys[0] != "mcpServers" or not isinstance(value, dict):
-        return value
-    if len(keys) == 1:
-        return {name: _without_secrets([*keys, name], each) for name, each in value.items()}
-    hidden = [name for name in ("env", "headers") if isinstance(value.get(name), dict)]
-    return {**value, **{name: dict.fromkeys(value[name], "…") for name in hidden}}
+def _keys(place: Sequence[Any]) -> list[str]:
+    return [each for each in place if isinstance(each, str)]
 
 
-def _of_projects(environ: Mapping[str, str], *, origin: bool) -> list[str]:
-    kept = Projects(environ)
-    suffix = f"  (kept: {kept.path})" if origin else ""
-    return [line + suffix for record in kept.all() for line in record.lines]
+def _origin(layer: SettingsLayer, place: Sequence[object]) -> str:
+    return f"{layer.source}: {layer.path}" + (f", line {line_of(layer.text, place)}" if layer.text else "")
 
 
-def _of_host(arguments: Arguments, environ: Mapping[str, str], *, origin: bool) -> list[str]:
+def _shown(place: Sequence[Any], value: Any) -> Any:
+    """Return a value as JSON has it, without the variables and headers of MCP servers: they may hold keys."""
+    if is_dataclass(value) and not isinstance(value, type):
+        given = {each.name: getattr(value, each.name) for each in fields(value)}
+        value = {name: each for name, each in given.items() if each is not None}
+    if isinstance(value, dict):
+        return {name: _shown([*place, name], each) for name, each in value.items()}
+    if place[0] == "mcpServers" and len(place) == 4 and place[2] in ("env", "headers"):
+        return "…"
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def _of_host(arguments: Arguments, environ: Mapping[str, str]) -> list[tuple[str, str]]:
     from .trust import read_host_project
 
     found = asyncio.run(read_host_project(arguments, environ))
     trusted = Projects(environ).find(found.host, found.directory.raw).trusted == found.fingerprint
     say(*(f"ccb: on the host: {problem}" for problem in found.problems))
     counts = "" if trusted else ", not trusted, so it does not count"
-    lines = [each.line + (f"  ({each.origin}{counts})" if origin else "") for each in found.switches]
-    return lines + [each.line + (f"  ({each.origin})" if origin else "") for each in found.policy]
+    lines = [(each.line, f"{each.origin}{counts}") for each in found.switches]
+    return lines + [(each.line, f"{each.origin}") for each in found.policy]
 
 
 def value_in_force(settings: Settings, key: str) -> tuple[object, str]:
@@ -133,23 +140,13 @@ def value_in_force(settings: Settings, key: str) -> tuple[object, str]:
             value = getattr(value, name)
         else:
             value = value.get(name) if isinstance(value, dict) else None
-    whole, origins = ".".join(_names(key)), {}
-    for name, _, where in setting_lines(settings):
-        if f"{name}.".startswith(f"{whole}.") or f"{whole}.".startswith(f"{name}."):
-            origins[where] = True
-    return _without_secrets(_names(key), _plain(value)), "; ".join(origins) or "default"
+    names = _names(key)
+    given = [(layer, place, _keys(place)) for layer, place, _ in _values(settings)]
+    origins = [_origin(layer, place) for layer, place, keys in given if names[: len(keys)] == keys[: len(names)]]
+    return _shown(names, value), "; ".join(dict.fromkeys(origins)) or "default"
 
 
-def _plain(value: Any) -> Any:
-    if is_dataclass(value) and not isinstance(value, type):
-        value = {each.name: getattr(value, each.name) for each in fields(value)}
-        return {name: _plain(each) for name, each in value.items() if each is not None}
-    if isinstance(value, dict):
-        return {name: _plain(each) for name, each in value.items()}
-    return int(value) if isinstance(value, float) and value.is_integer() else value
-
-
-def change_setting(key: str, text: str, environ: Mapping[str, str], choice: SettingsChoice = EVERYTHING) -> str:
+def change_setting(key: str, text: str, environ: Mapping[str, str]) -> str:
     """Write a value into the user's file, or remove it if `text` is `null`; return what to tell. Nothing is written if
     the file would be wrong then. Raise CcbError."""
     path, names = settings_path(environ), _names(key)
@@ -162,7 +159,7 @@ def change_setting(key: str, text: str, environ: Mapping[str, str], choice: Sett
     for value in values:
         after = changed(str(path), before, names, value)
         try:
-            settings = load_settings(environ, replace(choice, draft=after))
+            settings = load_settings(environ, SettingsChoice(draft=after))
         except ConfigError as error:
             refused = refused or error
             continue
@@ -179,16 +176,12 @@ def change_setting(key: str, text: str, environ: Mapping[str, str], choice: Sett
 
 def _check_change(settings: Settings, names: Sequence[str], key: str) -> None:
     """Raise UsageError for a key that there is not, and ConfigError for one that a policy holds."""
-    whole = ".".join(names)
-    for layer in settings.layers:
-        if layer.source == USER and any(f"{whole}.".startswith(f"{each}.") for each in layer.unknown):
-            raise _unknown(key)
-        if layer.source != MANAGED or names[0] not in layer.values:
-            continue
-        held: Any = layer.values
-        for name in names:
-            held = held.get(name) if isinstance(held, dict) else None
-        if names[0] not in (*JOINED, "hooks") or not isinstance(held, dict | list | None):
+    whole = f"{'.'.join(names)}."
+    if any(whole.startswith(f"{each}.") for layer in settings.layers if layer.source == USER for each in layer.unknown):
+        raise _unknown(key)
+    for layer, place, value in _values(settings):
+        above = place == names[: len(place)] and not isinstance(value, dict | list)
+        if layer.source == MANAGED and (above or (place[0] == names[0] and names[0] not in _JOINED)):
             raise ConfigError(
                 f"{key} is held by the policy {layer.path}, line {line_of(layer.text, names)}: a value of yours has no "
                 "effect",
@@ -224,8 +217,8 @@ def _edit(environ: Mapping[str, str]) -> int:
     return ExitCode.OK
 
 
-def schema_text(*, policy: bool = False) -> str:
-    """Return the JSON schema of a settings file, or of the policy of a machine, for editors."""
+def schema_text() -> str:
+    """Return the JSON schema of a settings file, also of the policy of a machine, for editors."""
     from pydantic import TypeAdapter
     from pydantic.json_schema import GenerateJsonSchema
 
@@ -234,9 +227,8 @@ def schema_text(*, policy: bool = False) -> str:
             return False  # a title would be the name in another spelling
 
     made = TypeAdapter(Settings).json_schema(schema_generator=Untitled)
-    for name in (*_NO_KEYS, *(() if policy else (POLICY,))):
+    for name in _NO_KEYS:
         del made["properties"][name]
-    for name in ("SettingsLayer", *(() if policy else ("PolicySettings",))):
-        made["$defs"].pop(name, None)
+    del made["$defs"]["SettingsLayer"]
     made["properties"] = {SCHEMA: {"type": "string", "description": "The schema of this file."}, **made["properties"]}
     return json.dumps({"$schema": _DRAFT, **made}, indent=2, ensure_ascii=False) + "\n"

@@ -8,27 +8,32 @@ import json
 import os
 import shutil
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from ccb.deploy.bundle import Bundle
-from ccb.tunnel.errors import NoSuchSession, UsageError
+from ccb.tunnel.errors import CcbError, Node, NoSuchSession, UsageError
 from ccb.tunnel.openssh.kept_connections import all_kept
-from ccb.tunnel.plain_text import HostText
+from ccb.tunnel.plain_text import HostText, age_text
 from ccb.tunnel.transports.pipe import Transport
 
 from ..command_line.arguments import Arguments
 from ..command_line.exit_codes import ExitCode
 from ..command_line.transport_choice import host_label
+from ..config.settings import Settings, settings_choice
+from ..config.settings_loading import load_settings
 from ..connect.host_connection import connect_host
-from ..connect.session_rows import Count, HostWords, ReportRow, list_sessions, reports, row_of, with_prompts
+from ..connect.nodes import through
+from ..connect.session_rows import Count, HostWords, ReportRow, SessionRow, list_sessions, reports, row_of, with_prompts
 from ..terminal.console import print_line, say
 from ..terminal.terminal_prompts import prompts_for, read_line
-from .session_table import MAX_LISTED, age_text, session_table, size_text
+from .session_table import MAX_LISTED, session_table, size_text
 
 _DAY_S = 86400.0
 _LINES = 200
 _LOG_LINE = 16_384  # characters
 _SLOW_S = 2.0
+_MAX_NODES = 32  # that are asked for a list
+_LIST_S = 15.0  # for a node to list its sessions
 
 
 def run_disconnect(arguments: Arguments, environ: Mapping[str, str]) -> ExitCode:
@@ -95,11 +100,15 @@ async def _confirm(arguments: Arguments) -> None:
 
 async def _ps(arguments: Arguments, transport: Transport, bundle: Bundle) -> ExitCode:
     rows = await list_sessions(transport, bundle)
+    if any(row.host for row in rows):
+        settings = load_settings(os.environ, settings_choice(arguments))
+        rows, silent = await with_their_nodes(rows, transport, bundle, settings)
+        say(*(f"ccb: {each}" for each in silent))
     if arguments.host_command.json:
         print_line(*(json.dumps(row.model_dump()) for row in rows))
         return ExitCode.OK
     asked = with_prompts(rows)
-    rows = [row for row in rows if row.alive or row in asked]
+    rows = [row for row in rows if row.may_run or row in asked]
     none = [f"No sessions on {host_label(arguments.connection)}."]
     print_line(*(session_table(rows, shutil.get_terminal_size((120, 24)).columns) if rows else none))
     target = arguments.connection.target
@@ -122,7 +131,7 @@ async def session_meant(arguments: Arguments, transport: Transport, bundle: Bund
         if not rows:
             raise NoSuchSession(f"{where}: there are no sessions of this directory", do="`ccb ps HOST` lists all.")
         return (with_prompts(rows) or rows)[0].session
-    running = [row for row in rows if row.alive]
+    running = [row for row in rows if row.may_run]
     rows = running if running or arguments.command == "stop" else rows
     host = host_label(arguments.connection)
     if not rows and arguments.command != "stop":
@@ -161,7 +170,8 @@ async def _stop(arguments: Arguments, transport: Transport, bundle: Bundle) -> E
         return ExitCode.OK
     count = 0
     code = ExitCode.OK
-    async with contextlib.aclosing(reports(transport, bundle, command)) as answer:
+    settings = load_settings(os.environ, settings_choice(arguments))
+    async with contextlib.aclosing(reports(transport, bundle, command, settings=settings)) as answer:
         async for report in answer:
             row = row_of(ChangeRow, report.body, transport.name)
             if report.kind in ("stopped", "ended"):
@@ -213,3 +223,26 @@ def change_line(kind: str, row: ChangeRow, *, dry_run: bool) -> str:
             return f"kept {row.path.cell}{because}"
         case _:
             return ""
+
+
+async def with_their_nodes(
+    rows: Sequence[SessionRow], transport: Transport, bundle: Bundle, settings: Settings
+) -> tuple[list[SessionRow], list[str]]:
+    """Ask the nodes that own some of these sessions about them. Return the rows, and what did not answer."""
+
+    async def ask(node: Node) -> None:
+        try:
+            async with asyncio.timeout(_LIST_S):
+                listed = await list_sessions(through(transport, node, settings), bundle)
+        except (TimeoutError, CcbError) as error:
+            why = error.what if isinstance(error, CcbError) else "it does not answer"
+            silent.append(f"the node {HostText(node.name)} lists no sessions: {why}")
+        else:
+            host = HostText(node.name)
+            known.update({(node.name, each.session): each.model_copy(update={"host": host}) for each in listed})
+
+    known: dict[tuple[str, str], SessionRow] = {}
+    silent: list[str] = []
+    nodes = {row.host.raw: Node(row.host.raw, "", row.job) for row in rows if row.host}
+    await asyncio.gather(*map(ask, list(nodes.values())[:_MAX_NODES]))
+    return [known.get((row.host.raw, row.session), row) for row in rows], silent

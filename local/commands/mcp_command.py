@@ -11,9 +11,11 @@ from ccb.tunnel.errors import ConfigError, UsageError
 from ccb.tunnel.wire.control_protocol import RequestRefused
 from ccb.tunnel.wire.frames import Json
 from ccb.tunnel.wire.mcp_messages import WANTS_LOGIN
+from ccb.tunnel.wire.policy_patterns import is_allowed
 
 from ..command_line.arguments import Arguments
 from ..command_line.exit_codes import ExitCode
+from ..config.policy import require
 from ..config.settings import settings_path
 from ..config.settings_file import write_settings
 from ..config.settings_loading import load_settings
@@ -50,6 +52,8 @@ def run_mcp(arguments: Arguments, environ: Mapping[str, str]) -> int:
         return _told(f"{name}: {config.shown}")
     if package_missing():
         raise UsageError(MISSING)
+    if action != "logout":
+        require(is_allowed(config.reached, settings.policy.mcpServers), f"the MCP server {name}", "mcpServers")
     secrets = open_store(environ, settings, TerminalPrompts())
     if action == "test":
         return asyncio.run(_test(name, config, secrets))

@@ -10,15 +10,10 @@ import platform
 import sys
 import tempfile
 from collections.abc import Mapping
-from contextlib import aclosing
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, TypeVar
-
-from pydantic import Field
 
 from ccb.tunnel.errors import CcbError, ConnectionLost, CopyFailed, ProtocolError, UsageError
-from ccb.tunnel.link.worker_refusals import SESSION_ID
 from ccb.tunnel.plain_text import HostText, one_line
 from ccb.tunnel.wire.session_archive import MAX_BYTES, TREE, BadArchive, Manifest, check_archive
 
@@ -26,8 +21,10 @@ from ..command_line.arguments import Arguments, ConnectionOptions, SessionChoice
 from ..command_line.exit_codes import ExitCode
 from ..command_line.parser import arguments_at
 from ..command_line.transport_choice import host_command, host_label, needs_host, resume_command
-from ..config.log import state_dir
-from ..connect.session_rows import Count, HostWords, ReportRow, reports, row_of
+from ..config.policy import check_directory
+from ..config.settings import Settings, settings_choice
+from ..config.settings_loading import load_settings
+from ..connect.session_rows import Count, HostWords, ReportRow, SessionId, rows_of
 from ..files.copying import CopyOrder, size_of
 from ..terminal.console import print_line, say
 from ..terminal.stdio import in_thread
@@ -36,75 +33,86 @@ from .cp import CopyingHost
 from .host_commands import session_meant
 
 _SHORT = 8
-Row = TypeVar("Row", bound=ReportRow)
 
 
-class FoundRow(ReportRow):
-    session: Annotated[str, Field(pattern=SESSION_ID)]
+class StepRow(ReportRow):
+    """What a step has found or made: `path` is that of an archive, `journal` the size of a journal."""
+
+    session: SessionId = ""
     moved: bool = False
-
-
-class JournalRow(ReportRow):
-    bytes: Count
-    sha256: Annotated[str, Field(max_length=64)]
-
-
-class ExportedRow(ReportRow):
-    path: HostWords
-    journal: JournalRow
-
-
-class PlaceRow(ReportRow):
-    path: HostWords
-    directory: HostWords
+    path: HostWords = HostText("")
+    directory: HostWords = HostText("")
+    journal: Count = 0
 
 
 class _Host(CopyingHost):
-    """One end of a move."""
+    """One end of a move. Its steps go through to the node that owns the session; the archive is in the home."""
 
-    async def step(self, name: str, kind: str, shape: type[Row], **params: object) -> Row:
+    def _settings(self) -> Settings:
+        return load_settings(self._environ, settings_choice(self._arguments))
+
+    async def step(self, name: str, **params: object) -> StepRow:
         """Let the host carry out a step, and return its report. Over a lost connection it is asked once more."""
         try:
-            return await self._step(name, kind, shape, params, again=False)
+            return await self._step(name, params, again=False)
         except ConnectionLost:
-            return await self._step(name, kind, shape, params, again=True)
+            return await self._step(name, params, again=True)
 
-    async def _step(self, name: str, kind: str, shape: type[Row], params: Mapping[str, object], *, again: bool) -> Row:
+    async def _step(self, name: str, params: Mapping[str, object], *, again: bool) -> StepRow:
         transport, bundle = await self.reached(again)
-        found: Row | None = None
-        async with aclosing(reports(transport, bundle, {"command": "move", "step": name, **params})) as answer:
-            async for report in answer:
-                if report.kind == kind:
-                    found = row_of(shape, report.body, transport.name)
-        if found is None:
+        command = {"command": "move", "step": name, **params}
+        found = await rows_of(transport, bundle, command, "done", StepRow, settings=self._settings())
+        if not found:
             raise ProtocolError(f"{transport.name} did not say what became of the move", do="Try it again.")
-        return found
+        return found[0]
 
-    async def meant(self, arguments: Arguments) -> str:
-        return await session_meant(arguments, *await self.reached())
+    async def fetch(self, path: Path, session: str, **params: object) -> tuple[int, int]:
+        """Let the host export a session, and write the archive into `path`. Return the size of the journal, and of the
+        archive."""
+        exported = await self.step("export", session=session, **params)
+        progress = await self.copy(CopyOrder(False, str(path), exported.path.raw, private=True, most=MAX_BYTES))
+        await in_thread(lambda: _checked(path, host_label(self._arguments.connection)))
+        return exported.journal, progress.done
+
+    async def bring(self, path: Path, session: str, place: StepRow, *, files: bool) -> None:
+        """Let the host have a session. Raise PolicyRefused for a directory in which none may work."""
+        check_directory(self._settings().policy, place.directory.raw)
+        await self.copy(CopyOrder(True, str(path), place.path.raw))
+        await self.step("receive", session=session, directory=place.directory.raw, files=files)
 
 
 async def run_export(arguments: Arguments, environ: Mapping[str, str]) -> ExitCode:
     """Write a session into a file. It stays where it is."""
     async with _Host(arguments, environ) as host:
-        given = await host.meant(arguments)
-        files = arguments.archive.with_files
-        found = await host.step("look", "session", FoundRow, session=given)
-        exported = await host.step("export", "exported", ExportedRow, session=found.session, files=files)
-        path = Path(arguments.archive.output or f"ccb-{found.session[:_SHORT]}.tar")
-        if await in_thread(path.is_dir):
-            path /= f"ccb-{found.session[:_SHORT]}.tar"
-        progress = await host.copy(CopyOrder(False, str(path), exported.path.raw, private=True, most=MAX_BYTES))
-        await in_thread(lambda: _checked(path, host_label(arguments.connection)))
-        await host.step("sent", "sent", ReportRow, session=found.session)
-    print_line(f"exported {found.session[:_SHORT]} to {one_line(str(path))} ({size_of(progress.done)})")
+        given = await session_meant(arguments, *await host.reached())
+        session = (await host.step("look", session=given)).session
+        path = await in_thread(lambda: _place_of(Path(arguments.archive.output or "."), session))
+        made = path.with_name(f".{path.name}.{session[:_SHORT]}")  # an older file stays if this one is damaged
+        try:
+            _, size = await host.fetch(made, session, files=arguments.archive.with_files)
+            await in_thread(lambda: made.replace(path))
+        finally:
+            await in_thread(lambda: made.unlink(missing_ok=True))
+        await host.step("sent", session=session)
+    print_line(f"exported {session[:_SHORT]} to {one_line(str(path))} ({size_of(size)})")
     return ExitCode.OK
+
+
+def _place_of(output: Path, session: str) -> Path:
+    """Return the file that an export is written to. Raise UsageError."""
+    try:
+        path = output / f"ccb-{session[:_SHORT]}.tar" if output.is_dir() else output
+        if path.exists() and not path.is_file():  # such as /dev/null
+            raise UsageError(f"{one_line(str(path))} is no regular file", do="Name another file with --output.")
+        return path
+    except OSError as error:
+        raise UsageError(f"{one_line(str(output))}: {error.strerror}", do="Check the path.") from None
 
 
 async def run_import(arguments: Arguments, environ: Mapping[str, str]) -> ExitCode:
     """Make the session in a file one of the host."""
     path = await in_thread(Path(arguments.rest[0]).expanduser)
-    with tempfile.TemporaryDirectory(dir=_own_folder(environ)) as folder:
+    with tempfile.TemporaryDirectory() as folder:
         if arguments.archive.source == "claude":
             from ..files.claude_transcript import convert
 
@@ -114,11 +122,9 @@ async def run_import(arguments: Arguments, environ: Mapping[str, str]) -> ExitCo
         manifest, has_tree = await in_thread(lambda: _checked(path, one_line(arguments.rest[0])))
         files = has_tree and await _takes_files(arguments)
         async with _Host(arguments, environ) as there:
-            place = await there.step(
-                "expect", "expected", PlaceRow, session=manifest.session, directory=arguments.directory, files=files
-            )
-            await _bring(there, path, manifest.session, place, files=files)
-            await there.step("settle", "settled", ReportRow, session=manifest.session)
+            place = await there.step("expect", session=manifest.session, directory=arguments.directory, files=files)
+            await there.bring(path, manifest.session, place, files=files)
+            await there.step("settle", session=manifest.session)
     _tell("imported", arguments, manifest.session, place.directory.raw)
     return ExitCode.OK
 
@@ -138,26 +144,21 @@ async def moved(arguments: Arguments, environ: Mapping[str, str]) -> Arguments:
     if arguments.connection.local:
         arguments = replace(arguments, connection=ConnectionOptions(local=True))
     async with _Host(arguments, environ) as here, _Host(target, environ) as there:
-        given = await here.meant(arguments)
-        found = await here.step("look", "session", FoundRow, session=given, to=label)
+        given = await session_meant(arguments, *await here.reached())
+        found = await here.step("look", session=given, to=label)
         session, directory = found.session, HostText(str(target.directory))
         if found.moved:
             say(f"ccb: {session[:_SHORT]} has left for {one_line(label)} earlier; ending that move")
         else:
             files = await _takes_files(arguments)
-            place = await there.step(
-                "expect", "expected", PlaceRow, session=session, directory=target.directory, files=files, again=True
-            )
+            place = await there.step("expect", session=session, directory=target.directory, files=files, again=True)
             directory = place.directory
-            exported = await here.step("export", "exported", ExportedRow, session=session, files=files, to=label)
-            with tempfile.TemporaryDirectory(dir=_own_folder(environ)) as folder:
+            with tempfile.TemporaryDirectory() as folder:
                 path = Path(folder) / "session.tar"
-                await here.copy(CopyOrder(False, str(path), exported.path.raw, private=True, most=MAX_BYTES))
-                await in_thread(lambda: _checked(path, host_label(arguments.connection)))
-                await _bring(there, path, session, place, files=files)
-            journal = exported.journal.model_dump()
-            await here.step("leave", "left", ReportRow, session=session, to=label, journal=journal)
-        await there.step("settle", "settled", ReportRow, session=session)
+                journal, _ = await here.fetch(path, session, files=files, to=label)
+                await there.bring(path, session, place, files=files)
+            await here.step("leave", session=session, to=label, journal=journal)
+        await there.step("settle", session=session)
     return replace(target, session=replace(target.session, resume=session), directory=directory.raw, rest=())
 
 
@@ -176,11 +177,6 @@ async def move_along(arguments: Arguments, session: str, place: str, environ: Ma
         say("ccb: the move is not over. End it, or go on where the session was:")
         say(f"  {host_command(leaving, 'move', session, place)}", f"  {resume_command(arguments, session)}")
         raise
-
-
-async def _bring(there: _Host, path: Path, session: str, place: PlaceRow, *, files: bool) -> None:
-    await there.copy(CopyOrder(True, str(path), place.path.raw))
-    await there.step("receive", "received", ReportRow, session=session, directory=place.directory.raw, files=files)
 
 
 async def _takes_files(arguments: Arguments) -> bool:
@@ -208,12 +204,6 @@ def _checked(path: Path, where: str) -> tuple[Manifest, bool]:
     except OSError as error:
         raise UsageError(f"{one_line(str(path))}: {error.strerror}", do="Check the path.") from None
     return manifest, TREE in names
-
-
-def _own_folder(environ: Mapping[str, str]) -> Path:
-    folder = state_dir(environ)
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    return folder
 
 
 def _tell(what: str, target: Arguments, session: str, directory: str) -> None:

@@ -10,6 +10,7 @@ from pathlib import PurePosixPath
 from rich.cells import cell_len, set_cell_size
 
 from ccb.tunnel.errors import UsageError
+from ccb.tunnel.plain_text import age_text
 
 from ..connect.session_rows import SessionRow
 from ..terminal.console import say
@@ -69,14 +70,6 @@ def _show(rows: Sequence[SessionRow]) -> None:
         say(f"    … and {len(rows) - MAX_LISTED} more")
 
 
-def age_text(seconds: float) -> str:
-    """Return an age as `12s`, `5m`, `3h` or `2d`."""
-    for size, unit in ((86400, "d"), (3600, "h"), (60, "m")):
-        if seconds >= size:
-            return f"{int(seconds // size)}{unit}"
-    return f"{int(max(0, seconds))}s"
-
-
 def size_text(size: int) -> str:
     """Return a number of bytes as `26M` or `512K`; "" for 0."""
     if size <= 0:
@@ -111,7 +104,7 @@ def session_table(rows: Sequence[SessionRow], width: int) -> list[str]:
     """Return a heading and a line for each session. Where it is narrow, names are cut first, then columns go."""
     columns = _columns(rows, width)
     widths, left = _fitted(columns, width)
-    columns["DRIVER"] = [_driver(row, widths.get("DRIVER", 0)) for row in rows]
+    columns["DRIVER"] = [driver_text(row, widths.get("DRIVER", 0)) for row in rows]
     columns["PATH"] = [_path(row.cwd.cell, widths.get("PATH", 0)) for row in rows]
     prompts = [row.prompt.cell or "-" for row in rows]
     lines = [_line({name: name for name in widths}, widths, "TITLE", left)]
@@ -128,7 +121,7 @@ def _columns(rows: Sequence[SessionRow], width: int) -> dict[str, list[str]]:
         "AGE": [age_text(row.age_s) for row in rows],
         "IDLE": [age_text(row.idle_s) for row in rows],
         "RSS": [size_text(row.rss) or "-" for row in rows],
-        "DRIVER": [_driver(row, 24) for row in rows],
+        "DRIVER": [driver_text(row, 24) for row in rows],
         "PATH": [_path(row.cwd.cell, max(_MIN_PATH, width // 3)) for row in rows],
     }
 
@@ -156,11 +149,12 @@ def _line(cells: Mapping[str, str], widths: Mapping[str, int], prompt: str, left
 
 def _state(row: SessionRow) -> str:
     if row.host:
-        return f"on {row.host.cell}"
+        state = _STATES.get(row.state, row.state) if row.alive else "not heard"
+        return f"{state} on {row.host.cell}"
     return _STATES.get(row.state, row.state) + (" (memory)" if row.storage == "memory" else "")
 
 
-def _driver(row: SessionRow, width: int) -> str:
+def driver_text(row: SessionRow, width: int) -> str:
     """Return who drives (without the process ID), whether they are away if there is room, and the number of viewers."""
     watching = f" +{row.viewers}" if row.viewers else ""
     name, room = row.driver.cell.split(" ")[0], width - len(watching)

@@ -12,21 +12,22 @@ from pathlib import Path
 from typing import Any
 
 from ccb.tunnel.errors import NoSuchSession, UsageError
-from ccb.tunnel.plain_text import HostText, neutralise, one_line
+from ccb.tunnel.plain_text import HostText, age_text, neutralise, one_line
 
 from ..command_line.arguments import Arguments
 from ..command_line.exit_codes import ExitCode
 from ..command_line.transport_choice import shown_host
 from ..config.policy import ledger_folder
 from ..ledger.call_ledger import AuditEntry, UsageSum, dollars, read_ledger
-from ..ledger.proxy_control import ProxyState, ask, running
+from ..ledger.proxy_control import ProxyState, ask, parse_state, running
 from ..terminal.console import print_line
-from .session_table import age_text, aligned, cut
+from .session_table import aligned, cut
 
 _MAX_SHOWN = 1_000
 _INDENT = " " * 21
 _TITLES = {
     "prompt": "said here",
+    "told": "message from outside, of",
     "asked": "asked the model",
     "also": "also sent to the model",
     "wanted": "the model wants",
@@ -113,7 +114,7 @@ def run_proxy(arguments: Arguments, environ: Mapping[str, str]) -> int:
         which = "no session" if everything else f"no session {session}"
         raise NoSuchSession(f"{which} calls models through this machine now", do="`ccb proxy list` shows them.")
     for path in chosen:
-        revoked = ask(path, "revoke")
+        revoked = parse_state(ask(path, {"do": "revoke"}))
         if revoked is None or not revoked.revoked:
             raise NoSuchSession(f"the ccb behind {path} did not answer", do="End it: it is the process in the name.")
         print_line(f"{revoked.session} on {shown_host(revoked.host)} may call no models any more.")

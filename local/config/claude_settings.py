@@ -9,12 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from ccb.tunnel.errors import ConfigError
 
 from .settings import CLAUDE, SettingsLayer
-from .settings_file import MAX_BYTES, parse_settings, read_settings_text, refuse_broken_rules, refuse_wrong_models
+from .settings_file import MAX_BYTES, parse_settings, read_settings_text, refuse_wrong_models
 
 _TAKEN = ("permissions", "model", "outputStyle", "language")
 _HOOKS = ("hooks", "disableAllHooks")
@@ -66,11 +65,9 @@ def _settings(path: str, text: str, *, hooks: bool) -> SettingsLayer:
 def _servers(path: str, text: str) -> SettingsLayer:
     """The text is not kept, so that nothing looks for lines in megabytes."""
     servers = parse_settings(path, text).get("mcpServers")
-    found = servers.items() if isinstance(servers, dict) else ()
-    given: dict[str, Any] = {name: server for name, server in found if isinstance(server, dict)}
-    return SettingsLayer(CLAUDE, path, "", {"mcpServers": given} if given else {})
-
-
-def check_rules(layer: SettingsLayer) -> None:
-    """Raise ConfigError for a permission rule that no host could read."""
-    refuse_broken_rules(layer.path, layer.text, layer.values.get("permissions", {}))
+    notes = []
+    if isinstance(servers, dict):
+        wrong = [name for name, server in servers.items() if not isinstance(server, dict)]
+        notes = [f"{path}: mcpServers.{name[:60]} is no object; it does not count" for name in wrong]
+        servers = {name: server for name, server in servers.items() if name not in wrong}
+    return SettingsLayer(CLAUDE, path, "", {"mcpServers": servers} if servers else {}, notes=tuple(notes))

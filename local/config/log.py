@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import logging
 import os
 import re
@@ -25,7 +26,7 @@ from .settings import xdg_dir
 
 _MAX_BYTES = 8 * 1024 * 1024
 _MAX_FILES = 20
-_QUIET = ("asyncio", "asyncssh", "textual", "markdown_it", "aiohttp.access")
+_QUIET = ("asyncio", "asyncssh", "textual", "markdown_it", "aiohttp.access", "urllib3")
 _MARK = "[redacted]"
 _MAX_FOREIGN = 200
 _MAX_OWN = 2000
@@ -67,6 +68,10 @@ class _OnDemand(RotatingFileHandler):
     def handleError(self, record: logging.LogRecord) -> None:
         """Say nothing: the terminal may belong to the REPL."""
 
+    def close(self) -> None:
+        with contextlib.suppress(OSError):  # the rest of a record, on a full disk
+            super().close()
+
     def _open(self) -> TextIOWrapper:
         path = Path(self.baseFilename)
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -107,6 +112,11 @@ def logging_to_file(
 _ExcInfo = tuple[type[BaseException], BaseException, TracebackType | None] | tuple[None, None, None]
 
 
+def is_secret_name(name: str) -> bool:
+    """Return whether a variable of this name holds a secret, as far as the name tells."""
+    return name in SECRET_VARIABLES or (name not in _NO_SECRETS and bool(_SECRET_NAME.search(name)))
+
+
 class Redactor:
     """Replaces what is or looks like a secret: values of secret variables, and all of `commands` but the programs."""
 
@@ -118,11 +128,11 @@ class Redactor:
             texts |= {command, neutralise(command)}
         texts = {text for text in texts if " " in text}
         self._commands = {text: f"{text.partition(' ')[0]} {_MARK}" for text in sorted(texts, key=len, reverse=True)}
-        secret = {name for name in environ if _SECRET_NAME.search(name)} - _NO_SECRETS | {*SECRET_VARIABLES}
-        values = {environ.get(name, "").strip() for name in secret}
+        values = {value.strip() for name, value in environ.items() if is_secret_name(name)}
         for name in (each for upper in _URL_VARIABLES for each in (upper, upper.lower())):
             login = environ.get(name, "").rpartition("@")[0].rpartition("://")[2]
             values |= {login, login.partition(":")[2], unquote(login.partition(":")[2])}
+        values |= {json.dumps(value)[1:-1] for value in values}
         self._values = sorted((value for value in values if len(value) >= _MIN_SECRET), key=len, reverse=True)
 
     def public(self, text: str) -> str:

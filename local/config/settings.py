@@ -12,7 +12,8 @@ from typing import Any, ClassVar, Literal, TypeVar
 from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.settings_text import line_of, lines_in
 
-from ..command_line.arguments import Arguments, nearest
+from ..command_line.arguments import Arguments
+from ..command_line.option_values import nearest
 from .settings_file import rules_without_tool
 
 Kind = Literal[
@@ -22,6 +23,7 @@ Kind = Literal[
 Dialect = Literal["anthropic", "chat", "responses"]
 Effort = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
 
+_NO_LOGIN = r"^https?://[^@\s]+$"  # a key stands in no file
 _PLACE = r"^[a-z0-9][a-z0-9.:-]{0,62}$"
 _PROJECT = r"^[A-Za-z0-9][A-Za-z0-9._:-]{0,62}$"
 POLICY = "policy"
@@ -106,11 +108,6 @@ class BudgetSettings:
     strict: bool = key("Refuse each call that might pass a budget. Else one call may pass it.", False)
     hosts: dict[str, HostBudget] = key("`dayUsd` and `dayTokens` of single hosts, by patterns such as `gpu-*`.", dict)
 
-    @property
-    def in_dollars(self) -> bool:
-        days = [each.dayUsd for each in self.hosts.values()]
-        return any(each is not None for each in (self.sessionUsd, self.dayUsd, *days))
-
     def of_host(self, host: str) -> HostBudget:
         """Return what holds for a host: of several patterns that match, the last one for each key."""
         return _of_host(HostBudget(), self.hosts, host)
@@ -118,7 +115,9 @@ class BudgetSettings:
 
 @dataclass(frozen=True)
 class HostCalls:
-    models: list[str] | None = key("Patterns of the models that may be asked, such as `claude-*`; all without it.")
+    models: list[str] | None = key(
+        "Patterns of the models that may be asked, such as `claude-*`; all without it.", min_length=1
+    )
     maxOutputTokens: int | None = key("Largest length of an answer that a call may ask for, in tokens.", ge=1_000)
     maxRequestBytes: int | None = key("Largest request, in bytes.", ge=100_000, le=32 * 1024 * 1024)
     maxResponseBytes: int | None = key("Largest answer, in bytes.", ge=100_000)
@@ -192,6 +191,21 @@ class NetworkSettings:
         return {**own, **{name: value for name, value in environ.items() if value or name not in own}}
 
 
+OTEL_ENDPOINTS = tuple(f"OTEL_EXPORTER_OTLP_{each}ENDPOINT" for each in ("", "TRACES_", "METRICS_"))
+
+
+@dataclass(frozen=True)
+class OtelSettings:
+    """Where traces and metrics of sessions go. The variables of OpenTelemetry outrank `endpoint`, unless a policy sets
+    this section."""
+
+    endpoint: str | None = key(
+        "Address of an OTLP receiver (HTTP), such as `http://localhost:4318`.", pattern=_NO_LOGIN
+    )
+    metrics: bool = key("Send metrics, too.", True)
+    content: bool = key("Send prompts, answers, and inputs and results of tools, too.", False)
+
+
 def _of_host(general: Limits, hosts: Mapping[str, Limits], host: str) -> Limits:
     values = {each.name: getattr(general, each.name) for each in fields(general)}
     for pattern, own in hosts.items():
@@ -208,56 +222,22 @@ class PolicySettings:
     """What nobody can pass who uses ccb on this machine. It counts only in the policy of the machine's owner."""
 
     remoteOnly: bool = key("No session works on this machine (`--local`, a directory, a container here).", False)
-    hosts: list[str] | None = key(
-        "Patterns of the hosts that may be connected to, such as `*.example.com`. The name or address counts that "
-        "ssh_config resolves, and those of jump hosts, too."
-    )
+    hosts: list[str] | None = key("Patterns of the hosts, as ssh_config resolves them, and jump hosts to connect to.")
     commands: list[str] | None = key(
-        "With `hosts` or `remoteOnly`: patterns of the commands that may make a connection (ProxyCommand, "
-        "`--transport`, `--ssh-command`), as they are written. Without it, none may."
+        "With `hosts` or `remoteOnly`: patterns of commands that may make a connection (ProxyCommand, `--transport`)."
     )
-    directories: list[str] | None = key(
-        "Patterns of the directories on hosts in which sessions may work, with all below them; their real paths count."
-    )
-    providers: list[str] | None = key(
-        "The providers that may be asked: a kind (`anthropic`, `bedrock`) at its own address, or the name of a server "
-        "(`llm.example.com`), also as a pattern."
-    )
-    models: list[str] | None = key("Patterns of the models that may be asked, besides what `modelCalls` allows.")
-    agents: list[str] | None = key(
-        "Patterns of agents of others that may work (`--agent acp:…`, `--remote-bin`). They have rules, hooks and "
-        "servers of their own: without it, none may if the policy is about such things."
-    )
-    sandbox: Literal["read-only", "workspace"] | None = key(
-        "The least cage of a session: with `workspace`, `read-only` is allowed, too. A host that can make none is "
-        "refused, and so is bypassPermissions, which has none."
-    )
+    directories: list[str] | None = key("Patterns of directories on hosts (real paths) in which sessions may work.")
+    providers: list[str] | None = key("The providers to ask: a kind (`anthropic`), or a pattern of their servers.")
+    agents: list[str] = key("Patterns of the agents of others that may work (`--agent acp:…`, `--remote-bin`).", list)
+    sandbox: Literal["read-only", "workspace"] | None = key("The least cage of a session, whatever is asked for.")
     budgets: BudgetSettings = key("The most that `budgets` may allow. Smaller ones of a person count.", BudgetSettings)
-    ledger: str | None = key(
-        "Directory of the ledger; `~` is the home of the account, `%u` its name. Without it, it is "
-        "`~/.local/state/ccb`, whatever HOME and XDG_STATE_HOME say.",
-        pattern="^[~/]",
-    )
+    ledger: str | None = key("Directory of the ledger; `~` is the account's home, `%u` its name.", pattern="^[~/]")
     ledgerCommand: list[str] | None = key(
-        "Program, by its path, and arguments, that gets each row of the ledger as a line of JSON on its input.",
-        min_length=1,
+        "Program, by its path, and arguments, that gets each row of the ledger as a line of JSON.", min_length=1
     )
-    mcpServers: list[str] | None = key(
-        "Patterns of the MCP servers that may be used: a command with its arguments, a URL, or `sdk NAME` for one "
-        "inside a program that drives ccb."
-    )
-    hooks: list[str] | None = key(
-        "Patterns of the hooks that may run besides those of this file: a command, a URL, the text of a prompt, or "
-        "`callback *` for those of a program that drives ccb."
-    )
-    retentionDays: float | None = key(
-        "Days after which ended sessions on hosts, and texts, recorded calls, logs and reports here, are removed.", gt=0
-    )
-
-    @property
-    def about_agents(self) -> bool:
-        bounds = (self.sandbox, self.mcpServers, self.hooks, self.models, self.providers)
-        return any(each is not None for each in bounds)
+    mcpServers: list[str] | None = key("Patterns of MCP servers: a command, a URL, `sdk NAME`, or `group NAME`.")
+    hooks: list[str] | None = key("Patterns of more hooks that may run: a command, a URL, a prompt, `callback *`.")
+    retentionDays: float | None = key("Days for which ended sessions, and texts about them here, are kept.", gt=0)
 
 
 @dataclass(frozen=True)
@@ -275,13 +255,11 @@ class SettingsLayer:
 
 @dataclass(frozen=True)
 class SettingsChoice:
-    """Which sources count. `flag` is the value of --settings; `managed` is a policy in the place of this
-    machine's; `draft` is a text in the place of the user's file."""
+    """Which sources count. `flag` is the value of --settings; `draft` is a text in the place of the user's file."""
 
     user: bool = True
     draft: str | None = None
     flag: str | None = None
-    managed: Path | None = None
 
 
 EVERYTHING = SettingsChoice()
@@ -312,6 +290,7 @@ class Settings:
     modelCalls: ModelCallSettings = key("Which model calls this machine lets a host make.", ModelCallSettings)
     credentials: CredentialSettings = key("Where credentials are, and which a session takes.", CredentialSettings)
     network: NetworkSettings = key("The way from this machine to the providers.", NetworkSettings)
+    otel: OtelSettings = key("Traces and metrics for OpenTelemetry (with `ccb[otel]`).", OtelSettings)
     recordModelCalls: bool = key("Keep the requests to models and their answers in files, as for `--record`.", False)
     providers: dict[str, ProviderSettings] = key(
         "Providers of models, by the name in front of a model: `NAME/MODEL`.", dict
@@ -327,6 +306,11 @@ class Settings:
     idleMinutes: float = key("Minutes that an idle worker without client stays on the host.", 30, ge=0, le=60 * 24 * 7)
     controlMaster: bool = key("Run over a ControlMaster of yours that is alive, instead of logging in.", True)
     keepConnection: float = key("Minutes to keep an SSH connection for later runs (0: none).", 0, ge=0, le=MAX_KEEP)
+    nodeCommand: str = key(
+        "Command, run on the host, that leads to another node of its cluster: `ssh {node}`, `srun --jobid {job} "
+        "--overlap`. Without it, srun if the session is in a job of Slurm, else ssh.",
+        "",
+    )
     hooks: dict[str, Any] = key("Commands that run on the host at certain events of a session.", dict)
     notify: Literal["auto", "bell", "osc9", "osc777", "off"] = key(
         "How the REPL calls you when you look elsewhere: `bell`, a notification of the terminal (`osc9`, "
@@ -388,13 +372,22 @@ class Settings:
         own = {name for layer, name in layers if layer.source != CLAUDE}
         return {name: layer.path for layer, name in layers if name not in own}
 
-    @property
-    def may_bypass(self) -> bool:
-        return not (self.permissions.disableBypassPermissionsMode or self.policy.sandbox)
+    def telemetry_receiver(self, environ: Mapping[str, str]) -> str | None:
+        """Return the address that counts, "" for that of the variables, None if nothing is sent."""
+        if not self.is_managed("otel"):
+            if environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
+                return None
+            if any(map(environ.get, OTEL_ENDPOINTS)):
+                return ""
+        return (self.otel.endpoint or "").rstrip("/") or None
 
     def is_managed(self, name: str) -> bool:
-        """Return whether a policy sets a key, so that no option outranks it."""
-        return any(layer.source == MANAGED and name in layer.values for layer in self.layers)
+        """Return whether a policy sets a key, or one of a section (`section.key`), so that no option outranks it."""
+        section, _, key = name.partition(".")
+        managed = [
+            layer.values[section] for layer in self.layers if layer.source == MANAGED and section in layer.values
+        ]
+        return any(not key or key in values for values in managed)
 
 
 SETTING_NAMES = tuple(each.name for each in fields(Settings) if each.metadata and each.name != POLICY)

@@ -15,14 +15,13 @@ from typing import Any
 from ccb.tunnel.errors import ConfigError
 from ccb.tunnel.wire.model_facts import ALIASES, may_be_model
 from ccb.tunnel.wire.ndjson import MAX_DEPTH, is_too_deep
-from ccb.tunnel.wire.settings_text import line_of, lines_in, load_settings
+from ccb.tunnel.wire.settings_text import line_of, load_settings
 from ccb.tunnel.wire.tool_traits import no_such_tool, rule_parts, split_rules
-
-from .settings_edit import edited
 
 _SECRET_NAME = re.compile(r"api_?-?key|auth_?-?token|secret|password", re.IGNORECASE)
 _SECRET_VARIABLE = re.compile(r"token$|credentials?$", re.IGNORECASE)
 _SECRET_VALUE = re.compile(r"\bsk-[A-Za-z0-9_-]{8,}")
+_INDENT = re.compile(r"\n([ \t]+)\S")
 MAX_BYTES = 1024 * 1024
 _MAX_LINKS = 40
 
@@ -94,14 +93,6 @@ def read_settings_file(path: Path, environ: Mapping[str, str]) -> dict[str, Any]
     return None if text is None else parse_settings(str(path), text)
 
 
-def read_policy_text(path: Path) -> str | None:
-    """Return the text of a file that only root can have written, or None without a file. Raises ConfigError."""
-    text = read_settings_text(path, {}, owners=(0,))
-    if text is None and os.path.lexists(path):  # a link to what is not there, such as a file that is not mounted yet
-        raise ConfigError(f"{path} cannot be read: it is not a file", do=f"Remove {path}, or make it a file.")
-    return text
-
-
 def read_settings_text(
     path: Path, environ: Mapping[str, str], most: int = MAX_BYTES, owners: Sequence[int] = ()
 ) -> str | None:
@@ -109,9 +100,9 @@ def read_settings_text(
     instead of root and this user, who decides about what is above the home directory. Raises ConfigError."""
     try:
         raw = _content(path, environ, most, owners)
-    except FileNotFoundError:
-        return None
     except OSError as error:
+        if isinstance(error, FileNotFoundError) and not (owners and path.is_symlink()):  # a policy not mounted yet
+            return None
         raise ConfigError(f"{path} cannot be read", evidence=str(error.strerror), do=f"Check {path}.") from None
     if len(raw) > most:
         raise ConfigError(f"{path} is larger than {most} bytes", do=f"Check {path}.")
@@ -150,11 +141,22 @@ def write_settings(
 
 
 def changed(path: str, text: str, keys: Sequence[str], value: object) -> str:
-    """Return the text of the file `path` with another value below `keys`, None for no value. Raises ConfigError."""
+    """Return the text of the file `path` with another value below `keys`, None for no value. Objects that are missing
+    are added; the order of keys and the indentation stay. Raises ConfigError."""
     data = parse_settings(path, text) if text.strip() else {}
-    if lines_in(text)[1] or not data:  # a key that stands twice counts as it was read
-        text = json.dumps(data, indent=2, ensure_ascii=False) + "\n"
-    return edited(text, keys, value)
+    place = data
+    for key in keys[:-1]:
+        if not isinstance(place.get(key), dict):
+            place[key] = {}
+        place = place[key]
+    if value is not None:
+        place[keys[-1]] = value
+    elif keys[-1] not in place:
+        return text
+    else:
+        del place[keys[-1]]
+    indent = _INDENT.search(text)
+    return json.dumps(data, indent=indent[1] if indent else 2, ensure_ascii=False) + "\n"
 
 
 def write_text(path: Path, text: str) -> None:

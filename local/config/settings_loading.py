@@ -19,7 +19,7 @@ from ccb.tunnel.wire.settings_text import line_of
 
 from ..terminal.keymap import DEFAULT_KEYMAP, Keymap, KeyRefused, keymap_of
 from . import settings_file
-from .claude_settings import check_rules, read_claude_settings
+from .claude_settings import read_claude_settings
 from .settings import (
     EVERYTHING,
     FLAG,
@@ -36,7 +36,7 @@ from .settings import (
 )
 
 JOINED = (
-    *("permissions", "budgets", "modelCalls", "credentials", "network"),
+    *("permissions", "budgets", "modelCalls", "credentials", "network", "otel"),
     *("env", "keys", "mcpServers", "modelAliases", "providers"),
 )
 """The keys whose entries in different sources add up."""
@@ -63,7 +63,7 @@ DEFAULT_SCREEN = ScreenSettings()
 
 
 def load_screen_settings(
-    environ: Mapping[str, str] = os.environ, choice: SettingsChoice = EVERYTHING
+    environ: Mapping[str, str] = os.environ, choice: SettingsChoice = EVERYTHING, *, no_mouse: bool = False
 ) -> ScreenSettings:
     found: dict[str, Any] = {}
     keys: dict[str, object] = {}
@@ -77,12 +77,11 @@ def load_screen_settings(
         keymap = keymap_of(keys)
     except KeyRefused:
         keymap = DEFAULT_KEYMAP
+    mouse = found.get("mouse") is not False and not no_mouse
     vim, images = found.get("editorMode") == "vim", found.get("images") != "off"
     line = found.get("statusLine")
     command = line.get("command") if isinstance(line, dict) else ""
-    return ScreenSettings(
-        keymap, found.get("mouse") is not False, vim, images, command if isinstance(command, str) else ""
-    )
+    return ScreenSettings(keymap, mouse, vim, images, command if isinstance(command, str) else "")
 
 
 def keep_editor_mode(*, vim: bool, environ: Mapping[str, str] = os.environ) -> None:
@@ -135,7 +134,7 @@ def _imported(environ: Mapping[str, str], own: Sequence[SettingsLayer]) -> Itera
             one = {name: copy.deepcopy(value)}
             try:
                 unknown += _validated(one, layer.path, layer.text)[1]
-                check_rules(replace(layer, values=one))
+                settings_file.refuse_broken_rules(layer.path, layer.text, one.get("permissions", {}))
             except ConfigError as error:
                 unknown.append(name)
                 notes.append(f"{error.what}; {name} of this file does not count")
@@ -151,8 +150,8 @@ def _sources(environ: Mapping[str, str], choice: SettingsChoice) -> Iterator[tup
         text = settings_file.read_settings_text(path, environ)
     yield USER, str(path), text
     yield FLAG, *_flagged(choice.flag)
-    managed = choice.managed or policy_file()
-    yield MANAGED, str(managed), settings_file.read_policy_text(managed)
+    held = policy_file()
+    yield MANAGED, str(held), settings_file.read_settings_text(held, {}, owners=(0,))
 
 
 def load_policy() -> PolicySettings:
@@ -164,6 +163,8 @@ def load_sharing(environ: Mapping[str, str] = os.environ) -> Sharing:
     """Return which connections may be shared, without loading anything slow: it is known before the first packet."""
     try:
         data = settings_file.read_settings_file(settings_path(environ), environ) or {}
+        if (held := settings_file.read_settings_text(policy_file(), {}, owners=(0,))) is not None:
+            data |= settings_file.parse_settings(str(policy_file()), held)
     except ConfigError:
         data = {"pipelinedLogin": False}
     minutes, pipelined = data.get("keepConnection", 0), data.get("pipelinedLogin", True) is True
@@ -200,7 +201,7 @@ def _layer(source: str, path: str, text: str) -> tuple[SettingsLayer, Settings]:
     if source == MANAGED and (unknown or more):
         name = (*unknown, *more)[0]
         where = f"{path}, line {line_of(text, name.split('.'))}"
-        do = "Correct it (`ccb config schema --policy` has the keys): what it is to hold would not hold."
+        do = "Correct it (`ccb config schema` has the keys): what it is to hold would not hold."
         raise ConfigError(f"{where}: unknown key {name!r} in the policy of this machine", do=do)
     settings_file.refuse_broken_rules(path, text, values.get("permissions", {}))
     settings_file.refuse_wrong_models(path, text, values)
@@ -258,15 +259,8 @@ def _merged(layers: Sequence[SettingsLayer]) -> dict[str, Any]:
                 if name == "keys" or (layer.source == MANAGED and name != "permissions"):
                     lists = {}  # what a policy lists, nobody adds to
                 if layer.source == MANAGED and name == "modelCalls":
-                    before = {**before, "hosts": _besides(value, before.get("hosts", {}))}
+                    before = {**before, "hosts": {}}  # those of a person would outrank it
                 joined = {key: [*before.get(key, []), *each] for key, each in lists.items()}
                 value = {**before, **value, **joined}
             merged[name] = value
     return merged
-
-
-def _besides(managed: Mapping[str, Any], hosts: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """Return what a person sets for single hosts, which would outrank a policy, without the keys that it sets."""
-    return {
-        pattern: {name: value for name, value in own.items() if name not in managed} for pattern, own in hosts.items()
-    }

@@ -7,6 +7,7 @@ import logging
 import posixpath
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -14,13 +15,14 @@ from ccb.tunnel.errors import CredentialError, NoCredential, NoSuchSession, Usag
 from ccb.tunnel.link.link import Greeting
 from ccb.tunnel.plain_text import HostText
 from ccb.tunnel.tasks import cancelled
-from ccb.tunnel.wire.control_protocol import TRUST_PROJECT
+from ccb.tunnel.wire.control_protocol import TRUST_PROJECT, new_uuid
 from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.model_facts import may_be_model
+from ccb.tunnel.wire.outside_messages import GROUP_SERVER
 from ccb.tunnel.wire.session_options import SessionOptions
 
 from ..command_line.arguments import Arguments
-from ..command_line.transport_choice import host_key, host_label, resume_command
+from ..command_line.transport_choice import host_key, host_label, public_host, resume_command
 from ..config import policy as policies
 from ..config.settings import settings_choice
 from ..session.dialing import AttachOptions
@@ -29,13 +31,11 @@ from . import startup as starting
 from .host_connection import HostConnection
 
 if TYPE_CHECKING:
-    from ccb.deploy.bundle import Bundle
-    from ccb.tunnel.transports.login_prompts import Prompts
-
     from ..config.settings import Settings
     from ..ledger.proxy_control import ProxyControl
     from ..mcp.mcp_config import ServerConfig
     from ..mcp.mcp_service import LaptopServers
+    from ..mcp.session_group import GroupMember
     from ..ports.port_forwards import PortForwards
     from ..providers.known_models import OfferedModels
     from ..session.own_hooks import NotificationHooks
@@ -55,7 +55,6 @@ SCREEN_TAIL = 256 * 1024
 RECONNECT_TAIL = 4 * 1024 * 1024
 """Bytes of events that a terminal takes after a reconnect; if it missed more, it asks for a snapshot."""
 
-_RETENTION_S = 10.0
 HEADLESS_TAIL = 1
 """Bytes of events for a headless run that resumes a session: it needs only open questions and new events."""
 
@@ -99,23 +98,25 @@ async def connect_session(
     host: HostConnection,
     arguments: Arguments,
     *,
-    session_id: str,
+    session_id: str = "",
     choose: Choose | None = None,
     tail: int | None = None,
 ) -> AsyncIterator[OpenSession]:
     """Deploy, attach, and stay attached over lost connections. Leaving keeps the connection of `host`. `session_id` is
-    that of a new session; `choose` picks an existing one. `tail`: a program reads so many bytes of earlier events (0:
-    all), and all later ones; nobody can be asked to log in again. Raises CcbError."""
+    that of a new session, if `arguments` name none; `choose` picks an existing one. `tail`: a program reads so many
+    bytes of earlier events (0: all), and all later ones; nobody can be asked to log in again. Raises CcbError."""
     environ = host.environ
+    session_id = session_id or arguments.session.session_id or new_uuid()
     async with AsyncExitStack() as stack:
-        arguments, not_taken = await host.placed(arguments)
+        given = arguments
+        arguments, not_taken = await host.placed(given)
         key = host_key(arguments.connection)
         models = (arguments.agent.model, arguments.sdk.fallback_model)
         loader = starting.SessionLoader(
             host.loader.start,
             host.startup(arguments),
             lambda basics: starting.load_session_startup(
-                environ, basics, models, host.prompts, key, requests.chosen_agent(arguments, basics.settings.agent)
+                environ, basics, models, host.prompts, key, requests.chosen_agent(arguments, basics.settings)
             ),
         )
         await stack.enter_async_context(loader)
@@ -123,16 +124,16 @@ async def connect_session(
             await _credential_name(arguments, await loader.all(), environ)
         dialer, basics = await dialer_to(host, stack, loader.loaded)
         parameters = await requests.session_parameters(
-            arguments, session_id, basics.settings, lambda: _choose(arguments, dialer, basics.bundle, choose)
+            arguments, session_id, basics.settings, lambda: _choose(arguments, dialer, basics, choose)
         )
         dialer.begin(parameters)
         new = bool(parameters.get("create"))
         startup = await loader.all()
         settings = startup.settings
-        proxy, proxy_desk = await starting.open_proxy(arguments, startup, environ, stack)
+        proxy, proxy_desk = await starting.open_proxy(arguments, startup, environ, stack, host.ledger)
         from ..config.project_records import Projects
         from ..ledger.call_ledger import CallPlace
-        from ..ports.port_forwards import PortForwards, reverse_words
+        from ..ports.port_forwards import PortForwards, asks_reader
         from ..providers.known_models import OfferedModels
         from ..session.own_hooks import NotificationHooks
         from ..session.remote_session import RemoteSession
@@ -143,46 +144,44 @@ async def connect_session(
 
         asked = await _asked(arguments, startup, environ, proxy_desk, key, new=new)
         known = str(parameters.get("session") or session_id)
-        proxy_desk.serves(CallPlace(known, key, arguments.directory or ""), new=new)
+        first = new and not arguments.session.begun
+        proxy_desk.serves(CallPlace(known, key, arguments.directory or ""), new=first)
         desk = ProjectDesk(arguments, settings, Projects(environ))
-        attach = _attach_options(arguments, startup, asked.options, parameters, desk, tail)
+        attach = _attach_options(given, arguments, startup, asked.options, parameters, desk, tail)
         session = await stack.enter_async_context(RemoteSession(partial(dialer.dial, proxy), attach))
         session.register(TRUST_PROJECT, partial(desk.answer, session))
-        proxy_desk.tell(session)
+        proxy_desk.tell(session, public_host(arguments.connection))
         hooks = policies.own_hooks(settings)
-        mcp = await _laptop_services(arguments, startup, asked, desk, session, hooks, new=new, stack=stack)
+        group = await _join_group(arguments, session, host, proxy_desk, stack)
+        mcp = await _laptop_services(arguments, startup, asked, desk, session, group, hooks, new=new, stack=stack)
         _watch(session, asked.models, environ, startup, stack)
         hello = session.hello
         proxy_desk.serves(CallPlace(requests.counted_session(parameters, hello.session), key, hello.cwd.raw))
         await stack.enter_async_context(proxy_desk.control(environ))
-        sessions = HostSessions(lambda: dialer.transport(ask=False), startup.bundle)
+        sessions = HostSessions(lambda: dialer.transport(ask=False), startup)
         if settings.policy.retentionDays is not None:
-            work = sessions.remove_old(settings.policy.retentionDays * starting.DAY_S)
-            stack.push_async_callback(_ended, asyncio.create_task(work, name="retention"))
+            stack.push_async_callback(sessions.remove_old, settings.policy.retentionDays * starting.DAY_S)
         shown = host_label(arguments.connection)
         log.info("attached to session %s on %s, worker pid %d", hello.session, shown, hello.pid)
         offers = settings.ports.offer and not arguments.headless
-        forwards = PortForwards(session, settings.ports.labels, lambda port: offers and port not in desk.ignored_ports)
+        asks = None if arguments.headless or tail is not None else asks_reader(session, shown)
+        forwards = PortForwards(
+            session, settings.ports.labels, lambda port: offers and port not in desk.ignored_ports, asks
+        )
         ports = await stack.enter_async_context(forwards)
         await ports.take(arguments.ports)
         if asked.options.foreign_agent or not new:  # that of an existing session is known on its host
-            from ..ports.agent_relay import AgentRelay
+            from ..ports.agent_relay import agent_relay
 
-            await stack.enter_async_context(AgentRelay(session, proxy))
+            await stack.enter_async_context(agent_relay(session, proxy))
         notifications = NotificationHooks(hooks, f"ccb {shown}")
         stack.push_async_callback(notifications.close)
         yield OpenSession(
             session,
             shown,
             asked.options,
-            (
-                *startup.warnings,
-                *not_taken,
-                *asked.warnings,
-                *_other_directory(arguments, hello.cwd),
-                *map(reverse_words, ports.reverses),
-            ),
-            _resume(arguments, hello),
+            (*startup.warnings, *not_taken, *asked.warnings, *_other_directory(arguments, hello.cwd)),
+            _resume(given, hello),
             desk,
             sessions,
             FileConnection(lambda: session.state, lambda: dialer.current, lambda: host.log_in(ask=False)),
@@ -233,6 +232,9 @@ async def _asked(
     not_found = await known_models.check_models(chosen, environ, settings, startup.stored)
     model = starting.chosen_model(settings, arguments.agent.model) or ""
     other = starting.without_alias(settings, arguments.sdk.fallback_model)
+    group = arguments.agent.group
+    if group is not None:
+        policies.check_group(settings.policy, group, servers)
     options = requests.session_options(
         arguments,
         settings,
@@ -242,6 +244,9 @@ async def _asked(
         agents=requests.own_agents(folder),
         models=known_models.model_options(model, [other] if other else [], environ, settings, startup.models),
     )
+    if group is not None and not options.foreign_agent:  # nobody is asked about each message: the group was asked for
+        allowed = [*options.allowed_tools, f"mcp__{GROUP_SERVER}"]
+        options = replace(options, laptop_mcp=[*servers, GROUP_SERVER], allowed_tools=allowed)
     said = known_models.said_at_start(options.model or "", environ, settings, options.effort or "")
     proxy_desk.accounts.check_model(options.model)
     if options.model in chosen:
@@ -255,6 +260,7 @@ async def _laptop_services(
     asked: _Asked,
     desk: ProjectDesk,
     session: RemoteSession,
+    group: GroupMember | None,
     hooks: Mapping[str, Any],
     *,
     new: bool,
@@ -264,9 +270,10 @@ async def _laptop_services(
     from .laptop_services import open_servers
 
     mcp: LaptopServers | None = None
-    if asked.servers or arguments.streams.input_format == "stream-json":
+    has_some = asked.servers or arguments.agent.channels or group is not None
+    if has_some or arguments.streams.input_format == "stream-json":
         mcp = await open_servers(
-            arguments, startup, asked.options, desk, session, asked.servers, hooks, new=new, stack=stack
+            arguments, startup, asked.options, desk, session, asked.servers, group, hooks, new=new, stack=stack
         )
     if asked.options.web == "laptop":
         from ccb.tunnel.wire.web_fetch import WEB_FETCH
@@ -275,6 +282,20 @@ async def _laptop_services(
 
         session.register(WEB_FETCH, LaptopWeb(allow_private=asked.options.web_allow_private).fetch)
     return mcp
+
+
+async def _join_group(
+    arguments: Arguments, session: RemoteSession, host: HostConnection, proxy_desk: ProxyControl, stack: AsyncExitStack
+) -> GroupMember | None:
+    name = arguments.agent.group
+    if name is None:
+        return None
+    from ..mcp.session_group import GroupMember
+
+    called = public_host(arguments.connection)
+    member = GroupMember(name, called, session, host.environ, lambda: proxy_desk.state().revoked, host.members)
+    await stack.enter_async_context(member.reachable())
+    return member
 
 
 def _watch(
@@ -292,51 +313,47 @@ def _watch(
 
 
 @asynccontextmanager
-async def watch_session(
-    arguments: Arguments, prompts: Prompts, environ: Mapping[str, str], choose: Callable[[Sequence[SessionRow]], str]
-) -> AsyncIterator[tuple[RemoteSession, Settings]]:
-    """Attach to a running session as a viewer, without a model credential. `choose` returns the ID of one of the
-    sessions of the host, or of its directory that `arguments` name. Raises CcbError."""
-    from .session_rows import list_sessions
+async def view_session(
+    host: HostConnection, session: str, *, answers: bool = False, ask: bool = True
+) -> AsyncIterator[RemoteSession]:
+    """Attach to a running session as a viewer; with `answers` as one that may answer what it asks about tools, which
+    the audit notes. Without `ask` a login asks nobody. Raises CcbError."""
+    from ..ledger.audit import SessionAudit
+    from ..ledger.call_ledger import CallPlace
+    from ..session.remote_session import RemoteSession
 
-    async with HostConnection(arguments, prompts, environ) as host:
-        transport, basics = await host.connected(), await host.loader.loaded()
-        rows = await list_sessions(transport, basics.bundle, arguments.directory)
-        async with view_session(host, choose(rows)) as session:
-            yield session, basics.settings
-
-
-@asynccontextmanager
-async def view_session(host: HostConnection, session: str, *, answers: bool = False) -> AsyncIterator[RemoteSession]:
-    """Attach to a running session as a viewer; with `answers` as one that may answer what it asks about tools. Raises
-    CcbError."""
     async with AsyncExitStack() as stack:
-        dialer, basics = await dialer_to(host, stack)
-        from ..session.remote_session import RemoteSession
-
+        dialer, basics = await dialer_to(host, stack, ask=ask)
         dialer.begin({"session": session, "create": False, "again": True})
         who, patience = requests.client_name(), requests.reconnect_seconds(host.arguments, basics.settings)
         options = AttachOptions({"client": who}, who, "viewer", 1, 1, patience, answers=answers)
-        yield await stack.enter_async_context(RemoteSession(partial(dialer.dial, None), options))
-
-
-async def _ended(work: asyncio.Task[None]) -> None:
-    """Wait for what a short session has begun, but not for ever."""
-    await asyncio.wait((work,), timeout=_RETENTION_S)
-    await cancelled(work)
+        viewed = RemoteSession(lambda known, may_ask: dialer.dial(None, known, may_ask and ask), options)
+        if answers:
+            audit = SessionAudit(policies.ledger_folder(host.environ), shared=host.ledger)
+            audit.place = CallPlace(session, host_key(host.arguments.connection))
+            await stack.enter_async_context(audit)
+            viewed.watched_by(audit)
+        await stack.enter_async_context(viewed)
+        if answers:
+            policies.check_directory(basics.settings.policy, viewed.hello.cwd.raw)
+        yield viewed
 
 
 async def dialer_to(
-    host: HostConnection, stack: AsyncExitStack, loaded: Callable[[], Awaitable[starting.LoadedBasics]] | None = None
+    host: HostConnection,
+    stack: AsyncExitStack,
+    loaded: Callable[[], Awaitable[starting.LoadedBasics]] | None = None,
+    *,
+    ask: bool = True,
 ) -> tuple[Dialer, starting.LoadedBasics]:
     """Connect to the host. Return what dials a session there, which `stack` closes, and what was `loaded`."""
-    await host.connected()
+    await (host.connected() if ask else host.transport(ask=False))
     basics = await (loaded or host.loader.loaded)()
     from .dialer import Dialer
 
     dialer = Dialer(host, basics.bundle)
     stack.push_async_callback(dialer.aclose)
-    await dialer.transport(ask=True)
+    await dialer.transport(ask=ask)
     return dialer, basics
 
 
@@ -359,7 +376,7 @@ async def _credential_name(arguments: Arguments, startup: starting.SessionStartu
     except CredentialError as error:
         if not arguments.agent.model and exists and has_others(environ, startup.settings):
             return "none"
-        if providers_of_agent(requests.chosen_agent(arguments, startup.settings.agent)):
+        if providers_of_agent(requests.chosen_agent(arguments, startup.settings)):
             return "none"  # the agent asks no models of Anthropic
         prompts = startup.stored.prompts
         if not isinstance(error, NoCredential) or not (said := await _log_in(startup, why=_ASKED.format(error.what))):
@@ -378,6 +395,7 @@ async def _log_in(startup: starting.SessionStartup, provider: str = "", model: s
 
 
 def _attach_options(
+    given: Arguments,
     arguments: Arguments,
     startup: starting.SessionStartup,
     options: SessionOptions,
@@ -395,20 +413,22 @@ def _attach_options(
         return {"settings": option} if option else {}
 
     return AttachOptions(
-        options=options.to_json() if new else requests.options_for_existing(arguments, options),
+        options=options.to_json() if new else requests.options_for_existing(arguments, startup.settings, options),
         who=options.client,
         role="viewer" if arguments.host_command.view else "driver",
         tail=0 if new else tail,
         later_tail=RECONNECT_TAIL if attended else 0,
         patience=requests.reconnect_seconds(arguments, startup.settings),
-        resume=partial(_resume, arguments),
+        resume=partial(_resume, given),
         can_ask=attended,
         for_host=for_host,
     )
 
 
-def _resume(arguments: Arguments, hello: Greeting) -> str:
-    return resume_command(arguments, hello.session, directory=hello.cwd.raw)
+def _resume(given: Arguments, hello: Greeting) -> str:
+    """Return the command that returns to a session. In a dev container it finds that again, with its variables."""
+    directory = None if given.connection.devcontainer else hello.cwd.raw
+    return resume_command(given, hello.session, directory=directory)
 
 
 def _other_directory(arguments: Arguments, cwd: HostText) -> tuple[str, ...]:
@@ -425,12 +445,12 @@ async def _watch_network(session: RemoteSession) -> None:
         session.doubt(reason)
 
 
-async def _choose(arguments: Arguments, dialer: Dialer, bundle: Bundle, choose: Choose | None) -> str:
+async def _choose(arguments: Arguments, dialer: Dialer, basics: starting.LoadedBasics, choose: Choose | None) -> str:
     """Return the ID of the session that the person means. `attach` offers running ones, and takes a single one."""
     from .host_sessions import HostSessions
     from .session_rows import with_prompts
 
-    sessions = HostSessions(lambda: dialer.transport(ask=True), bundle)
+    sessions = HostSessions(lambda: dialer.transport(ask=True), basics)
     listed = await sessions.listed()
     rows = listed if arguments.command == "attach" else with_prompts(listed)
     if not rows:
@@ -439,7 +459,7 @@ async def _choose(arguments: Arguments, dialer: Dialer, bundle: Bundle, choose: 
     if arguments.session.newest:
         return rows[0].session
     if arguments.command == "attach":
-        rows = [row for row in rows if row.alive] or rows
+        rows = [row for row in rows if row.may_run] or rows
         if len(rows) == 1:
             return rows[0].session
     chosen = await choose(sessions, rows) if choose is not None else None

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from ccb.deploy.bootstrap import Launched, launch
 from ccb.deploy.bundle import Bundle
-from ccb.tunnel.errors import ConnectionLost, CopyFailed, DeployError, Dropped
+from ccb.tunnel.errors import ConnectionLost, CopyFailed, DeployError, Dropped, KeptElsewhere, NodeGone
 from ccb.tunnel.link.link import Greeting, Link
 from ccb.tunnel.tasks import cancelled
 from ccb.tunnel.transports.pipe import Transport
@@ -51,12 +51,17 @@ class Dialer:
         self._host = host
         self._bundle = bundle
         self._own: Transport | None = None
+        self._node: Transport | None = None  # to the node of the session, if the login has reached another one
         self._early: tuple[Transport, asyncio.Task[Launched]] | None = None
         self._tried = False
 
     @property
     def current(self) -> Transport | None:
         """The transport of the session now. None between two connections."""
+        return self._node if self._node is not None and self._node.alive else self._login
+
+    @property
+    def _login(self) -> Transport | None:
         if self._own is not None:
             return self._own if self._own.alive else None
         return self._host.current
@@ -64,7 +69,7 @@ class Dialer:
     def begin(self, parameters: Parameters) -> None:
         """Start the worker now; `dial` takes it. `parameters` say how it finds or creates the session."""
         self._parameters = parameters
-        transport = self.current
+        transport = self._login
         if transport is not None:
             launching = launch(transport, self._parameters_for(None), self._bundle)
             self._early = transport, asyncio.create_task(launching, name="start the worker")
@@ -94,12 +99,14 @@ class Dialer:
     ) -> AsyncIterator[WorkerConnection]:
         """Connect to the worker. Without a proxy, its model calls are not answered."""
         parameters = self._parameters_for(known)
-        self._tried = True
+        self._tried, self._node = True, None
         async with AsyncExitStack() as stack:
             prepare = proxy.prepare if proxy is not None else lambda: None
             waiting = asyncio.get_running_loop().call_later(_SENT_S, prepare)
             try:
                 transport, link, hello = await self._hello(parameters, stack, known=known is not None, ask=ask)
+            except KeptElsewhere as kept:
+                transport, link, hello = await self._hello_of_node(kept, parameters, stack, ask=ask)
             finally:
                 waiting.cancel()
             log.info("hello from worker pid %d of session %s", hello.pid, hello.session)
@@ -112,7 +119,7 @@ class Dialer:
         """Start the worker's bridge and wait for its hello. A transport that does not work is replaced, once."""
         if known and self._own is not None:
             await self._drop_own()  # a new transport would log in again and ask the person
-        transport = self.current if known else None
+        transport = self._login if known else None
         if transport is not None:
             try:
                 async with asyncio.timeout(WARM_HELLO_S):
@@ -124,6 +131,23 @@ class Dialer:
                         raise ConnectionLost("the worker did not say hello in time") from error
                     raise
         return await self._start(await self.transport(ask=ask), parameters, stack)
+
+    async def _hello_of_node(
+        self, kept: KeptElsewhere, parameters: Parameters, stack: AsyncExitStack, *, ask: bool
+    ) -> tuple[Transport, Link, Greeting]:
+        from .nodes import node_of, says_so
+
+        login, settings = await self.transport(ask=ask), (await self._host.loader.loaded()).settings
+        try:
+            with node_of(kept, login, settings) as there:
+                found = await self._start(there, parameters, stack)
+            self._node = there
+            return found
+        except NodeGone as gone:
+            given_up = self._host.arguments.host_command.take_over_node
+            if kept.node is None or not (given_up or (ask and await says_so(gone, self._host.prompts))):
+                raise
+        return await self._start(login, {**parameters, "take_over": kept.node.boot}, stack)
 
     async def _start(
         self, transport: Transport, parameters: Parameters, stack: AsyncExitStack
@@ -156,7 +180,9 @@ class Dialer:
         """Return the parameters for the stub. After the first attempt, take a worker that a broken one has started."""
         if known is None:
             return {**self._parameters, "fresh": False} if self._tried else dict(self._parameters)
-        kept = {name: self._parameters[name] for name in ("grace_s", "idle_s", "shell") if name in self._parameters}
+        kept = {
+            name: self._parameters[name] for name in ("grace_s", "idle_s", "shell", "job") if name in self._parameters
+        }
         create = bool(self._parameters.get("create")) and not known.begun
         if known.hello.storage == "memory":
             kept["in_memory"] = True

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from ccb.tunnel.errors import CcbError, ConnectionLost
@@ -26,13 +27,17 @@ if TYPE_CHECKING:
     from ccb.tunnel.transports.pipe import Sharing
 
     from ..config.settings import SettingsChoice
+    from ..ledger.budgets import LedgerThread
+    from ..mcp.session_group import GroupMember
     from .host_sessions import HostSessions
 
 
 class HostConnection:
     """Logs in when the transport is first asked for, and once more, whoever asks, when that one is lost. `arguments`
     lead to the host, and into its container once `placed` has found one. `shared` loads for logins what many hosts
-    share; sessions never get that, because it may be old. Use with `async with`; the sessions end before it does."""
+    share; sessions never get that, because it may be old. `ledger` is that of the sessions of many hosts, and `members`
+    are those of them in groups. `reach` logs in where the arguments alone do not lead. Use with `async with`; the
+    sessions end before it does."""
 
     def __init__(
         self,
@@ -42,12 +47,17 @@ class HostConnection:
         load: Callable[[Mapping[str, str], SettingsChoice], starting.LoadedBasics] = starting.load_dialing_startup,
         sharing: Sharing | None = None,
         shared: Callable[[Mapping[str, str], SettingsChoice], starting.LoadedBasics] | None = None,
+        ledger: LedgerThread | None = None,
+        members: dict[Path, GroupMember] | None = None,
+        reach: Callable[[], Awaitable[Transport]] | None = None,
     ) -> None:
         self.arguments = arguments
         self.prompts = prompts
         self.environ = environ
+        self.ledger = ledger
+        self.members = {} if members is None else members
         self._load, self._load_for_login = partial(load, environ), partial(shared or load, environ)
-        self._sharing = sharing
+        self._sharing, self._reach = sharing, reach
         self._loader: starting.StartupLoader | None = None
         self._loaded_for_session = shared is not None
         self._transport: Transport | None = None
@@ -134,7 +144,7 @@ class HostConnection:
     async def placed(self, arguments: Arguments) -> tuple[Arguments, tuple[str, ...]]:
         """Find or start the container of the folder, if the session works in one. Return the arguments that lead into
         it, and sentences about what is left out. Raises CcbError."""
-        if arguments.connection.devcontainer is None:
+        if not arguments.connection.devcontainer:
             return arguments, ()
         from ccb.tunnel.transports.container import ContainerTransport
 
@@ -147,14 +157,18 @@ class HostConnection:
         self._transport = ContainerTransport(host, inside.container or "", inside.container_env)
         return arguments, left
 
-    async def sessions(self) -> HostSessions:
-        """Return the sessions of the host, which need no session. Raises CcbError."""
+    async def sessions(self, *, ask: bool = True) -> HostSessions:
+        """Return the sessions of the host, which need no session. Without `ask` a login asks nobody. Raises
+        CcbError."""
         from .host_sessions import HostSessions
 
-        await self.connected()
-        return HostSessions(lambda: self.transport(ask=False), (await self.loader.loaded()).bundle)
+        await (self.connected() if ask else self.transport(ask=False))
+        return HostSessions(lambda: self.transport(ask=False), await self.loader.loaded())
 
     async def _log_in(self, prompts: Prompts) -> Transport:
+        if self._reach is not None:
+            self.loader.start()
+            return await self._reach()
         return await opening.open_transport(self.arguments, self.environ, self.loader, prompts, self._sharing)
 
     async def _opened(self, log_in: Callable[[], Awaitable[Transport]], *, ask: bool) -> Transport:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import logging
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import aclosing
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from ccb.deploy.bundle import Bundle
@@ -14,19 +14,20 @@ from ccb.tunnel.transports.pipe import Transport
 
 if TYPE_CHECKING:
     from .session_rows import Row, SessionRow
+    from .startup import LoadedBasics
 
-log = logging.getLogger(__name__)
 _MAX_ABOUT_ONE = 10_000  # reports
 _SAID_LINES = 60
+_REMOVAL_S = 5.0
 _SAID = ("prompt: ", "agent: ", "call ", "asks to use ", "turn failed")
 
 
 class HostSessions:
     """The sessions of the host at the other end of a transport. Every method may raise CcbError."""
 
-    def __init__(self, transport: Callable[[], Awaitable[Transport]], bundle: Bundle) -> None:
+    def __init__(self, transport: Callable[[], Awaitable[Transport]], basics: LoadedBasics) -> None:
         self._transport = transport
-        self._bundle = bundle
+        self._bundle, self._settings = basics.bundle, basics.settings
 
     async def reached(self) -> tuple[Transport, Bundle]:
         """Return the transport, connected, and the worker that runs commands over it."""
@@ -44,37 +45,33 @@ class HostSessions:
         return [row.text for row in rows if row.source != "worker" and row.text.raw.startswith(_SAID)]
 
     async def rename(self, session: str, title: str) -> None:
-        from .session_rows import ReportRow
-
-        if not await self._rows({"command": "rename", "session": session, "title": title}, "renamed", ReportRow):
+        if not await self._done({"command": "rename", "session": session, "title": title}, "renamed"):
             raise ProtocolError("the host did not name the session", do="Try it again.")
 
     async def stop(self, session: str) -> None:
-        from .session_rows import ReportRow
-
-        if not await self._rows({"command": "stop", "session": session}, "stopped", ReportRow):
+        if not await self._done({"command": "stop", "session": session}, "stopped"):
             raise UsageError("the session could not be stopped", do="`ccb logs` shows what it does.")
 
     async def remove(self, row: SessionRow) -> None:
         """Stop a session and remove it. If nobody drives it in `row`, but somebody does now, refuse that."""
-        from .session_rows import ReportRow
-
         command = {"command": "remove", "session": row.session, "driven": bool(row.driver)}
-        if not await self._rows(command, "removed", ReportRow):
+        if not await self._done(command, "removed"):
             raise UsageError("the session is still there: a process on the host has it open", do="Try it again.")
 
     async def remove_old(self, older_s: float) -> None:
-        """Remove ended sessions that nobody has used for so long. A failure is logged: the next session tries again."""
+        """Remove ended sessions that nobody has used for so long. Without an answer in time, the next session does."""
+        with suppress(CcbError, TimeoutError):
+            async with asyncio.timeout(_REMOVAL_S):
+                await self._done({"command": "gc", "dry_run": False, "older_than_s": older_s}, "removed")
+
+    async def _done(self, command: Mapping[str, object], kind: str) -> bool:
+        """Run a command. Return whether the host has reported something of this kind."""
         from .session_rows import ReportRow
 
-        try:
-            await self._rows({"command": "gc", "dry_run": False, "older_than_s": older_s}, "removed", ReportRow)
-        except CcbError as error:
-            log.warning("old sessions were not removed: %s", error)
+        return bool(await self._rows(command, kind, ReportRow))
 
     async def _rows(self, command: Mapping[str, object], kind: str, shape: type[Row]) -> list[Row]:
-        from .session_rows import reports, row_of
+        from .session_rows import rows_of
 
         transport = await self._transport()
-        async with aclosing(reports(transport, self._bundle, command, _MAX_ABOUT_ONE)) as answer:
-            return [row_of(shape, each.body, transport.name) async for each in answer if each.kind == kind]
+        return await rows_of(transport, self._bundle, command, kind, shape, _MAX_ABOUT_ONE, self._settings)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ccb.tunnel.errors import CcbError, ConfigError
 from ccb.tunnel.wire import control_protocol as control
+from ccb.tunnel.wire.outside_messages import GROUP_SERVER
 from ccb.tunnel.wire.policy_patterns import NOT_ALLOWED, is_allowed
 from ccb.tunnel.wire.session_options import SessionOptions
 from ccb.tunnel.wire.web_fetch import MAX_TEXT, TIMEOUT_S, FetchedText, WebFetcher, WebPage, WebRefused
@@ -18,13 +19,14 @@ from ..command_line.arguments import Arguments
 from ..session.remote_session import RemoteSession
 from ..session.session_client import Json
 from .project_trust import ProjectDesk
-from .session_request import flagged_mode
+from .session_request import given_mode
 
 if TYPE_CHECKING:
     from ..config.settings import Settings
     from ..credentials.secret_store import SecretStore
     from ..mcp.mcp_config import ServerConfig
     from ..mcp.mcp_service import LaptopServers
+    from ..mcp.session_group import GroupMember
     from .startup import SessionStartup
 
 log = logging.getLogger(__name__)
@@ -80,13 +82,14 @@ async def open_servers(
     desk: ProjectDesk,
     session: RemoteSession,
     servers: Mapping[str, ServerConfig],
+    group: GroupMember | None,
     hooks: Mapping[str, Any],
     *,
     new: bool,
     stack: AsyncExitStack,
 ) -> LaptopServers | None:
-    """Let the worker use the servers of this laptop, which `stack` ends, and those inside the driving program. `new`:
-    the mode of `options` is the one that this laptop set."""
+    """Let the worker use the servers of this laptop, which `stack` ends, its `group`, and those inside the driving
+    program. `new`: the mode of `options` is the one that this laptop set."""
     from ..mcp.mcp_permissions import LaptopPermissions
     from ..mcp.mcp_service import LaptopServers, guard_client_servers
     from ..session.own_hooks import FormHooks
@@ -105,16 +108,19 @@ async def open_servers(
     permissions = LaptopPermissions(
         rules,
         ask if options.permission_prompts == "stdio" else None,
-        mode=options.permission_mode if new else flagged_mode(arguments) or "default",
+        mode=options.permission_mode if new else given_mode(arguments, startup.settings) or "default",
         may_bypass=options.allow_bypass,
         prompt_tool="" if options.permission_prompts in ("stdio", "none") else options.permission_prompts,
     )
     session.watched_by(permissions)
     if arguments.streams.input_format == "stream-json":
         guard_client_servers(session, permissions)
-    if not servers:
+    channels = {name: asyncio.Lock() for name in arguments.agent.channels}
+    if not servers and not channels and group is None:
         return None
-    made = LaptopServers(session, servers, permissions, startup.stored.secrets, FormHooks(hooks))
+    own = {GROUP_SERVER: group.reply} if group is not None else {}
+    secrets = startup.stored.secrets
+    made = LaptopServers(session, servers, permissions, secrets, FormHooks(hooks), own, channels)
     return await stack.enter_async_context(made)
 
 

@@ -27,10 +27,9 @@ from ccb.tunnel.wire.tool_traits import BASH
 
 from ..command_line.arguments import Arguments, ConnectionOptions
 from ..command_line.transport_choice import TransportKind, host_key, host_label, ssh_target, transport_kind
-from ..config import policy as policies
 from ..config.project_records import DIRECTORIES, EVERYWHERE, RULE_KINDS, HostIdentity, ProjectRecord, Projects
 from ..config.settings import CLAUDE, KEPT, MANAGED, POLICY, USER, Settings
-from .session_request import flagged_mode
+from .session_request import given_mode
 
 if TYPE_CHECKING:
     from ..session.remote_session import RemoteSession
@@ -40,6 +39,7 @@ FOR_WORKER = (
     *("language", "outputStyle", "autoCompactEnabled"),
 )
 """The settings that concern the worker. The others stay on this machine, MCP servers of the person's own among them."""
+_BOUNDS_OF_WORKER = ("sandbox", "directories", "hooks", "mcpServers", "agents")
 ANY_PROJECT = "*"
 _MAX_BYTES = 96 * 1024
 _KEPT_IN = ("localSettings", "projectSettings", "userSettings")
@@ -107,8 +107,9 @@ class ProjectDesk:
         for layer in self._settings.layers:
             source = USER if layer.source == CLAUDE else layer.source
             values = {name: value for name, value in layer.values.items() if name in FOR_WORKER}
-            if layer.source == MANAGED and (bounds := self._for_worker()):
-                values[POLICY] = bounds
+            if layer.source == MANAGED:  # what of the policy only the worker can see being passed
+                bounds = {name: getattr(self._settings.policy, name) for name in _BOUNDS_OF_WORKER}
+                values[POLICY] = {name: value for name, value in bounds.items() if value is not None}
             if values:
                 layers.append({"source": source, "path": layer.path, "values": values, **_lines(layer.text, values)})
         if kept is not None and kept.permissions:
@@ -120,17 +121,10 @@ class ProjectDesk:
         chosen = None if sources is None else sources.split(",") if sources else []
         return SettingsOption(layers, chosen, trusted, [] if hello.seq else self._left_open())
 
-    def _for_worker(self) -> Json:
-        """Return what of the policy only the worker can see being passed."""
-        policy = self._settings.policy
-        names = ("sandbox", "directories", "hooks", "mcpServers")
-        found = {name: getattr(policy, name) for name in names} | {"agents": policies.allowed_agents(self._settings)}
-        return {name: value for name, value in found.items() if value is not None}
-
     def _left_open(self) -> list[str]:
         """Return what the person has not chosen, so that a trusted project may."""
         settings = self._settings
-        mode = flagged_mode(self._arguments) or settings.permissionMode or settings.permissions.defaultMode
+        mode = given_mode(self._arguments, settings) or settings.permissionMode or settings.permissions.defaultMode
         chosen = {"model": self._arguments.agent.model or settings.model, "permission_mode": mode}
         return [name for name, value in chosen.items() if not value]
 

@@ -16,9 +16,9 @@ from ccb.tunnel.errors import UsageError
 from ccb.tunnel.wire.known_agents import foreign_agent, is_foreign, stream_json_program
 from ccb.tunnel.wire.session_options import BUILT_IN_AGENTS, INSTRUCTIONS, OwnFile, SessionOptions, pack
 
-from ..command_line.arguments import OPTIONS, Arguments, SdkOptions, SessionChoice, shortened
+from ..command_line.arguments import OPTIONS, Arguments, SdkOptions, SessionChoice
+from ..command_line.option_values import shortened
 from ..command_line.transport_choice import TransportKind, host_label, transport_kind
-from ..config import policy as policies
 from .startup import chosen_model, without_alias
 
 if TYPE_CHECKING:
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 Choose = Callable[[], Awaitable[str]]
+_ID_LENGTH = 36  # of the ID of a session
 _MAX_AGENTS, _MAX_AGENT_BYTES = 100, 64 << 10  # of all together, which travel in one frame with the other options
 _MAX_FILES, _MAX_FILE, _MAX_ALL = 300, 128 << 10, 768 << 10
 _SECRET_NAME = re.compile(r"\..*|id_(rsa|dsa|ecdsa|ed25519).*|.*\.(pem|key|p12|pfx|kdbx)|credentials(\..*)?", re.I)
@@ -134,6 +135,8 @@ async def session_parameters(
 
 
 async def _which_session(session: SessionChoice, session_id: str, choose: Choose) -> dict[str, object]:
+    if session.begun:
+        return {"session": session_id, "create": True, **({"job": "leads"} if session.in_job else {})}
     new: dict[str, object] = {"session": session_id, "fresh": True}
     if session.continue_latest:
         return {"continue": True, **({"fork": True, **new} if session.fork_session else {})}
@@ -146,9 +149,10 @@ async def _which_session(session: SessionChoice, session_id: str, choose: Choose
 
 
 def counted_session(parameters: Mapping[str, object], said: str) -> str:
-    """Return the session whose budget is spent: if another one than the host says was asked for, that counts."""
+    """Return the session whose budget is spent: if another one than the host says was asked for, that counts. Only the
+    beginning of an ID leaves the rest to the host."""
     asked = str(parameters.get("session") or "")
-    return said if said.startswith(asked) else asked
+    return said if said.startswith(asked) and len(asked) < _ID_LENGTH else asked
 
 
 def session_options(
@@ -168,9 +172,7 @@ def session_options(
     host, wait = host_label(arguments.connection), os.environ.get(_WAIT_VARIABLE, "")
     mode = _mode(arguments, settings)
     asks = streams.permission_prompt_tool or ("none" if arguments.headless else "stdio")
-    foreign = chosen_agent(arguments, settings.agent)
-    if foreign:
-        policies.check_agent(settings, foreign)
+    foreign = chosen_agent(arguments, settings)
     appended = _prompt(agent.append_system_prompt, sdk.append_system_prompt_file, "--append-system-prompt-file")
     return SessionOptions(
         model=agent.model if foreign else chosen_model(settings, agent.model),
@@ -216,8 +218,6 @@ def _declared(arguments: Arguments, settings: Settings) -> Iterator[tuple[str, A
         elif flag is not None and not settings.is_managed(option.setting):
             value = flag
         if value is not None:
-            if option.wire == "sandbox":
-                policies.check_sandbox(settings.policy, str(value))
             yield option.wire, option.to_wire(list(value) if isinstance(value, tuple) else value)
 
 
@@ -242,19 +242,22 @@ def _left_out(environ: Mapping[str, str], *, headless: bool) -> list[str]:
 
 def _mode(arguments: Arguments, settings: Settings) -> str:
     """Return the permission mode of a new session. Raise UsageError if the settings forbid it."""
-    rules, mode = settings.permissions, flagged_mode(arguments)
-    if mode is None or settings.is_managed("permissionMode"):
-        mode = settings.permissionMode or rules.defaultMode or "default"
-    if not settings.may_bypass and (arguments.permissions.allow_bypass or mode == "bypassPermissions"):
+    rules = settings.permissions
+    mode = given_mode(arguments, settings) or settings.permissionMode or rules.defaultMode or "default"
+    forbidden = rules.disableBypassPermissionsMode or settings.policy.sandbox
+    if forbidden and (arguments.permissions.allow_bypass or mode == "bypassPermissions"):
         raise UsageError("the settings do not allow the permission mode bypassPermissions", do="Choose another mode.")
     return mode
 
 
-def options_for_existing(arguments: Arguments, options: SessionOptions) -> dict[str, object]:
-    """Return the options for an existing session. Only flags change its model and its modes, settings do not."""
+def options_for_existing(arguments: Arguments, settings: Settings, options: SessionOptions) -> dict[str, object]:
+    """Return the options for an existing session. Only flags and what a policy sets change its model and its modes,
+    settings do not."""
     given: dict[str, object] = options.to_json()
-    model, sandbox = arguments.agent.model, arguments.permissions.sandbox
-    mode, foreign = flagged_mode(arguments), chosen_agent(arguments, None) or None
+    model = options.model if settings.is_managed("model") else arguments.agent.model
+    sandbox = options.sandbox if settings.is_managed("sandbox") else arguments.permissions.sandbox
+    foreign = None if settings.is_managed("agent") else chosen_agent(arguments, None) or None
+    mode = given_mode(arguments, settings)
     flags = (("model", model), ("permission_mode", mode), ("sandbox", sandbox), ("foreign_agent", foreign))
     given["laptop_mcp"] = list(options.laptop_mcp)  # the servers of this laptop replace those of the last one
     given["project_mcp"] = options.project_mcp
@@ -265,11 +268,14 @@ def options_for_existing(arguments: Arguments, options: SessionOptions) -> dict[
     return given
 
 
-def chosen_agent(arguments: Arguments, setting: str | None) -> str:
+def chosen_agent(arguments: Arguments, settings: Settings | None) -> str:
     """Return the agent of others that is to work, "" for ccb's own. Raise UsageError for what names none."""
-    agent = arguments.agent
-    named = agent.role if agent.role is not None else setting or ""
-    found = stream_json_program(agent.remote_bin) if agent.remote_bin else named if is_foreign(named) else ""
+    agent, setting = arguments.agent, settings.agent if settings is not None else None
+    if settings is not None and settings.is_managed("agent"):
+        named, program = setting or "", None
+    else:
+        named, program = agent.role if agent.role is not None else setting or "", agent.remote_bin
+    found = stream_json_program(program) if program else named if is_foreign(named) else ""
     try:
         return found if not found or foreign_agent(found) else ""
     except ValueError as error:
@@ -300,8 +306,13 @@ def reconnect_seconds(arguments: Arguments, settings: Settings) -> float:
     return HEADLESS_RECONNECT_S if arguments.headless else settings.graceHours * 3600
 
 
-def flagged_mode(arguments: Arguments) -> str | None:
+def given_mode(arguments: Arguments, settings: Settings) -> str | None:
+    """Return the permission mode that a policy sets, else that of a flag."""
     permissions = arguments.permissions
+    if settings.is_managed("permissionMode"):
+        return settings.permissionMode
+    if settings.is_managed("permissions.defaultMode"):
+        return settings.permissions.defaultMode
     return "bypassPermissions" if permissions.dangerously_skip_permissions else permissions.permission_mode
 
 

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Mapping, Sequence, Sized
 from contextlib import aclosing
-from typing import Annotated, TypeVar
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, PlainValidator, ValidationError
 
 from ccb.deploy.bootstrap import launch
 from ccb.deploy.bundle import Bundle
-from ccb.tunnel.errors import ConnectionLost, ProtocolError
+from ccb.tunnel.errors import ConnectionLost, KeptElsewhere, ProtocolError
 from ccb.tunnel.link.worker_refusals import SESSION_ID, refusal_error
 from ccb.tunnel.plain_text import HostText
 from ccb.tunnel.transports.pipe import Pipe, Transport
 from ccb.tunnel.wire.frames import Bye, Frame, FrameError, Json, Refused, Report
 from ccb.tunnel.wire.ndjson import FrameDecoder
+
+if TYPE_CHECKING:
+    from ..config.settings import Settings
 
 STATES = ("running", "requires_action", "idle", "ended", "moved")
 
@@ -54,7 +57,7 @@ class ReportRow(BaseModel):
 
 class SessionSummaryRow(ReportRow):
     """A session as its journal describes it. `last` is what it last said, or the call that it asks about. `host`:
-    the other host of a shared home; `storage`: `memory` or a disk."""
+    the other host of a shared home, `job` the job of a cluster there; `storage`: `memory` or a disk."""
 
     session: SessionId
     cwd: HostWords = HostText("")
@@ -66,6 +69,7 @@ class SessionSummaryRow(ReportRow):
     last: _HostName = HostText("")
     bytes: Count = 0
     host: _HostName = HostText("")
+    job: Text = ""
     storage: Text = ""
 
 
@@ -79,6 +83,11 @@ class SessionRow(SessionSummaryRow):
     driver_away: bool = False
     viewers: Count = 0
 
+    @property
+    def may_run(self) -> bool:
+        """Whether its worker lives, or may live on another node of its home."""
+        return self.alive or bool(self.host)
+
 
 def with_prompts(rows: Sequence[SessionRow]) -> list[SessionRow]:
     """Return the sessions that were ever asked anything, or have a name: one goes back to no other."""
@@ -91,10 +100,14 @@ class SaidRow(ReportRow):
 
 
 async def reports(
-    transport: Transport, bundle: Bundle, command: Mapping[str, object], most: int | None = None
+    transport: Transport,
+    bundle: Bundle,
+    command: Mapping[str, object],
+    most: int = MAX_REPORTS,
+    settings: Settings | None = None,
 ) -> AsyncGenerator[Report, None]:
-    """Run one host command and yield the reports of its worker. Use with `aclosing`. Raises CcbError."""
-    most = MAX_REPORTS if most is None else most
+    """Run one host command and yield the reports of its worker. With `settings` it goes through to the node of the
+    session that it is about. Use with `aclosing`. Raises CcbError."""
     launched = await launch(transport, command, bundle)
     count = 0
     try:
@@ -114,6 +127,15 @@ async def reports(
             evidence=launched.pipe.stderr_tail().strip(),
             do="Run it again.",
         )
+    except KeptElsewhere as kept:
+        if settings is None:
+            raise
+        from .nodes import node_of
+
+        with node_of(kept, transport, settings) as there:
+            async with aclosing(reports(there, bundle, command, most)) as answer:
+                async for each in answer:
+                    yield each
     finally:
         await launched.pipe.close()
 
@@ -134,16 +156,25 @@ async def frames_of(pipe: Pipe, data: bytes, host: str) -> AsyncGenerator[Frame,
             return
 
 
+async def rows_of(
+    transport: Transport,
+    bundle: Bundle,
+    command: Mapping[str, object],
+    kind: str,
+    shape: type[Row],
+    most: int = MAX_REPORTS,
+    settings: Settings | None = None,
+) -> list[Row]:
+    """Run one host command, as `reports` does, and return its reports of one kind. Raises CcbError."""
+    async with aclosing(reports(transport, bundle, command, most, settings)) as answer:
+        return [row_of(shape, each.body, transport.name) async for each in answer if each.kind == kind]
+
+
 async def list_sessions(transport: Transport, bundle: Bundle, directory: str | None = None) -> list[SessionRow]:
     """Return the sessions of the host, or of a directory there, the most recently used first. Raises CcbError."""
-    rows = []
     command = {"command": "ps"} if directory is None else {"command": "ps", "directory": directory}
-    async with aclosing(reports(transport, bundle, command)) as answer:
-        async for report in answer:
-            if report.kind != "session":
-                continue
-            rows.append(row_of(SessionRow, report.body, transport.name))
-            check_number(rows, transport.name)
+    rows = await rows_of(transport, bundle, command, "session", SessionRow, MAX_SESSIONS + 1)
+    check_number(rows, transport.name)
     return rows
 
 

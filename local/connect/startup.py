@@ -6,10 +6,14 @@ import asyncio
 import importlib
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
+from dataclasses import replace
+from functools import cache
+from threading import Lock
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from ccb.tunnel.errors import UsageError
+from ccb.tunnel.errors import ConnectionLost, UsageError
 from ccb.tunnel.heavy_imports import collection_paused
+from ccb.tunnel.plain_text import one_line
 from ccb.tunnel.tasks import cancelled
 from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.model_facts import ALIASES, ModelTable, may_be_model
@@ -28,11 +32,13 @@ if TYPE_CHECKING:
     from ..command_line.arguments import Arguments
     from ..config.settings import Settings, SettingsChoice
     from ..credentials.credential_sources import StoredCredentials
+    from ..ledger.budgets import LedgerThread
     from ..ledger.proxy_control import ProxyControl
 
 
 T = TypeVar("T")
 DAY_S = 24 * 3600.0
+_EXPORT = "ccb.local.telemetry.otlp_export"
 _QUICK_LOGIN_S = 0.25  # longer than it takes to load asyncssh and to log in to a host nearby
 _NEEDED_NEXT = (
     *("ccb.local.connect.laptop_services", "ccb.tunnel.proxy.auth_proxy"),
@@ -76,6 +82,23 @@ def load_dialing_startup(environ: Mapping[str, str], choice: SettingsChoice | No
     return load_startup(environ, choice)
 
 
+def loaded_once() -> Callable[[Mapping[str, str], SettingsChoice], LoadedBasics]:
+    """Return a loader that reads the bundle once for all hosts, and the settings once for each choice of them."""
+    kept: dict[SettingsChoice, LoadedBasics] = {}
+    lock = Lock()
+
+    def load(environ: Mapping[str, str], choice: SettingsChoice) -> LoadedBasics:
+        with lock:
+            if choice not in kept:
+                basics, first = load_dialing_startup(environ, choice), next(iter(kept.values()), None)
+                commands = basics.bundle.commands
+                bundle = replace(basics.bundle, commands=cache(commands) if commands is not None else None)
+                kept[choice] = replace(basics, bundle=first.bundle if first is not None else bundle)
+            return kept[choice]
+
+    return load
+
+
 def load_session_startup(
     environ: Mapping[str, str],
     basics: LoadedBasics,
@@ -91,6 +114,9 @@ def load_session_startup(
     for module in _NEEDED_NEXT:
         importlib.import_module(module)
     settings = basics.settings
+    if settings.telemetry_receiver(environ) is not None:
+        with suppress(ImportError, ValueError):  # said by `open_proxy`
+            importlib.import_module(_EXPORT)
     others = (*(without_alias(settings, each) for each in models[1:]), settings.smallModel)
     stored = StoredCredentials(environ, settings=settings, prompts=prompts, host=host)
     model = chosen_model(settings, next(iter(models), None))
@@ -100,9 +126,14 @@ def load_session_startup(
 
 
 async def open_proxy(
-    arguments: Arguments, startup: SessionStartup, environ: Mapping[str, str], stack: AsyncExitStack
+    arguments: Arguments,
+    startup: SessionStartup,
+    environ: Mapping[str, str],
+    stack: AsyncExitStack,
+    ledger: LedgerThread | None = None,
 ) -> tuple[AuthProxy, ProxyControl]:
-    """Return an auth proxy, and what controls it. `stack` closes it, its accounts and its audit."""
+    """Return an auth proxy, and what controls it. `stack` closes it, its accounts and its audit. `ledger`: of many
+    sessions."""
     from ccb.tunnel.proxy.auth_proxy import AuthProxy
 
     from ..ledger.audit import SessionAudit
@@ -113,16 +144,29 @@ async def open_proxy(
     host = host_key(arguments.connection)
     policy = startup.settings.policy
     state = ledger_folder(environ)
-    spending = budgets(arguments.sdk.max_budget_usd, startup.settings, host)
-    forwarder = None
+    spending = budgets(arguments.sdk.max_budget_usd, startup.settings, host, arguments.fleet)
     if policy.ledgerCommand:
-        from ..ledger.forwarding import LedgerForwarder
+        from ..ledger.forwarding import forwarding
 
-        forwarder = await stack.enter_async_context(LedgerForwarder(state, policy.ledgerCommand, warnings))
-    written = forwarder.wake if forwarder is not None else lambda: None
-    accounts = SessionAccounts(state, spending, startup.models, warnings, written)
+        await stack.enter_async_context(forwarding(state, policy.ledgerCommand, warnings))
+    telemetry = None
+    if startup.settings.telemetry_receiver(environ) is not None:
+        try:
+            from ..telemetry.otlp_export import exporting
+
+            telemetry = await stack.enter_async_context(exporting(startup.settings, environ, warnings))
+        except ImportError:
+            if startup.settings.otel.endpoint:  # variables may be meant for other programs
+                warnings("No telemetry is sent: it needs more packages (pip install 'ccb[otel]').")
+        except ValueError as error:  # of the SDK, which reads variables
+            why = one_line(str(error)).rstrip(".")
+            warnings(f"No telemetry is sent: {why}. Correct the variables OTEL_….")
+    measured = telemetry.call_ended if telemetry is not None else lambda _: None
+    decided = telemetry.decided if telemetry is not None else lambda _: None
+    accounts = SessionAccounts(state, spending, startup.models, warnings, ledger, measured)
     asked = arguments.agent.record and not startup.settings.is_managed("recordModelCalls")
-    audit = SessionAudit(state, warnings, record=asked or startup.settings.recordModelCalls)
+    record = asked or startup.settings.recordModelCalls
+    audit = SessionAudit(state, warnings, record=record, shared=ledger, decided=decided)
     if policy.retentionDays is not None:
         audit.forget(policy.retentionDays * DAY_S, state_dir(environ))
     limits = call_policy(startup.settings, host)
@@ -130,7 +174,7 @@ async def open_proxy(
     await stack.enter_async_context(accounts)
     await stack.enter_async_context(audit)
     await stack.enter_async_context(proxy)
-    return proxy, ProxyControl(proxy, accounts, audit, warnings)
+    return proxy, ProxyControl(proxy, accounts, audit, warnings, telemetry)
 
 
 def chosen_model(settings: Settings, flag: str | None) -> str | None:
@@ -169,6 +213,8 @@ class StartupLoader:
     async def loaded(self) -> LoadedBasics:
         """Wait until `start` was called and the load has ended; return its result or raise its error."""
         await asyncio.wait((self._basics,))
+        if self._basics.cancelled():
+            raise ConnectionLost("the connection to the host was closed during the login")
         return self._basics.result()
 
     async def _load(self, load: Callable[[], LoadedBasics]) -> LoadedBasics:

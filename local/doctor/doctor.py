@@ -15,9 +15,9 @@ from ccb.tunnel.errors import CcbError
 from ccb.tunnel.transports.command_transport import words_of
 from ccb.tunnel.transports.pipe import NOTHING_SHARED
 
-from ..command_line.arguments import Arguments, private_texts
+from ..command_line.arguments import Arguments
 from ..command_line.exit_codes import ExitCode
-from ..command_line.transport_choice import TransportKind, host_label, ssh_target, transport_kind
+from ..command_line.transport_choice import TransportKind, host_label, private_texts, ssh_target, transport_kind
 from ..config.log import Redactor
 from ..config.settings import Settings, SettingsChoice
 from ..config.settings_loading import load_sharing

@@ -27,6 +27,7 @@ from ccb.tunnel.providers.http_client import Endpoint, ProviderClient, proxy_var
 from ccb.tunnel.providers.provider import ProviderError, ProviderRequest, WholeBody
 
 from ..config.log import state_dir
+from ..config.policy import check_provider
 from ..config.settings import Settings, settings_path
 from ..config.settings_loading import load_settings
 from ..credentials.credential_sources import StoredCredentials, credential_source
@@ -160,6 +161,7 @@ async def _provider(
     """Check the connection to the provider and the credential; one request tests both."""
     try:
         client = anthropic_client(environ)
+        check_provider(settings.policy, client.endpoint.host)
     except CcbError as error:
         yield error_finding(LAPTOP, "provider", error)
         return

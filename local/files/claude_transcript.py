@@ -13,27 +13,17 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import BinaryIO
 
-import ccb
 from ccb.tunnel.errors import UsageError
 from ccb.tunnel.plain_text import one_line
 from ccb.tunnel.wire import journal_records as records
-from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.frames import Json
 from ccb.tunnel.wire.messages import as_dict, as_text
 from ccb.tunnel.wire.ndjson import load
-from ccb.tunnel.wire.session_archive import JOURNAL, ArchiveWriter, Manifest, pieces_of
+from ccb.tunnel.wire.session_archive import JOURNAL, Manifest, add_member, begin, end
 
 _MAX_LINE = 16 << 20
 _KINDS = ("text", "image", "document", "thinking", "redacted_thinking", "tool_use", "tool_result")
 _NOT_CARRIED = "Not carried: the earlier versions of files (/rewind), what runs in the background, permissions."
-
-
-@dataclass(frozen=True)
-class _Line:
-    """A message of the transcript: where it begins, and the one before it."""
-
-    at: int
-    before: str
 
 
 def convert(path: Path, target: Path) -> list[str]:
@@ -43,17 +33,17 @@ def convert(path: Path, target: Path) -> list[str]:
             journal, left_out = _Journal(own), Counter[str]()
             for each in _conversation(source, left_out):
                 journal.take(each, left_out)
-            journal.end()
+            journal.end_turn()
             if not journal.prompts:
                 raise UsageError(
                     f"{one_line(str(path))} holds no conversation of Claude Code",
                     do="Name a file like ~/.claude/projects/*/*.jsonl.",
                 )
-            writer = ArchiveWriter(archive, Manifest(journal.session, journal.cwd, version=ccb.__version__))
+            begin(archive, Manifest(journal.session, journal.cwd))
             size = own.tell()
             own.seek(0)
-            writer.add(JOURNAL, pieces_of(own, size), size)
-            writer.end()
+            add_member(archive, JOURNAL, own, size)
+            end(archive)
     except OSError as error:
         raise UsageError(f"{one_line(str(path))}: {error.strerror}", do="Check the path.") from None
     return [*(f"Not carried: {count} {what}." for what, count in sorted(left_out.items())), _NOT_CARRIED]
@@ -61,30 +51,26 @@ def convert(path: Path, target: Path) -> list[str]:
 
 def _conversation(file: BinaryIO, left_out: Counter[str]) -> Iterator[Json]:
     """Yield the messages that lead to the last one, the first one first."""
-    known: dict[str, _Line] = {}
+    known: dict[str, tuple[int, str]] = {}  # where each message begins, and the one before it
     last, at = "", 0
-    while data := file.readline(_MAX_LINE + 1):
-        begin, at = at, at + len(data)
-        if len(data) > _MAX_LINE and not data.endswith(b"\n"):
-            left_out["lines that are too long"] += 1
-            while (rest := file.readline(_MAX_LINE)) and not rest.endswith(b"\n"):
-                at += len(rest)
-            at += len(rest)
-            continue
+    while data := file.readline(_MAX_LINE):
         line = _parsed(data)
-        if line.get("isSidechain") is True:
+        if not line:
+            left_out["lines that cannot be read"] += 1
+        elif line.get("isSidechain") is True:
             left_out["messages of sub-agents"] += 1
         elif name := as_text(line.get("uuid")):
-            known[name] = _Line(begin, as_text(line.get("parentUuid")))
+            known[name] = at, as_text(line.get("parentUuid"))
             if line.get("type") in ("user", "assistant"):
                 last = name
-    chain: list[_Line] = []
-    while (found := known.pop(last, None)) is not None:  # taken out, so a circle ends
-        chain.append(found)
-        last = found.before
-    for each in reversed(chain):
-        file.seek(each.at)
-        yield _parsed(file.readline(_MAX_LINE + 1))
+        at += len(data)
+    chain: list[int] = []
+    while last in known:
+        at, last = known.pop(last)  # taken out, so a circle ends
+        chain.append(at)
+    for at in reversed(chain):
+        file.seek(at)
+        yield _parsed(file.readline(_MAX_LINE))
 
 
 def _parsed(data: bytes) -> Json:
@@ -102,7 +88,6 @@ class _Journal:
         self._seq = 0
         self._time = 0.0
         self._answer = ""  # the id of the answer whose blocks come
-        self._in_turn = False
         self.session = ""
         self.cwd = "/"
         self.prompts = 0
@@ -118,17 +103,22 @@ class _Journal:
         if not self.session:
             self._begin(line)
         if kind == "assistant":
-            self._answered(message, blocks)
+            self._take_answer(message, blocks)
             return
-        self._answer_ends()
         said = {"type": "user", "message": {"role": "user", "content": blocks}, "parent_tool_use_id": None}
-        results = any(each["type"] == "tool_result" for each in blocks)
-        if results or line.get("isMeta") is True or line.get("isCompactSummary") is True:
-            summary = {"isCompactSummary": True} if line.get("isCompactSummary") is True else {}
-            self._write(records.MessageRecord({**said, **summary, **self._names()}))
-            self.prompts += bool(summary)
+        is_summary = line.get("isCompactSummary") is True
+        if is_summary or line.get("isMeta") is True or any(each["type"] == "tool_result" for each in blocks):
+            self._end_answer()
+            self.prompts += is_summary
+            marks = {"isCompactSummary": True} if is_summary else {}
+            self._write(records.MessageRecord({**said, **marks, **self._names()}))
         else:
-            self._prompt({**said, "uuid": as_text(line.get("uuid"))})
+            self.end_turn()
+            self.prompts += 1
+            identity = f"claude-{self.prompts}"
+            self._write(records.InputRecord(identity, {**said, "uuid": as_text(line.get("uuid"))}))
+            self._write(records.TurnStartRecord())
+            self._write(records.PromptRecord([], [records.PromptItem(identity)]))
 
     def _begin(self, line: Json) -> None:
         try:
@@ -137,37 +127,25 @@ class _Journal:
             self.session = str(uuid.uuid4())
         self._write(records.OptionsRecord({}, self.session, self._time, self.cwd))
 
-    def _prompt(self, said: Json) -> None:
-        self._turn_ends()
-        self._in_turn = True
-        self.prompts += 1
-        identity = f"claude-{self.prompts}"
-        self._write(records.InputRecord(identity, said))
-        self._write(records.TurnStartRecord())
-        self._write(records.PromptRecord([], [records.PromptItem(identity)]))
-
-    def _answered(self, message: Json, blocks: list[Json]) -> None:
-        name, model = as_text(message.get("id")) or str(uuid.uuid4()), as_text(message.get("model"))
+    def _take_answer(self, message: Json, blocks: list[Json]) -> None:
+        name = as_text(message.get("id")) or str(uuid.uuid4())
         if name != self._answer:
-            self._answer_ends()
+            self._end_answer()
             self._answer = name
+        one = {"id": name, "type": "message", "role": "assistant", "model": as_text(message.get("model"))}
         for block in blocks:
-            one = {"id": name, "type": "message", "role": "assistant", "model": model, "content": [block]}
-            self._write(records.MessageRecord({"type": "assistant", "message": one, **self._names()}))
+            said = {**one, "content": [block]}
+            self._write(records.MessageRecord({"type": "assistant", "message": said, **self._names()}))
 
-    def _answer_ends(self) -> None:
+    def _end_answer(self) -> None:
         if self._answer:
             self._write(records.ModelEndRecord(self._answer, "end_turn", {}))
             self._answer = ""
 
-    def _turn_ends(self) -> None:
-        self._answer_ends()
-        if self._in_turn:
+    def end_turn(self) -> None:
+        self._end_answer()
+        if self.prompts:
             self._write(records.TurnEndRecord())
-
-    def end(self) -> None:
-        if self.session:
-            self._turn_ends()
 
     def _names(self) -> Json:
         return {"parent_tool_use_id": None, "session_id": self.session, "uuid": str(uuid.uuid4())}

@@ -13,7 +13,7 @@ from ccb.tunnel.wire.messages import ControlRequest
 from ccb.tunnel.wire.tool_traits import View, traits_of
 
 from ..transcript.blocks import Block, HoleBlock, Level, MarkdownBlock, NoticeBlock, PromptBlock, ToolBlock, ToolState
-from ..transcript.questions import FormField, read_questions
+from ..transcript.questions import REVERSE_PORT, FormField, ReversedPort, read_questions
 from ..transcript.session_facts import READING
 from ..tui.rendering.approval_text import bounded, circumstances, subject_lines, trust_lines
 from ..tui.rendering.permission_updates import (
@@ -153,6 +153,9 @@ class PlainQuestion:
             directory = HostText(str(self.request.input.get("directory"))).path
             shown = [f"  {line.gutter}{line.picture}" for line in trust_lines(self.request.input)]
             return [f"Do you trust the files of {directory}?", *shown, "1: trust them", "2: do not trust them"]
+        if self.request.subtype == REVERSE_PORT.name:
+            asked = ReversedPort(**self.request.input)
+            return [asked.question, *(f"  {each}" for each in asked.facts), "1: yes, in this session", "2: no"]
         if self.request.subtype != "can_use_tool":
             return [_CANNOT, "n: refuse"]
         call, self._readable = bounded(subject_lines(self.request))
@@ -167,6 +170,8 @@ class PlainQuestion:
             return self._field_reply(text)
         if self.request.subtype == TRUST_PROJECT.name:
             return {"trusted": word == "1"} if word in ("1", "2") else "Type 1 or 2."
+        if self.request.subtype == REVERSE_PORT.name:
+            return {"allowed": word == "1"} if word in ("1", "2") else "Type 1 or 2."
         if self.request.subtype != "can_use_tool":
             return {"action": "decline"} if word == "n" else "Type n."
         return self._call_reply(word, rest)

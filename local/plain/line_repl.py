@@ -42,7 +42,7 @@ from ..terminal.signals import Interrupts
 from ..terminal.stdio import read_pieces
 from ..terminal.terminal_prompts import prompts_for
 from ..transcript.blocks import Level
-from ..transcript.questions import ASKED, OpenQuestions, ReplayMonitor
+from ..transcript.questions import ASKED, OpenQuestions
 from ..tui.rendering.approval_text import place_of_call
 from ..tui.rendering.permission_updates import kept_note, kept_updates
 from .line_output import LinePrinter, PlainQuestion
@@ -208,7 +208,7 @@ class LineRepl:
         )
         self._replies = LineReplies(self._api, write)
         self._questions = OpenQuestions()
-        self._replay = ReplayMonitor()
+        self._replaying = False
         self._shown: PlainQuestion | None = None
         self._shown_at = 0.0
         self._stopping = False
@@ -258,6 +258,8 @@ class LineRepl:
                     self._link_changed(event)
                 elif isinstance(event, session_client.EventGap):
                     self._skipped(event)
+                elif isinstance(event, session_client.ReplayEnd):
+                    self._replaying = False
                 elif isinstance(event, session_client.PortOffer):
                     self.reducer.notice(event.text)
                 elif isinstance(event, session_client.LaptopNotice):
@@ -283,12 +285,12 @@ class LineRepl:
 
     def _skipped(self, item: session_client.EventGap) -> None:
         state = session_client.parse_snapshot(item.body)
-        self._replay.event_came(item.seq, time.monotonic(), replayed=True)
+        self._replaying = True
         self.reducer.skipped(state, running=self._api.client.hello.state != "idle")
         self._questions.replace_all(state.questions)
 
     def _received(self, item: session_client.SessionEvent) -> None:
-        self._replay.event_came(item.seq, time.monotonic(), replayed=item.replayed)
+        self._replaying |= item.replayed
         public = self.reducer.take(item)
         if isinstance(public, ControlRequest):
             self._questions.opened(public)
@@ -307,7 +309,7 @@ class LineRepl:
         """Print the question that is next. Return when no more input comes and the agent is done."""
         while not self._finishing or self.busy:
             await asyncio.sleep(_TICK_S)
-            if self._shown is None and self._replay.over(self._api.client.hello.seq, time.monotonic()):
+            if self._shown is None and not self._replaying:
                 head = self._questions.show_head()
                 if head is not None:
                     place = place_of_call(head, self._api.info.place, self._api.laptop_servers)
@@ -434,11 +436,8 @@ async def _one_session(
     arguments: Arguments, prompts: FirstLoginPrompts, lines: AsyncIterator[str], host: HostConnection
 ) -> tuple[int, Arguments | None]:
     """Connect, and show a session. Return the exit code, and the arguments for the session that comes next."""
-    session_id = arguments.session.session_id or new_uuid()
     async with (
-        connect_session(
-            host, arguments, session_id=session_id, choose=lambda _, rows: choose_session(rows)
-        ) as connected,
+        connect_session(host, arguments, choose=lambda _, rows: choose_session(rows)) as connected,
         Transfers(connected.files.lend) as transfers,
         FetchedFiles(transfers, PrivateFolder(state_dir() / "opened"), connected.open_with) as fetched,
     ):

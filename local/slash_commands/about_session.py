@@ -41,11 +41,12 @@ async def status(api: SessionApi, _: str) -> Reply:
     facts = transcript.facts
     mode = f"permission mode {mode_name(facts.mode, facts.sandbox)}"
     effort = f", effort {one_line(facts.effort)}" if facts.effort else ""
+    node = f" on {hello.node.cell}" if hello.node else ""
     lines = [
         f"Session     {hello.session}",
         *([f"Title       {facts.title}"] if facts.title else []),
         f"Host        {api.info.place}",
-        f"Worker      pid {hello.pid}, Python {hello.python.cell} on {hello.platform.cell}",
+        f"Worker      pid {hello.pid}{node}, Python {hello.python.cell} on {hello.platform.cell}",
         f"Connection  {api.client.state.value}{waiting}; journal {_JOURNAL.get(hello.storage, 'on disk')}",
         *uploads,
         f"Model       {HostText(facts.model).cell or 'not known before the first turn'}{effort}, {mode}",

@@ -16,7 +16,7 @@ from ccb.tunnel.wire.messages import as_dict, as_text
 from ccb.tunnel.wire.model_facts import ALIASES, EFFORTS, may_be_model
 from ccb.tunnel.wire.session_options import CAGES
 
-from ..command_line.arguments import nearest
+from ..command_line.option_values import nearest
 from ..session.session_client import SessionClient
 from ..transcript.blocks import Level
 from ..transcript.session_facts import CAGED, MODES, is_caged, mode_name, mode_named

@@ -9,7 +9,7 @@ import os
 import signal
 import sys
 import termios
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
@@ -106,6 +106,13 @@ def write_over(text: str) -> None:
     """Write a text on stderr, which is a terminal, in place of what is on its line."""
     stream = sys.stderr.stream if isinstance(sys.stderr, _GuardedStream) else sys.stderr
     stream.write(_LINE_START + as_line(text))
+    stream.flush()
+
+
+def write_block(lines: Sequence[str], over: int) -> None:
+    """Write lines on stderr, which is a terminal, in place of the `over` lines above the cursor."""
+    stream = sys.stderr.stream if isinstance(sys.stderr, _GuardedStream) else sys.stderr
+    stream.write((f"\x1b[{over}A" if over else "") + "\r\x1b[J" + "".join(f"{as_line(line)}\n" for line in lines))
     stream.flush()
 
 

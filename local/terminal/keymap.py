@@ -70,8 +70,6 @@ DEFAULT_KEYS: Mapping[str, tuple[str, ...]] = {
     "task-stop": ("x", "X", "delete"),
     "port-open": ("o",),
     "port-forward": ("f",),
-    "port-stop": ("s",),
-    "port-pin": ("p",),
     "port-ignore": ("x",),
 }  # the keys of each id, the first one as ccb names it to the person
 _COMPOSER = ("send", "steer", "newline", "history", "editor", "paste", "undo")  # the ids that hold in the input only

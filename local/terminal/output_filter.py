@@ -7,7 +7,6 @@ import re
 from codecs import getincrementaldecoder
 
 _MAX_HELD = 1024  # characters of a sequence that is not complete yet
-_MAX_STRING = 4 << 20  # characters without its end, after which a string counts as ended
 _STRING = "[^\x00-\x1f\x7f-\x9f]*"
 _TOKEN = re.compile(
     rf"""
@@ -21,8 +20,7 @@ _TOKEN = re.compile(
     """,
     re.VERBOSE,
 )
-_INCOMPLETE = re.compile(rf"\x1b(?:\[[0-?]*[ -/]*|\]{_STRING}|[ -/]*)?\Z")
-_OPEN_STRING = re.compile(r"\x1b[PX^_k][^\x07\x18\x1a\x1b\x9c]*\Z")
+_INCOMPLETE = re.compile(rf"\x1b(?:\[[0-?]*[ -/]*|\]{_STRING}|[PX^_k][^\x07\x18\x1a\x1b\x9c]*|[ -/]*)?\Z")
 _STRING_END = re.compile(r"[\x07\x18\x1a\x1b\x9c]")
 
 _ESCAPES = re.compile(r"[78=>DEHMNOc]|[()*+][0-9A-Z]|#[3-68]")
@@ -53,7 +51,7 @@ class OutputFilter:
         self.full_screen = False
         self._decoder = getincrementaldecoder("utf-8")("replace")
         self._held = ""
-        self._in_string = 0  # characters of a string whose end has not come
+        self._in_string = False  # one that is too long to hold
 
     def feed(self, data: bytes) -> str:
         text = self._held + self._decoder.decode(data)
@@ -61,23 +59,15 @@ class OutputFilter:
         if self._in_string:
             end = _STRING_END.search(text)
             if end is None:
-                self._in_string += len(text)
-                if self._in_string > _MAX_STRING:
-                    self._in_string = 0
                 return ""
             text = text[end.start() if end[0] == "\x1b" else end.end() :]
-            self._in_string = 0
-        if (last := text.rfind("\x1b")) >= 0:
-            text = self._without_open_end(text, last)
+            self._in_string = False
+        last = text.rfind("\x1b")
+        if last >= 0 and _INCOMPLETE.match(text, last):
+            text, self._held = text[:last], text[last:]
+            if len(self._held) > _MAX_HELD:
+                self._held, self._in_string = "", True
         return _TOKEN.sub(self._passed, text)
-
-    def _without_open_end(self, text: str, last: int) -> str:
-        """Return the text without a sequence at its end that is not complete. `last`: its last escape character."""
-        if (found := _INCOMPLETE.search(text, last)) and len(found[0]) <= _MAX_HELD:
-            self._held = found[0]
-        elif found or (found := _OPEN_STRING.search(text, last)):
-            self._in_string = 1
-        return text if found is None else text[: found.start()]
 
     def _passed(self, match: re.Match[str]) -> str:
         """Return what a sequence or a control character becomes."""

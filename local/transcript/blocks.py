@@ -179,14 +179,15 @@ class PromptState(Enum):
 
 @dataclass(frozen=True)
 class PromptFacts:
-    """What is known of a prompt. `whole`: all of its text. `steers`: it does not wait for the end of the turn."""
+    """What is known of a prompt. `whole`: all of its text. `steers`: it does not wait for the end of the turn; None if
+    the agent cannot be steered."""
 
     files: int = 0
     pictures: tuple[PictureData, ...] = ()
     whole: bool = True
     command_line: bool = False
     before: tuple[str, ...] = ()
-    steers: bool = False
+    steers: bool | None = False
 
 
 @dataclass(eq=False)
@@ -213,7 +214,8 @@ class ThoughtBlock(Block):
 @dataclass(eq=False)
 class ToolBlock(PicturedBlock):
     """One tool call. `output` is the end of what it has printed so far; `patch` that of an edit. `since` is when it
-    began, by the monotonic clock of this machine, 0 if that is not known."""
+    began, by the monotonic clock of this machine, 0 if that is not known. `movable`: a command may go on in the
+    background."""
 
     tool_id: str = ""
     name: str = ""
@@ -225,6 +227,7 @@ class ToolBlock(PicturedBlock):
     result: str = ""
     patch: list[Json] = field(default_factory=list)
     agent: AgentRun | None = None
+    movable: bool = True
 
     def size(self) -> int:
         given = sum(len(value) if isinstance(value, str) else len(str(value)) for value in self.tool_input.values())

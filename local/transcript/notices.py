@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from ccb.tunnel.plain_text import HostText, as_line, one_line
 from ccb.tunnel.wire.dataclass import dataclass
-from ccb.tunnel.wire.journal_records import RewindRecord, RewoundRecord
+from ccb.tunnel.wire.journal_records import QueuedRecord, RewindRecord, RewoundRecord
 from ccb.tunnel.wire.messages import CompactMessage, ResultMessage, SystemMessage, as_dict, as_number, as_text
+from ccb.tunnel.wire.outside_messages import WAYS, text_in
 
 from ..session.model_waits import retry_text, silence_text
 from ..session.session_client import shown_name
@@ -14,6 +15,7 @@ from .blocks import Block, BlockContainer, FoldBlock, Level, NoticeBlock, Prompt
 
 _MAX_TEXT = 100
 _MAX_NAMES = 20
+_MAX_MESSAGE = 4_000  # characters
 _MAX_TOKENS = 10**12  # tokens: a host may send any number
 _ABORTED = ("aborted_streaming", "aborted_tools")  # the person knows why the turn ended
 
@@ -64,6 +66,14 @@ class Notices:
             self.add(f"{who} this session now.", Level.DIM)
             self._another_drove = not is_me
         self._driver = name or self._driver
+
+    def from_outside(self, queued: QueuedRecord) -> None:
+        """Show a message that somebody else has put into the session, so that no line of it looks like one of ccb."""
+        way = as_text(queued.origin.get("via"))
+        text = text_in("\n".join(as_text(each.get("text")) for each in queued.content))
+        lines = text[:_MAX_MESSAGE].split("\n")
+        who = f"Message from {HostText(as_text(queued.origin.get('from')))} ({way if way in WAYS else '?'}):"
+        self.add([who, *(f"│ {line}" for line in lines)])
 
     def rewind(self, content: RewindRecord, gone: list[Block]) -> None:
         """Say what the person has gone back to. `gone` are the blocks that left the screen with that."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from weakref import WeakValueDictionary
 
@@ -46,10 +46,12 @@ class WaitingPrompt:
 
 
 class PromptTracker:
-    """Keeps prompts that wait below everything else. As a container it adds blocks above them."""
+    """Keeps prompts that wait below everything else. As a container it adds blocks above them. `can_steer`: the agent
+    takes prompts while it works."""
 
-    def __init__(self, container: BlockContainer) -> None:
+    def __init__(self, container: BlockContainer, can_steer: Callable[[], bool] = lambda: True) -> None:
         self._container = container
+        self.can_steer = can_steer
         self._pictures = KeptPictures(container)
         self._known: deque[str] = deque(maxlen=_MAX_KNOWN)  # ids of the shown prompts
         self._blocks: WeakValueDictionary[str, PromptBlock] = WeakValueDictionary()  # by each of their ids
@@ -93,7 +95,7 @@ class PromptTracker:
 
     @property
     def steering_count(self) -> int:
-        return sum(block.state is PromptState.QUEUED and block.facts.steers for block in self._waiting.values())
+        return sum(block.state is PromptState.QUEUED and block.facts.steers is True for block in self._waiting.values())
 
     @property
     def waiting(self) -> list[WaitingPrompt]:
@@ -180,7 +182,7 @@ class PromptTracker:
         block = self._waiting.pop(uuid, None)
         if block is None:
             return
-        if steers and not block.facts.steers:
+        if steers and block.facts.steers is False:
             block.facts = replace(block.facts, steers=True)
             block.changed()
         following = next((each for each in before if each in self._waiting), "")
@@ -250,7 +252,7 @@ class PromptTracker:
 
     def _show(self, text: str, state: PromptState, *ids: str, facts: PromptFacts = NO_FACTS) -> PromptBlock:
         self._known.extend(each for each in ids if each)
-        known = replace(facts, pictures=())
+        known = replace(facts, pictures=(), steers=facts.steers if self.can_steer() else None)
         block = PromptBlock(text=neutralise(text).rstrip()[:MAX_BLOCK_CHARS], state=state, facts=known)
         self._blocks.update(dict.fromkeys(filter(None, ids), block))
         self._pictures.keep(block, facts.pictures)
@@ -258,8 +260,8 @@ class PromptTracker:
         self._note_command_line(block)
         if state is not PromptState.TAKEN:
             self._waiting[ids[0]] = block
-            if facts.before or facts.steers:
-                self.moved(ids[0], facts.before)
+            if known.before or known.steers:
+                self.moved(ids[0], known.before)
             self._limit_waiting()
         return block
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import field, replace
 from typing import Any
 
-from ccb.tunnel.wire.control_protocol import CAN_USE_TOOL, TRUST_PROJECT, RequestKind
+from ccb.tunnel.wire.control_protocol import CAN_USE_TOOL, TRUST_PROJECT, AnsweredBy, RequestKind, Success
 from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.frames import Json
 from ccb.tunnel.wire.mcp_messages import ELICITATION
@@ -249,36 +249,40 @@ def _outside(value: float, least: object, most: object, unit: str) -> str:
 
 
 ASKED: tuple[RequestKind[Any, Any], ...] = (CAN_USE_TOOL, ELICITATION, TRUST_PROJECT)
-"""The requests that the person answers."""
+"""The requests of the worker that the person answers."""
 
-_NAMES = frozenset(kind.name for kind in ASKED)
+
+@dataclass(frozen=True)
+class ReversedPort:
+    """Programs of `host` are to reach `port` of this machine."""
+
+    host: str
+    port: int
+
+    @property
+    def question(self) -> str:
+        return f"Let {self.host} reach port {self.port} of this laptop?"
+
+    @property
+    def facts(self) -> tuple[str, str]:
+        there = f"Programs of all users of the host reach it at 127.0.0.1:{self.port} there."
+        return there, f"/ports stop {self.port} ends that."
+
+
+REVERSE_PORT: RequestKind[ReversedPort, bool] = RequestKind(
+    "reverse_port",
+    AnsweredBy.LAPTOP,
+    lambda answer: isinstance(answer, Success) and (answer.payload or {}).get("allowed") is True,  # else no
+    write=lambda asked: {"input": {"host": asked.host, "port": asked.port}},
+)
+"""Only this laptop itself asks that: a worker that does is refused."""
+
+_NAMES = frozenset(kind.name for kind in (*ASKED, REVERSE_PORT))
 _MAX_ANSWERED = 1_000
-_QUIET_S = 0.2  # without an event, after the last one that the host had when this client attached
-_PATIENCE_S = 2.0  # without an event, if the end of the replay does not come
 
 
 def is_for_person(request: ControlRequest) -> bool:
     return request.subtype in _NAMES
-
-
-class ReplayMonitor:
-    """Tells whether events come that had happened before this client attached: questions wait until that is over."""
-
-    def __init__(self) -> None:
-        self._replaying = False
-        self._last_at = 0.0
-        self.seq = 0  # the number of the last event that came
-
-    def event_came(self, seq: int, now: float, *, replayed: bool) -> None:
-        self.seq = max(self.seq, seq)
-        self._last_at, self._replaying = now, replayed
-
-    def over(self, last_seq: int, now: float) -> bool:
-        """Return whether the replay is over. `last_seq` is the newest event that the host is known to have."""
-        silence = now - self._last_at
-        if self._replaying and silence > (_QUIET_S if self.seq >= last_seq else _PATIENCE_S):
-            self._replaying = False
-        return not self._replaying
 
 
 class OpenQuestions:

@@ -301,10 +301,11 @@ class ToolCalls:
             self.result(*orphan)
         return tool
 
-    def start(self, tool_id: str, *, now: bool) -> None:
+    def start(self, tool_id: str, *, now: bool, movable: bool) -> None:
         """Show that a call runs. `now`: it has begun just now, and not before this client came."""
         tool = self._open.get(tool_id)
         if tool is not None and tool.state is blocks.ToolState.WAITING:
+            tool.movable = movable
             tool.state = blocks.ToolState.RUNNING
             tool.since = time.monotonic() if now else 0.0
             self._container.update_block(tool)

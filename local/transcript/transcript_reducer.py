@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from ccb.tunnel.plain_text import HostText, neutralise, one_line
 from ccb.tunnel.wire import journal_records as records
-from ccb.tunnel.wire import messages
+from ccb.tunnel.wire import messages, outside_messages
 from ccb.tunnel.wire.client_requests import SHELL_COMMAND
 from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.frames import Json
@@ -122,7 +122,7 @@ class TranscriptReducer:
     ) -> None:
         self.agent_id = agent_id
         self.orphans = orphans = orphans if orphans is not None else EarlyData()
-        self.prompts = PromptTracker(container)
+        self.prompts = PromptTracker(container, lambda: not self.facts.foreign_agent)
         self.notices = Notices(self.prompts, own_name, cwd)
         self.tasks = BackgroundTasks()
         self._tools = ToolCalls(self.prompts, orphans)
@@ -272,6 +272,8 @@ class TranscriptReducer:
                 self._named(content.context)
             case records.TakenRecord():
                 self._take([content.input_id])
+            case records.QueuedRecord(origin={"kind": outside_messages.ORIGIN}):
+                self.notices.from_outside(content)
             case records.UnqueuedRecord():
                 self.prompts.taken_back(content.id)
                 self.running = self._in_turn or self.prompts.queued
@@ -315,7 +317,8 @@ class TranscriptReducer:
                 self._tools.line_begins()
                 self.turns += 1
             case records.ToolStartRecord():
-                self._tools.start(content.tool_use_id, now=not self.notices.only_past)
+                movable = not self.facts.foreign_agent
+                self._tools.start(content.tool_use_id, now=not self.notices.only_past, movable=movable)
             case records.TodoRecord():
                 self._tools.todo_changed(content)
             case records.WithdrawnRecord():

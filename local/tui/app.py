@@ -15,11 +15,9 @@ from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
 from textual import events, work
-from textual.app import App, ComposeResult, SuspendNotSupported
+from textual.app import ComposeResult, SuspendNotSupported
 from textual.binding import Binding, BindingType
-from textual.driver import Driver
 from textual.geometry import Offset, Size
-from textual.screen import Screen
 from textual.widgets import Input, TextArea
 
 from ccb.tunnel.plain_text import neutralise
@@ -30,15 +28,14 @@ from ..slash_commands.typed_line import parse_command, refusal
 from ..terminal.console import guarded_streams, say
 from ..terminal.editor import NoEditor, edited
 from ..terminal.keymap import DEFAULT_KEYS
-from .appearance import Appearance
-from .attention import Attention
 from .composer.composer import Composer
 from .keys import LoneChord
 from .opening import Opening
-from .rendering.themes import terminal_colours, wants_no_colour
+from .rendering.themes import wants_no_colour
 from .repl_shell import ONLY_WATCHES, LeaveState, Switching
+from .terminal_app import TerminalApp
 from .terminal_driver import TerminalDriver
-from .widgets.painting import KeyPriority, ReplScreen
+from .widgets.painting import ReplScreen
 
 if TYPE_CHECKING:
     from ..session.session_client import SessionClient
@@ -78,7 +75,7 @@ _TALL_LINES = 18
 _MIN_SIZE = (10, 3)
 
 
-class Repl(App[int]):
+class Repl(TerminalApp[int]):
     """The interface. The app returns exit code 0 when the person leaves, or the code of the error by which the session
     was lost.
 
@@ -99,7 +96,6 @@ class Repl(App[int]):
     .-short Banner { padding: 0 1; }
     .-short Composer, .-short Composer:focus { border: none; min-height: 1; max-height: 3; }
     """
-    ENABLE_COMMAND_PALETTE = False
     BINDINGS: ClassVar[list[BindingType]] = [
         # Not before the widget that has the focus: Esc also leaves that.
         Binding(",".join(DEFAULT_KEYS[each]), action, show=False, priority=each != "interrupt", id=each)
@@ -118,15 +114,9 @@ class Repl(App[int]):
         environ: Mapping[str, str] = os.environ,
         screen: ScreenSettings = DEFAULT_SCREEN,
     ) -> None:
-        if not wants_no_colour(os.environ):
-            os.environ.pop("NO_COLOR", None)  # Textual would take an empty one for a wish
-        colours = terminal_colours(environ)
-        self.keys_first = KeyPriority()
-        super().__init__(ansi_color=True if colours.few else None)
-        self.appearance = Appearance(self, colours, environ, screen.status_line)
+        super().__init__(environ, screen)
         chosen = screen.keymap.keys.items()
         self.set_keymap({each: ",".join(keys) for each, keys in chosen if keys != DEFAULT_KEYS[each]})
-        self.settings = screen
         self._session = session
         self.session_task: asyncio.Task[None] | None = None
         self.switching = Switching()
@@ -138,7 +128,6 @@ class Repl(App[int]):
         self.opening = Opening(host, screen.keymap, first_prompt)
         self.attached: SessionView | None = None
         self.leaving = LeaveState()
-        self.attention = Attention(self, environ)
         self.chord = LoneChord(self)
         self.login_handover = LoginHandover(self)
 
@@ -146,9 +135,6 @@ class Repl(App[int]):
     def view(self) -> SessionView:
         assert self.attached is not None
         return self.attached
-
-    def on_terminal_driver_background_report(self, event: TerminalDriver.BackgroundReport) -> None:
-        self.appearance.background_is(event.colour)
 
     @property
     def cursor_position(self) -> Offset:
@@ -160,21 +146,12 @@ class Repl(App[int]):
     def cursor_position(self, position: Offset) -> None:
         self._cursor = position
 
-    def get_driver_class(self) -> type[Driver]:
-        return TerminalDriver
-
-    def get_default_screen(self) -> Screen[object]:
-        return ReplScreen(self.keys_first, classes="-tall")  # most are: a change would style everything once more
-
     def compose(self) -> ComposeResult:
         yield self.opening
         yield self.composer
         yield self.opening.line
 
     def on_mount(self) -> None:
-        if isinstance(self._driver, TerminalDriver):
-            self._driver.keys_first = self.keys_first
-        self.appearance.ask_background(self._driver)
         self.composer.focus()
         self.call_after_refresh(self._begin)
 
@@ -216,17 +193,6 @@ class Repl(App[int]):
         self.composer.around.question_mark = lambda: self.chord.pressed(view.help_if_asked)
         view.say(opening.said, warnings)
         view.replies.submit_all(opening.queued)
-
-    def on_unmount(self) -> None:
-        self.attention.restore()
-
-    @property
-    def bug(self) -> Exception | None:
-        return self._exception
-
-    def _print_error_renderables(self) -> None:
-        """Print nothing: Textual would show the values of variables. `run_repl` raises the exception instead."""
-        self._exit_renderables.clear()
 
     def ring(self, kind: str = "") -> None:
         self.attention.ring(kind, silent=self.login_handover.active)

@@ -14,12 +14,12 @@ from ccb.tunnel.wire.mcp_messages import ELICITATION
 from ccb.tunnel.wire.messages import ControlRequest
 from ccb.tunnel.wire.tool_traits import View, traits_of
 
-from ..session.session_client import Json, LinkState, SessionClient
-from ..transcript.questions import OpenQuestions, ReplayMonitor, read_questions
+from ..session.session_client import Json, LinkState
+from ..transcript.questions import REVERSE_PORT, OpenQuestions, read_questions
 from .cards.answer_keys import LOCK_S, QUIET_S, STAY_S, CardTimes, HeldKeys
 from .cards.approval_card import ApprovalCard
 from .cards.form_card import ElicitationCard, QuestionsCard
-from .cards.plan_card import AgreementCard, PlanCard, TrustCard
+from .cards.plan_card import AgreementCard, PlanCard, ReversePortCard, TrustCard
 from .cards.question_card import Asked, CardAnswer, QuestionCard
 from .composer.composer import Composer
 from .rendering.approval_text import place_of_call
@@ -38,11 +38,8 @@ class Approvals(Vertical):
 
     DEFAULT_CSS = "Approvals { height: auto; }"
 
-    def __init__(
-        self, client: SessionClient, connection: ConnectionView, transcript: Transcript, composer: Composer, place: str
-    ) -> None:
+    def __init__(self, connection: ConnectionView, transcript: Transcript, composer: Composer, place: str) -> None:
         super().__init__()
-        self._client = client
         self._connection = connection
         self._transcript = transcript
         self._composer = composer
@@ -50,18 +47,13 @@ class Approvals(Vertical):
         self.laptop_servers: Callable[[], Collection[str]] = tuple
         self.card: QuestionCard | None = None
         self.questions = OpenQuestions(self._show_soon)
-        self.replay = ReplayMonitor()
+        self.replaying = False  # the host still sends events from before this client attached
         self._times = CardTimes()
         self._walked = False  # the person goes from the card to another one
         self._stayed = False  # the focus came to the card without the person, who has answered the one before
         self._held: HeldKeys | None = None
         self._marks = ""  # the characters that mark answers on the newest card
         self.given: dict[str, Json] = {}  # answers given here, until the journal says which answer counts
-
-    @property
-    def replaying(self) -> bool:
-        """Whether the host is still sending events from before this client attached."""
-        return not self.replay.over(self._client.hello.seq, time.monotonic())
 
     @property
     def unsettled(self) -> bool:
@@ -282,6 +274,8 @@ def card_for(asked: Asked) -> QuestionCard:
     request = asked.request
     if request.subtype == TRUST_PROJECT.name:
         return TrustCard(asked)
+    if request.subtype == REVERSE_PORT.name:
+        return ReversePortCard(asked)
     if request.subtype == ELICITATION.name:
         return ElicitationCard(asked)
     traits = traits_of(request.tool_name)

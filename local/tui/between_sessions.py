@@ -9,9 +9,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from ..command_line.exit_codes import ExitCode
-from ..config.log import state_dir
-from ..terminal.console import SCREENS, print_line, restored_at_the_end, say
-from ..terminal.signals import Interrupts
+from ..terminal.console import print_line, say
 from .app import Repl
 from .opening import Opening
 from .repl_shell import LeaveState
@@ -36,11 +34,7 @@ async def run_repl(app: Repl) -> int:
     """
     streams = sys.stdout, sys.stderr
     try:
-        with restored_at_the_end(state_dir() / SCREENS), Interrupts() as signals:
-            signals.first.add_done_callback(lambda code: app.exit(int(code.result())))
-            code = await app.run_async(mouse=app.settings.mouse) or ExitCode.OK
-        if app.return_code:
-            raise app.bug or RuntimeError("the interface ended")
+        code = await app.shown()
         failed = code == ExitCode.INTERNAL  # an error that comes after the person has left is of no interest
         with suppress(OSError):  # the window may be closed
             if app.leaving.moves_to:

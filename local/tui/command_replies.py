@@ -25,7 +25,6 @@ from ..slash_commands.about_session import ChangedFiles, HeldRule, RuleRows, cha
 from ..slash_commands.agent_commands import Models, TaskRows, WaitingPrompts
 from ..slash_commands.command_table import COMMANDS, find_command, worker_rows
 from ..slash_commands.other_sessions import Sessions
-from ..slash_commands.port_commands import PortRows
 from ..slash_commands.registry import (
     Copying,
     Leave,
@@ -51,7 +50,6 @@ from .keys import KEYS, key_sections
 from .panels.list_panel import ChoicePanel, HelpPanel, HelpSection, HostPanel, ModelPanel, RulePanel
 from .panels.page_holder import PageHolder
 from .panels.pages import DiffPage, TextPage
-from .panels.port_panel import PortPanel
 from .panels.queue_panel import QueuePanel
 from .panels.rewind_panel import RewindPanel
 from .panels.task_panel import TaskPanel, task_rows
@@ -98,9 +96,10 @@ class CommandReplies(Vertical):
     @work
     async def submit(self, text: str, before: tuple[str, ...] = (), *, steers: bool = False) -> None:
         """Send a prompt in front of the waiting prompts `before`, or run a command, after what `submit_all` sends."""
+        how = PromptDelivery(before=before, waits=not (steers and self._api.transcript.prompts.can_steer()))
         if self._backlog:
             self._backlog.append(text)
-        elif not await self._submitted(text, PromptDelivery(before=before, waits=not steers)):
+        elif not await self._submitted(text, how):
             self._shell.composer.give_back(text)
 
     @work
@@ -223,8 +222,6 @@ class CommandReplies(Vertical):
             case TaskRows() if task_rows(self._api.transcript):
                 api, reading = self._api, self._reading
                 reading.open(TaskPanel(api.client, api.transcript, self._actions, reading, info.place))
-            case PortRows() if self._api.laptop.ports is not None:
-                self._reading.open(PortPanel(self._api, self._api.laptop.ports))
             case WaitingPrompts():
                 self.show_queue()
             case Sessions():

@@ -65,10 +65,6 @@ KEYS = (
         "{task-open}; {task-stop}",
         "in the list of tasks (/tasks): all output of a command, or the conversation of a sub-agent; stop it",
     ),
-    (
-        "{port-stop}; {port-pin}; {port-ignore}",
-        "in the list of ports (/ports): stop one, keep the forward, never offer it in this project",
-    ),
     ("{rule-add}; {rule-remove}", "in the list of rules: add one; remove one of yours"),
     (
         "{view-search}; {view-next}, {view-previous}; {view-start!}, {view-end!}; {view-copy}; {view-pager}",

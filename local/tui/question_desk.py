@@ -11,7 +11,7 @@ from ccb.tunnel.wire.control_protocol import CAN_USE_TOOL
 from ccb.tunnel.wire.journal_records import InputRecord
 from ccb.tunnel.wire.messages import ControlCancel, ControlRequest, ControlResponse
 
-from ..session.session_client import EventGap, Json, SessionClient, SessionEvent, parse_snapshot
+from ..session.session_client import EventGap, Json, ReplayEnd, SessionClient, SessionEvent, parse_snapshot
 from ..terminal.keymap import Keymap
 from ..transcript.questions import OpenQuestions
 from .approvals import card_for
@@ -23,7 +23,6 @@ from .widgets.painting import call_once_after
 
 _NOTHING = "Nothing is asked any more."
 _OF_A_SERVER = "It asks about a tool of an MCP server. Enter opens the session, which knows where that runs."
-_ANOTHER = "Another client answered first."
 _NOT_KEPT = "Answered. The rule holds for this session; it is not kept."
 
 
@@ -37,16 +36,18 @@ class QuestionDesk(Vertical):
         self._session, self._place, self._keymap = session, place, keymap
         self._questions = OpenQuestions()
         self._card: QuestionCard | None = None
-        self._given: Json | None = None
+        self._given: tuple[str, Json] | None = None  # the answer, with the ID of its question
+        self._counts = False  # the host has taken what was given
 
     async def answered(self) -> str:
         """Return once the question is settled, and say how. Raises CcbError."""
+        replayed = False
         async for item in self._session.events():
             if isinstance(item, EventGap):
                 self._questions.replace_all(parse_snapshot(item.body).questions)
             elif isinstance(item, SessionEvent):
                 self._received(item)
-            replayed = isinstance(item, EventGap | SessionEvent) and item.seq >= self._session.hello.seq
+            replayed = replayed or isinstance(item, ReplayEnd)
             if replayed and (said := await self._show()):
                 return said
         raise ConnectionLost("the session has ended")
@@ -57,20 +58,19 @@ class QuestionDesk(Vertical):
         if isinstance(public, ControlRequest):
             self._questions.opened(public)
         elif isinstance(public, ControlResponse | ControlCancel):
-            ours = self._card is not None and self._card.asked.request.request_id == public.request_id
-            if ours and isinstance(public, ControlResponse) and public.payload != self._given:
-                self._given = None
             self._questions.closed(public.request_id)
+            ours = isinstance(public, ControlResponse) and (public.request_id, public.payload) == self._given
+            self._counts = self._counts or ours
 
     async def _show(self) -> str:
         """Put the card up. Return what has become of the question, "" while it is open."""
         wanted = self._questions.head
         if self._card is not None:
-            if any(each is self._card.asked.request for each in self._questions):
+            if any(each.request_id == self._card.asked.request.request_id for each in self._questions):
                 return ""
-            if self._given is None:
-                return _ANOTHER if self._card.answered else "The question was settled elsewhere."
-            return _NOT_KEPT if kept_updates(self._given) else "Answered."
+            if self._given is None or not self._counts:
+                return "The question was settled elsewhere."
+            return _NOT_KEPT if kept_updates(self._given[1]) else "Answered."
         if wanted is None:
             return _NOTHING
         if wanted.subtype != CAN_USE_TOOL.name or wanted.tool_name.startswith("mcp__"):
@@ -87,11 +87,6 @@ class QuestionDesk(Vertical):
         """Whether the person has answered, although the host may not have it yet."""
         return self._given is not None
 
-    def come(self) -> None:
-        """Go to the card, with its first answer marked, once it listens."""
-        if self._card is not None and not self._card.settling:
-            self._card.come(marks_first=True)
-
     def _settled(self) -> None:
         if self._card is not None:
             self._card.let_settle(False)
@@ -99,6 +94,6 @@ class QuestionDesk(Vertical):
 
     async def on_question_card_answered(self, event: QuestionCard.Answered) -> None:
         event.stop()
-        self._given = event.answer.response
+        self._given = event.answer.request_id, event.answer.response
         with suppress(CcbError):  # the session has ended: `answered` says so
-            await self._session.answer(event.answer.request_id, event.answer.response)
+            await self._session.answer(*self._given)

@@ -22,6 +22,7 @@ from ..session.session_client import (
     LinkChange,
     LinkState,
     PortOffer,
+    ReplayEnd,
     SessionClient,
     SessionEvent,
     parse_snapshot,
@@ -37,8 +38,7 @@ from .approvals import Approvals
 from .cards.question_card import QuestionCard
 from .command_replies import CommandReplies
 from .composer.completions import Candidate, CompletionList
-from .panels.page_holder import PageHolder
-from .panels.port_panel import PortOffers
+from .panels.page_holder import PageHolder, PortOffers
 from .panels.queue_panel import QueuePanel
 from .panels.rewind_panel import TWICE_S, RewindPanel
 from .panels.transfer_panel import FileCarrying
@@ -59,22 +59,17 @@ class LastScreen:
     def __init__(self, transcript: Transcript, reducer: TranscriptReducer, hello: Greeting) -> None:
         self._transcript = transcript
         self._reducer = reducer
-        self._ends = 0  # the number of the last event that had happened before
         early = BlockList()
         loaded = TranscriptReducer(early)
         for record in parse_page(hello.last):
             loaded.apply_event(record, replayed=True)
         loaded.session_ended()  # what the last worker left open will be closed
         if early.blocks:
-            self._ends, reducer.catching_up = hello.seq, True
+            reducer.catching_up = True
             transcript.keep_last(early.blocks)
 
-    def event_came(self, seq: int) -> None:
-        if self._ends and seq >= self._ends:
-            self.take_away()
-
     def take_away(self) -> None:
-        self._ends, self._reducer.catching_up = 0, False
+        self._reducer.catching_up = False
         self._transcript.keep_last([])
 
 
@@ -97,9 +92,10 @@ class SessionView(Vertical):
         self.transcript = Transcript(cwd, keymap, shell.keys_first, shelf)
         self.connection = connection = ConnectionView(client, keymap)
         self.reducer = info.transcript(self.transcript)
-        self.approvals = Approvals(client, connection, self.transcript, composer, info.place)
+        self.approvals = Approvals(connection, self.transcript, composer, info.place)
         self._banner = Banner()
         self._was_connected = True
+        self._newest = 0  # the number of the last event that came
         self._interrupted: WaitingPrompt | None = None  # with Esc, and without an answer then
         self._history = HistoryLoader(client, self.transcript, self.reducer)
         looks, here = shell.appearance, client.hello.session
@@ -207,13 +203,16 @@ class SessionView(Vertical):
                     self._offers.came(event.port)
                 elif isinstance(event, LaptopNotice):
                     self.reducer.notice(event.text, Level.WARNING)
+                elif isinstance(event, ReplayEnd):
+                    self.approvals.replaying = False
+                    last_screen.take_away()
                 else:
                     if isinstance(event, EventGap):
                         self._skipped(event)
                     else:
                         self._received(event)
                     self.reading.received(event)
-                    last_screen.event_came(event.seq)
+                    self._newest = max(self._newest, event.seq)
                 await slices.next()
         except CcbError as error:
             lost = error
@@ -223,15 +222,15 @@ class SessionView(Vertical):
 
     def _skipped(self, item: EventGap) -> None:
         state = parse_snapshot(item.body)
-        self._history.skipped(self.approvals.replay.seq, item.seq + 1)
-        self.approvals.replay.event_came(item.seq, time.monotonic(), replayed=True)
+        self._history.skipped(self._newest, item.seq + 1)
+        self.approvals.replaying = True
         self.reducer.skipped(state, running=self.api.client.hello.state != "idle")
         if self.approvals.questions.replace_all(state.questions):
             self.reducer.notice("The question that was open here has been settled meanwhile.", Level.DIM)
 
     def _received(self, item: SessionEvent) -> None:
         """Apply an event, and call the person for what they may be waiting for, but never during a replay."""
-        self.approvals.replay.event_came(item.seq, time.monotonic(), replayed=item.replayed)
+        self.approvals.replaying |= item.replayed
         public = self.reducer.take(item)
         if isinstance(public, ControlResponse):
             self._answered(public)

@@ -81,6 +81,11 @@ async def test_a_shell_without_a_terminal(laptop: Laptop) -> None:
     assert (await laptop.run(["shell", "--local"])).refuses(2, "needs a terminal")
 
 
+async def test_a_message_that_nobody_wrote(laptop: Laptop) -> None:
+    async with laptop.on_terminal("send", "--local", "3f2a9c1e") as terminal:
+        await terminal.shows("there is no message")
+
+
 async def test_a_flood_on_stdin_is_refused(laptop: Laptop) -> None:
     flood = b"x" * (33 * 1024 * 1024)
     async with laptop.start([str(laptop.home), "-p"]) as running:

@@ -81,6 +81,7 @@ async def test_closing_it_asks_again_and_a_new_passphrase_is_not_asked_for_twice
             await second.types("", "Passphrase")
             await second.until(lambda: not second.echoes)
             await second.types("open sesame\n", READY)
+            assert await second.ended_by("\x04") == 0
 
 
 @pytest.mark.parametrize("extra", [{"CI": "true"}, {"ANTHROPIC_API_KEY": "k"}, {"ANTHROPIC_AUTH_TOKEN": "t"}, {}])

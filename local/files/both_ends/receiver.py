@@ -43,7 +43,7 @@ class Receiver:
         source = self._channel.message("source")
         files, size, folder = source.number("files"), source.number("bytes"), source.get("folder") is True
         if self._most and (folder or size > self._most):
-            raise CannotCopy(name, "it is a folder" if folder else f"it is larger than {self._most >> 20} MB")
+            raise CannotCopy(name, "it is a folder" if folder else f"it has {size:,} bytes, more than {self._most:,}")
         self._bytes_left, self._entries_left = self._most or 2 * size + _MORE_BYTES, 2 * files + _MORE_ENTRIES
         self._progress.begun(files, size)
         path, place, last = _place(target, name)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from rich.text import Text
+from textual import events
 from textual.widget import Widget
 from textual.widgets import Static
 
@@ -28,7 +29,7 @@ from ..rendering.permission_updates import (
 from ..rendering.tool_output import counted
 from ..rendering.untrusted_text import escaped_name
 from .card_subject import ApprovalSubject
-from .question_card import BUTTON, MARKED, STEPS, Asked, QuestionCard
+from .question_card import ANSWER_KEY, BUTTON, MARKED, STEPS, Asked, QuestionCard
 
 MAX_BESIDE = 60  # characters of a rule that is shown beside its answer
 
@@ -128,6 +129,15 @@ class ChoiceCard(QuestionCard):
         offered, by = self.offered, STEPS[key]
         place = offered.index(self._marked) + by if self._marked in offered else (0 if by > 0 else -1)
         self._mark(offered[place % len(offered)])
+
+    def clicked(self, event: events.MouseDown) -> bool:
+        key = event.style.meta.get(ANSWER_KEY)
+        answer = next((each for each in self.offered if self._key_of[each] == key), "")
+        if answer == self._marked:
+            return self.is_marked
+        if answer:
+            self._mark(answer)
+        return False
 
     def enter(self) -> None:
         if self.is_marked:  # what is possible may have changed since the answer was marked

@@ -90,6 +90,12 @@ class ApprovalSubject(ScrollView, can_focus=False):
         if all_seen:
             self._seen = len(self.rows)
 
+    def line_at(self, screen_y: int) -> int:
+        """Return the number of the line that is drawn at a row of the screen, -1 if there is none."""
+        number = screen_y - self.region.y + round(self.scroll_y)
+        on_it = self.region.y <= screen_y < self.region.bottom and number < len(self.rows)
+        return self.rows[number].line if on_it else -1
+
     def read_on(self) -> bool:
         """Scroll to the first rows not seen, or by a page if these are on the screen. Return False if all were seen."""
         if not self.unseen:

@@ -10,6 +10,7 @@ from abc import abstractmethod
 from copy import deepcopy
 from dataclasses import replace
 
+from textual import events
 from textual.app import ComposeResult
 
 from ...session.remote_session import is_own
@@ -182,6 +183,19 @@ class FormCard(QuestionCard):
             self._tick(self._marked)
         else:
             self.subject.read_on()
+
+    def clicked(self, event: events.MouseDown) -> bool:
+        line = self._rows.line_at(event.screen_y)
+        row = next((at for at, (first, last) in enumerate(self._page()[1]) if first <= line <= last), -1)
+        if row < 0:
+            return False
+        self._settle_marks()
+        was_marked = row == self._marked
+        self._mark(row)
+        if self.space_marks:
+            self._tick(row)
+            return False
+        return was_marked
 
     def step(self, key: str) -> None:
         self._settle_marks()

@@ -1,5 +1,5 @@
-"""Cards that the person agrees to: planning first, a plan, which they can change before they approve it, and the trust
-in a project."""
+"""Cards that the person agrees to: planning first, a plan, which they can change before they approve it, the trust in a
+project, and a port of this machine for the host."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from ccb.tunnel.wire.frames import Json
 from ccb.tunnel.wire.messages import ControlRequest
 from ccb.tunnel.wire.tool_traits import BASH
 
-from ...transcript.session_facts import mode_name
+from ...transcript.questions import ReversedPort
 from ..rendering.approval_text import bounded, commands_of_plan, subject_lines, trust_lines
-from ..rendering.card_rows import CardLine, own_words
-from ..rendering.permission_updates import suggestions
-from ..rendering.untrusted_text import is_hidden
+from ..rendering.card_rows import CardLine, RowStyle, own_words
+from ..rendering.permission_updates import plan_modes, suggestions
+from ..rendering.untrusted_text import escaped_name, is_hidden
 from .approval_card import ChoiceCard, said_with
 from .question_card import Asked
 
@@ -88,7 +88,27 @@ class TrustCard(AgreementCard):
         self.respond({"trusted": answer == "yes"})
 
 
-_MODES = {"acceptEdits": ("edits", "Yes, and accept edits"), "default": ("ask", "Yes, and ask before each edit")}
+class ReversePortCard(TrustCard):
+    """Asks whether the host may reach a port of this machine. The payload of the answer is {"allowed"}."""
+
+    def __init__(self, asked: Asked) -> None:
+        self._about = ReversedPort(**asked.request.input)
+        super().__init__(replace(asked, place=""))
+
+    def lines(self, request: ControlRequest) -> list[CardLine]:
+        return [CardLine("  ", escaped_name(each), RowStyle.EXACT, "  ") for each in self._about.facts]
+
+    def ways(self, request: ControlRequest) -> Mapping[str, str]:
+        return {"yes": "Yes, in this session", "deny": "No"}
+
+    def title(self) -> str:
+        return self._about.question
+
+    def choose(self, answer: str) -> None:
+        self.respond({"allowed": answer == "yes"})
+
+
+_WAYS = {"acceptEdits": "edits", "default": "ask", "bypassPermissions": "before"}
 
 
 class PlanCard(AgreementCard):
@@ -128,12 +148,10 @@ class PlanCard(AgreementCard):
         commands = dict.fromkeys(each.strip() for each in commands_of_plan(request.input))
         shown = [{"toolName": BASH.name, "ruleContent": each} for each in commands]
         for update in suggestions(request):
-            mode = update.get("mode")
             if update.get("type") == "addRules" and shown and update.get("rules") == shown:
                 self._rules = [{**update, "behavior": "allow", "destination": "session"}]
-            if update.get("type") == "setMode" and mode in (*_MODES, "bypassPermissions"):
-                name, words = _MODES.get(str(mode), ("before", f"Yes, and {mode_name(str(mode))} as before"))
-                self._updates[name], ways[name] = {**update, "destination": "session"}, words
+        for mode, (words, update) in plan_modes(request).items():
+            self._updates[_WAYS[mode]], ways[_WAYS[mode]] = update, words
         if self._rules and "ask" in ways:
             self._updates["plain"], ways["plain"] = self._updates["ask"], "Yes, and ask before those commands too"
         return {**(ways or {"edits": "Yes"}), "deny": "No, keep planning"}

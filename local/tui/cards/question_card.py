@@ -37,6 +37,7 @@ _FAR = 10_000_000  # lines
 _WIDE = 60  # cells of a screen whose cards have room for another key in their border
 _TOO_FAST = "The keys came all at once, as pasted text does: press them again."
 BUTTON, MARKED = "button", "marked button"  # the styles of an answer
+ANSWER_KEY = "answer key"  # in the style of what is shown of an answer
 _SCROLL_KEYS = {"home": -_FAR, "end": _FAR}
 _WALKS = {"next-question": 1, "previous-question": -1}
 STEPS: Mapping[str, int] = {"left": -1, "up": -1, "right": 1, "down": 1}
@@ -61,6 +62,10 @@ class Asked:
     palette: Palette
     keymap: Keymap
     typed: Callable[[str], object]
+
+
+class _Choices(Static):
+    ALLOW_SELECT = False  # a click that gives the marked answer is a double click, which would copy the text
 
 
 class QuestionCard(Vertical, can_focus=True):
@@ -112,8 +117,9 @@ class QuestionCard(Vertical, can_focus=True):
         self.answered = False
         self._waiting = ""
         self._problem = ""
-        self._choices = Static(classes="choices")
+        self._choices = _Choices(classes="choices")
         self._titles = ("", "")
+        self._pressed: events.MouseDown | None = None
         self._keys = AnswerKeys()
 
     # What a kind of card adds.
@@ -175,6 +181,10 @@ class QuestionCard(Vertical, can_focus=True):
     def enter(self) -> None:
         """Give the marked answer."""
 
+    def clicked(self, event: events.MouseDown) -> bool:
+        """Mark the answer that is clicked on. Return whether it was marked before: then the click gives it."""
+        return False
+
     def escape(self) -> None:
         self.post_message(self.Left())
 
@@ -218,9 +228,12 @@ class QuestionCard(Vertical, can_focus=True):
         if style != BUTTON and style != MARKED:
             return Text.assemble((key, f"bold {palette.accent}"), f" {does}" if key else does, style=style)
         if style == MARKED:
-            return Text(f" {key} {does} ", "bold reverse")
-        weight = "bold " if self.has_focus else ""
-        return Text.assemble((f" {key}", f"bold {palette.accent}"), f" {does} ", style=f"{weight}on {palette.surface}")
+            text = Text(f" {key} {does} ", "bold reverse")
+        else:
+            weight, surface = "bold " if self.has_focus else "", palette.surface
+            text = Text.assemble((f" {key}", f"bold {palette.accent}"), f" {does} ", style=f"{weight}on {surface}")
+        text.apply_meta({ANSWER_KEY: key})
+        return text
 
     def more_waiting(self, count: int, covered: int = 0) -> None:
         self._waiting = f"{count} more waiting: {self.asked.keymap.name('next-question')}" if count else ""
@@ -232,7 +245,7 @@ class QuestionCard(Vertical, can_focus=True):
 
     def show_titles(self) -> None:
         """Show who asks and the host, whether there is more to read below, and the number of waiting questions."""
-        title = f"{self.title()} on {self.asked.place}"
+        title = f"{self.title()} on {self.asked.place}" if self.asked.place else self.title()
         below = self.subject.max_scroll_y - round(self.subject.scroll_y) if self.is_attached else 0
         more = f"↓ {below:,} more line{'s' if below != 1 else ''}" if below > 0 else ""
         short = self.is_attached and self.screen.has_class("-short")  # such a card has no lower border
@@ -360,6 +373,16 @@ class QuestionCard(Vertical, can_focus=True):
             return
         event.stop()
         event.prevent_default()
+
+    def on_mouse_down(self, event: events.MouseDown) -> None:
+        self._pressed = event  # the answers may move when the card gets the focus, before the click is complete
+
+    def on_click(self) -> None:
+        pressed, self._pressed = self._pressed, None
+        if pressed is not None and self.has_focus and not self.answered and not self.has_class("typing"):
+            self._keys.release()
+            if self.clicked(pressed):
+                self.enter()
 
     def _enter_waited(self) -> None:
         if self._keys.enter_waits:

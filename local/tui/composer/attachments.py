@@ -1,7 +1,7 @@
 """Files that go along.
 
-Only what the person pastes or drops into the composer gets here. What is sent is what was in the file at that moment;
-an image that is too large for the model is scaled, if Pillow is installed.
+Only what the person pastes or drops into the composer, or mentions in an editor, gets here. What is sent is what was in
+the file at that moment; an image that is too large for the model is scaled, if Pillow is installed.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import re
 import shlex
 import socket
 import stat
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
@@ -176,11 +176,12 @@ def dropped_files(text: str) -> list[Attachment]:
     return [read_attachment(path) for path in dropped_paths(text)]
 
 
-def read_attachment(path: Path) -> Attachment:
-    """Read a file that was dropped. Blocks. Raise NotAttached."""
-    name = shown_name(path)
+def read_attachment(path: Path, name: str = "", opened: Callable[[Path, int], int] = os.open) -> Attachment:
+    """Read a file that was dropped, or that an editor mentions, which has its own way to open it. Blocks. Raise
+    NotAttached."""
+    name = name or shown_name(path)
     try:
-        data = _read(path)
+        data = _read(opened(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC))
     except OSError as error:
         raise NotAttached(f"{name} cannot be read: {error.strerror or error}") from error
     if data is None:
@@ -220,9 +221,8 @@ def image_attachment(data: bytes, name: str, path: Path | None) -> Attachment:
     return Attachment(path, "image", len(data), image_block(data, media_type), image_size(data), len(data) != before)
 
 
-def _read(path: Path) -> bytes | None:
+def _read(descriptor: int) -> bytes | None:
     """Return the start of a regular file, as much as could be sent and a byte more; None for anything else."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
         return None

@@ -16,11 +16,11 @@ from textual.containers import VerticalScroll
 from textual.message import Message
 from textual.widgets import Static
 
-from ccb.tunnel.plain_text import one_line
+from ccb.tunnel.plain_text import age_text, one_line
 from ccb.tunnel.providers.model_traits import ModelTraits
 from ccb.tunnel.wire.model_facts import may_be_model, provider_of
 
-from ...commands.session_table import age_text, cut
+from ...commands.session_table import cut
 from ...providers.known_models import ModelOffer, price_text, window_text
 from ...slash_commands.about_session import KEPT, SESSION, HeldRule
 from ...slash_commands.registry import Picker, ReplyRow

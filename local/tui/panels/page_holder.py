@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
@@ -12,6 +13,7 @@ from textual.containers import Vertical
 from textual.message import Message
 from textual.widget import Widget
 
+from ...ports.port_forwards import PortForwards, url_of
 from ...session.session_client import EventGap, SessionClient, SessionEvent
 from ...slash_commands.session_api import ReplInfo
 from ...terminal.editor import NoEditor, page
@@ -20,12 +22,37 @@ from ..composer.composer import Composer
 from ..widgets.transcript import Transcript
 from .list_panel import HelpPanel, HelpSection, ListPanel
 from .pages import AgentPage, ReadingPage, TranscriptPage
-from .port_panel import port_verb
 
 _MARKING = ("up", "down", "tab", "enter", "escape")  # the keys that choose a sub-agent or the offer of a port
 _TWICE_S = 0.7  # seconds within which a key counts as pressed twice
 
 _Choice = ToolBlock | OfferBlock
+
+
+class PortOffers:
+    """The lines in the conversation that offer a port. A line goes once its port is taken, hidden or closed."""
+
+    def __init__(self, ports: PortForwards | None, transcript: Transcript) -> None:
+        self._ports, self._transcript = ports, transcript
+        self._waiting: deque[int] = deque()
+        self._shown: list[OfferBlock] = []
+
+    def came(self, port: int) -> None:
+        self._waiting.append(port)
+
+    def refresh(self, *, may_show: bool) -> None:
+        """Bring the lines up to date. New ones come only if they `may_show`: not during a replay or beside a card."""
+        if self._ports is None:
+            return
+        for block in [each for each in self._shown if not self._ports.may_offer(each.port)]:
+            self._shown.remove(block)
+            self._transcript.take_away(block)
+        while may_show and self._waiting:
+            port = self._waiting.popleft()
+            if self._ports.may_offer(port):
+                block = OfferBlock(text=f"{self._ports.shown(port)} → {url_of(port)}", port=port)
+                self._shown.append(block)
+                self._transcript.add(block)
 
 
 class PageHolder(Vertical):
@@ -94,7 +121,7 @@ class PageHolder(Vertical):
             return False
         if marked is None:
             self.mark(choices[-1])
-        elif isinstance(marked, OfferBlock) and (verb := port_verb(self._composer.keymap, key)):
+        elif isinstance(marked, OfferBlock) and (verb := self._port_verb(key)):
             self.mark(None)
             self.post_message(self.PortWanted(verb, marked.port))
         elif key not in _MARKING:
@@ -104,6 +131,12 @@ class PageHolder(Vertical):
         else:
             self.mark(_beside(marked, choices, key))
         return True
+
+    def _port_verb(self, key: str) -> str:
+        """Return what a key means for the marked offer of a port, as a word of `/ports`; "" for another key."""
+        keymap = self._composer.keymap
+        pressed = (each for each in ("open", "forward", "ignore") if keymap.has(f"port-{each}", key))
+        return "forward" if key == "enter" else next(pressed, "")
 
     def mark(self, choice: _Choice | None) -> None:
         for each in (self._marked, choice):

@@ -23,9 +23,8 @@ from ..composer.composer import Composer
 from .list_panel import ListPanel
 
 _TAKEN = "the agent has taken this prompt already"
-_KEYS = (
-    "{queue-edit!} edits · {queue-steer!} steers · {queue-up!}, {queue-down!} move · {queue-drop!} drops · Esc closes"
-)
+_STEERS = "{queue-steer!} steers · "
+_KEYS = f"{{queue-edit!}} edits · {_STEERS}{{queue-up!}}, {{queue-down!}} move · {{queue-drop!}} drops · Esc closes"
 
 
 @dataclass
@@ -109,11 +108,7 @@ class QueuePanel(ListPanel):
 
     async def steer_next(self) -> None:
         """Let the next prompt that waits for the end of the turn steer the agent."""
-        prompt = next((each for each in self._prompts.waiting if not each.facts.steers), None)
-        if prompt is None:
-            self._says.hint(f"{self.keymap.name('steer')} sends what is typed to the agent while it works")
-        else:
-            await self._steer(prompt)
+        await self._steer(next((each for each in self._prompts.waiting if not each.facts.steers), None))
 
     async def _edit(self, prompt: WaitingPrompt) -> None:
         files = self._composer.attachments.named_in(prompt.text)
@@ -137,8 +132,12 @@ class QueuePanel(ListPanel):
         self.refresh_panel()
         return True
 
-    async def _steer(self, prompt: WaitingPrompt) -> None:
-        if prompt.facts.steers:
+    async def _steer(self, prompt: WaitingPrompt | None) -> None:
+        if not self._prompts.can_steer():
+            self._says.hint("this agent takes a prompt only at the end of its turn")
+        elif prompt is None:
+            self._says.hint(f"{self.keymap.name('steer')} sends what is typed to the agent while it works")
+        elif prompt.facts.steers:
             self._says.hint("the agent gets this prompt with its next tool results already")
         elif prompt.text.startswith(("!", "/")):
             self._says.hint("a command has a turn of its own: it waits for the end of this one")
@@ -185,7 +184,8 @@ class QueuePanel(ListPanel):
         more = f"\n  … {len(self._rows)} in all" if len(self._rows) > self.MAX_ROWS else ""
         text.append(more, style=f"not bold {palette.dim}")
         taken = "What it has taken cannot be changed any more · " if self._rows else ""
-        keys = self.keymap.filled(_KEYS) if waiting else f"{taken}Esc closes"
+        keys = _KEYS if self._prompts.can_steer() else _KEYS.replace(_STEERS, "")
+        keys = self.keymap.filled(keys) if waiting else f"{taken}Esc closes"
         self.update(text.append(f"\n{keys}", style=f"not bold {palette.dim}"))
 
     def _line(self, row: _Row, *, marked: bool) -> Text:

@@ -15,10 +15,10 @@ from rich.text import Text
 from textual import events, work
 
 from ccb.tunnel.errors import CcbError
-from ccb.tunnel.plain_text import HostText, one_line
+from ccb.tunnel.plain_text import HostText, age_text, one_line
 from ccb.tunnel.wire.control_protocol import RequestFailed
 
-from ...commands.session_table import age_text, cut
+from ...commands.session_table import cut
 from ...connect.host_sessions import HostSessions
 from ...connect.session_rows import SessionRow
 from ...terminal.keymap import Keymap
@@ -288,7 +288,7 @@ def question_lines(host: str, row: SessionRow, typed: str, palette: Palette, *, 
             away = ", whose connection is lost" if row.driver_away else ""
             who = f"{HostText(cut(row.driver.cell, 80))} drives it{away}: it ends for them, too."
             lines.append(Text(who, style=f"bold {palette.warn}"))
-        if row.alive and row.state not in _QUIET:
+        if row.may_run and row.state not in _QUIET:
             killed = "Its agent works or waits now: what it runs on the host is killed."
             lines.append(Text(killed, style=palette.warn))
         what = "Its conversation and the earlier versions of files go; the files of the project stay."

@@ -13,12 +13,12 @@ from rich.text import Text
 from textual import events, work
 
 from ccb.tunnel.errors import CcbError
-from ccb.tunnel.plain_text import as_line, one_line
+from ccb.tunnel.plain_text import age_text, as_line, one_line
 from ccb.tunnel.wire.client_requests import STOP_TASK
 from ccb.tunnel.wire.control_protocol import Request
 from ccb.tunnel.wire.tool_traits import TASK
 
-from ...commands.session_table import age_text, cut
+from ...commands.session_table import cut
 from ...session.session_client import OutputPiece, SessionClient
 from ...slash_commands.session_api import ErrorDisplay
 from ...transcript.blocks import AgentRun, Level, NoticeBlock, ToolBlock, ToolState

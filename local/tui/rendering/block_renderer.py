@@ -200,7 +200,8 @@ class BlockRenderer:
             PromptState.FAILED: ("not sent", palette.bad),
         }.get(block.state, ("", ""))
         text.append(f"  ({said})" if said else "", style=style)
-        if said == "queued" and not block.text.startswith(("!", "/")) and not self.copied_from:
+        can_steer = block.facts.steers is not None and not block.text.startswith(("!", "/"))
+        if said == "queued" and can_steer and not self.copied_from:
             text.append(f"  {self.keymap.name('steer')} steers", style=palette.dim)
         return text
 
@@ -308,7 +309,7 @@ class BlockRenderer:
             head.append("  its result is not known here", style=palette.dim)
         elif block.state is ToolState.RUNNING and block.elapsed_s >= 1:
             head.append(f"  {block.elapsed_s:.0f} s", style=palette.dim)
-            may_move = traits_of(block.name).view is View.COMMAND and self.keymap.keys["background"]
+            may_move = block.movable and traits_of(block.name).view is View.COMMAND and self.keymap.keys["background"]
             if block.elapsed_s >= _LONG_S and may_move and not self.copied_from:
                 head.append(f"  {self.keymap.name('background')} background", style=palette.dim)
         return head

@@ -51,6 +51,19 @@ def suggestions(request: ControlRequest) -> list[Json]:
     return _listed(request.request.get("permission_suggestions"), dict)
 
 
+_PLAN_MODES = {"acceptEdits": "Yes, and accept edits", "default": "Yes, and ask before each edit"}
+
+
+def plan_modes(request: ControlRequest) -> dict[str, tuple[str, Json]]:
+    """Return the modes in which an approved plan may be carried out, each in words and as an update."""
+    modes = {str(each.get("mode")): each for each in suggestions(request) if each.get("type") == "setMode"}
+    return {
+        mode: (_PLAN_MODES.get(mode) or f"Yes, and {mode_name(mode)} as before", {**update, "destination": "session"})
+        for mode, update in modes.items()
+        if mode in (*_PLAN_MODES, "bypassPermissions")
+    }
+
+
 def session_updates(request: ControlRequest) -> list[Json]:
     """Return what "this session" grants: the first suggestion, unless it names nothing or is too long to read."""
     first = suggestions(request)[:1]

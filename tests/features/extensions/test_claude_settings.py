@@ -10,6 +10,7 @@ from tests.support.model.model_script import uses
 from tests.support.person.laptop import STREAM, Here
 
 
+@pytest.mark.quick_rows(2)
 @pytest.mark.parametrize("how", ["on", "hooks", "off"])
 async def test_rules_and_agents_count_and_hooks_only_if_the_person_says_so(
     here: Here, how: str, tmp_path: Path

@@ -140,7 +140,7 @@ EVENTS = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n"
         (b"HTTP/1.1 x\r\n\r\n", "cannot be reached"),
         (b"HTTP/1.1 200 OK\r\n" + b"X: y\r\n" * 20_000, "cannot be reached"),
         (b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{}", "the connection was lost"),
-        (b"HTTP/1.1 200 OK\r\n\r\nno JSON", "a line that is no JSON"),
+        (b"HTTP/1.1 200 OK\r\n\r\nno JSON", "an answer that cannot be read: no JSON"),
         (b"HTTP/1.1 200 OK\r\n\r\n" + b"x" * 9_000_000, "more than 8 MiB"),
         (EVENTS + b"data: " + b"x" * 9_000_000, "more than 8 MiB"),
         (EVENTS + b"data: xxxxxxxxxxxx\n" * 600_000, "more than 8 MiB"),

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ccb.local.command_line import arguments as rows
+from ccb.local.command_line import option_values
 from ccb.local.command_line.parser import parse_arguments
 from ccb.local.config.settings import Settings
 from ccb.local.connect.session_request import session_options
@@ -49,7 +49,11 @@ def options_of(*argv: str) -> SessionOptions:
 def test_names_of_the_family_are_understood_too() -> None:
     arguments = parse_arguments(["-p", "hi", "--allow", "Bash(ls *)", "--deny=Read", "--bare"])
     assert (arguments.permissions.allowed_tools, arguments.permissions.disallowed_tools) == (("Bash(ls *)",), ("Read",))
-    assert (arguments.sdk.setting_sources, arguments.sdk.strict_mcp_config, rows.EFFORTS) == ("", True, EFFORTS)
+    assert (arguments.sdk.setting_sources, arguments.sdk.strict_mcp_config, option_values.EFFORTS) == (
+        "",
+        True,
+        EFFORTS,
+    )
     assert parse_arguments(["-p", "hi", "--bare", "--setting-sources", "user"]).sdk.setting_sources == "user"
 
 

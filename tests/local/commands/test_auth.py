@@ -45,7 +45,7 @@ class Outcome:
 class Machine:
     def __init__(self, tmp_path: Path, upstream: str) -> None:
         self.program = RUN
-        self.kind = "ccb"
+        self.kind = "ccb and SDKs"
         self.keyring = tmp_path / "keyring.json"
         self.settings = tmp_path / "config" / "ccb" / "settings.json"
         self.environ = {
@@ -107,14 +107,15 @@ async def test_what_is_no_key_is_refused_before_a_request(machine: Machine, fake
     assert machine.stored == [] and not fake_model.other_requests
 
 
+@pytest.mark.quick_rows(3)
 @pytest.mark.parametrize(
     ("status", "code", "said"),
     [
         (401, ExitCode.AUTH_FAILED, "refused the key (HTTP 401)"),
-        (404, 0, ""),
         (429, 0, ""),
-        (500, ExitCode.UNREACHABLE, "could not be checked"),
         (None, ExitCode.UNREACHABLE, "HTTPS_PROXY"),
+        (500, ExitCode.UNREACHABLE, "could not be checked"),
+        (404, 0, ""),
     ],
 )
 async def test_only_a_key_that_was_checked_is_stored(
@@ -241,7 +242,7 @@ async def test_without_a_keyring_a_key_can_be_kept_under_a_passphrase(machine: M
     [
         ([], "See `ccb help"),
         (["nothing"], "See `ccb help"),
-        (["login", "--wrong"], "See"),
+        (["login", "--unheard-of"], "See"),
         (["login"], "--api-key-stdin"),
     ],
     ids=str,

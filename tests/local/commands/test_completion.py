@@ -1,4 +1,4 @@
-"""Completion in the shells themselves: what Tab offers for a line, and that names of a host stay words."""
+"""Completion in the shells themselves: what Tab offers for a line."""
 
 from __future__ import annotations
 
@@ -60,8 +60,8 @@ class Shell:
         before, after = shlex.split(line), shlex.split(self.edited(line))
         return after[len(before) - (not line.endswith(" ")) :] if after != before else []
 
-    def edited(self, line: str, key: bytes = b"\x14") -> str:
-        """Return the line after a key, by default one that takes every word that is offered. bash and zsh only."""
+    def edited(self, line: str) -> str:
+        """Return the line after a key that takes every word that is offered. bash and zsh only."""
         ours, theirs = os.openpty()
         fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 50, 200, 0, 0))
         argv = ["bash", "--rcfile", f"{self.home}/.zshrc", "-i"] if self.name == "bash" else ["zsh", "-i"]
@@ -73,7 +73,7 @@ class Shell:
         ):
             os.close(theirs)
             seen = _until(terminal.read, b"ready> ")
-            terminal.write(line.encode() + key + b"\x07")
+            terminal.write(line.encode() + b"\x14\x07")
             seen = _until(terminal.read, b">>")
             process.kill()
         return seen.rpartition(b"<<")[2].partition(b">>")[0].decode()
@@ -113,7 +113,6 @@ def know_hosts(home: Path) -> None:
         home / ".ssh/config", 'Include conf.d/*.conf\nInclude "none"\nHost devbox web-* !not\n  User ann\nMatch all\n'
     )
     write(home / ".ssh/conf.d/of-work.conf", "host=deep\n")
-    write(home / ".ssh/known_hosts", "|1|hashed= ssh-ed25519 A\nknown.net,10.0.0.1 ssh-ed25519 A\n[port]:2222 x A\n")
 
 
 @pytest.mark.parametrize(
@@ -129,19 +128,23 @@ def know_hosts(home: Path) -> None:
         ("ccb --permission-mode d", ["default", "dontAsk"]),
         ("ccb gc devbox --dr", ["--dry-run"]),
         ("ccb gc devbox --sandb", []),
-        ("ccb ssh ", ["deep", "devbox", "known.net", "10.0.0.1"]),
+        ("ccb ssh ", ["deep", "devbox"]),
         ("ccb ssh -P 22 de", ["deep", "devbox"]),
         ("ccb stop ann@dev", ["ann@devbox"]),
         ("ccb --model open", ["openrouter/openai/gpt-5"]),
-        ("ccb models --provider la", ["lab"]),
-        ("ccb auth login o", ["openai", "openrouter", "ollama", "our"]),
+        ("ccb auth login o", ["openai", "openrouter", "ollama"]),
         ("ccb attach devbox ", ["11111111-aaaa", "22222222-aaaa"]),
         ("ccb attach devbox 2", ["22222222-aaaa"]),
         ("ccb --resume ", ["33333333-aaaa"]),
+        ("ccb resume . ", ["33333333-aaaa"]),
         ("ccb audit ", ["11111111-aaaa", "22222222-aaaa", "33333333-aaaa", "44444444-aaaa"]),
         ("ccb -i key-o", ["key-of-ann"]),
+        ("ccb cp key-o", ["key-of-ann"]),
+        ("ccb cp devbox:key-o", []),
         ("ccb help sandb", ["sandbox"]),
         ("ccb config get graceH", ["graceHours"]),
+        ("ccb config get devbox", []),
+        ("ccb config show dee", ["deep"]),
     ],
 )
 def test_tab_offers_what_may_stand_there(shell: Shell, line: str, offered: list[str]) -> None:
@@ -149,8 +152,6 @@ def test_tab_offers_what_may_stand_there(shell: Shell, line: str, offered: list[
     write(shell.home / "key-of-ann", "")
     write(shell.home / ".cache/ccb/models/openrouter.json", json.dumps({"models": [{"id": "openai/gpt-5"}, 7]}))
     write(shell.home / ".cache/ccb/models/damaged.json", "{")
-    own = {"lab": {"kind": "vllm"}, "our": {"kind": "openai"}, "openai": {"keyHelper": "pass"}, "odd": 7}
-    write(shell.home / ".config/ccb/settings.json", json.dumps({"providers": own}))
     here = shell.home / ".local/state/ccb/sessions/33333333-aaaa"
     write(here / "journal.jsonl", "{}\n")
     write(here / "summary.json", json.dumps({"cwd": "/srv", "prompt": "fix\x1b]0;it\x07 it"}))
@@ -170,45 +171,37 @@ def test_every_command_and_every_option_is_offered(shell: Shell) -> None:
 
 
 HOSTILE = (
-    "1 $(touch x)",
-    "2 `touch x`",
-    "3;touch x",
-    "4'$(touch x)",
-    '5"$(touch x)',
-    "6\\$(touch x)",
-    "7\U0001f600 *?[~]",
+    "$(touch x)",
+    "`touch x`",
+    ";touch x",
+    "'$(x)",
+    '"$(x)',
+    "\\$(x)",
+    "*?",
+    "a b",
+    "\n",
+    "\x1b]0;x\x07",
+    "\u202ex",
+    "\udcff",
 )
-UNTYPED = ("8\nline", "8\x1b]0;title\x07", "8\u202egnp", "8\udcff")
 
 
-async def test_names_of_a_host_stay_words(shell: Shell, sshd: Sshd, host_user: HostUser) -> None:
-    for name in (*HOSTILE, *UNTYPED):
-        Path(f"{host_user.home}/pro ject/{name}").mkdir(parents=True)
-    write(Path(f"{host_user.home}/pro ject/9file"), "")
-    shutil.chown(host_user.home / "pro ject", host_user.name)
+@pytest.mark.quick_rows(1)
+async def test_names_of_a_host_that_a_shell_would_read_are_left_out(
+    shell: Shell, sshd: Sshd, host_user: HostUser
+) -> None:
+    for name in (*HOSTILE, "plain-é"):
+        Path(f"{host_user.home}/project/8{name}").mkdir(parents=True)
+    write(Path(f"{host_user.home}/project/9file"), "")
+    shutil.chown(host_user.home / "project", host_user.name)
     kept = Path(shell.env["XDG_RUNTIME_DIR"], "ccb-kept")
     kept.mkdir(mode=0o700)
-    write(kept / "key.json", json.dumps({"host": "ann@devbox"}))
-    evaluated = shell.home / "evaluated"
-    evaluated.mkdir()
-    called = (shell.name, "-c", f'ccb() {{ printf %s "$2"; }}; cd {evaluated}; eval "$0"')
+    write(kept / "key.json", json.dumps({"host": "devbox", "user": "ann"}))
     async with control_master(sshd, host_user, kept / "key"):
-        assert await asyncio.to_thread(shell.words, "ccb ssh devbox:pro") == ["devbox:pro ject/"]
-        assert await asyncio.to_thread(shell.words, "ccb ssh devbox:pro\\ ject/8") == []
-        assert await asyncio.to_thread(shell.words, "ccb ssh devbox:pro\\ ject/9") == []
-        assert await asyncio.to_thread(shell.words, "ccb cp devbox:pro\\ ject/9") == ["devbox:pro ject/9file"]
-        for name in HOSTILE:
-            line = f"ccb ssh devbox:~/pro\\ ject/{name[0]}"
-            if shell.name == "fish":
-                assert shell.words(line) == [f"devbox:~/pro ject/{name}/"]
-                continue
-            edited = await asyncio.to_thread(shell.edited, line, b"\t")
-            assert await asyncio.to_thread(shell.run, *called, edited) == f"devbox:~/pro ject/{name}/"
-            for quote in ("'", '"') if name[0] in "14" else ():
-                edited = await asyncio.to_thread(shell.edited, f"ccb ssh {quote}devbox:pro ject/{name[0]}", b"\t")
-                ended = edited if edited.endswith(quote) else edited + quote
-                assert (await asyncio.to_thread(shell.run, *called, ended)).startswith("devbox:pro ject/")
-    assert not list(evaluated.iterdir()) and not (shell.home / "x").exists()
+        assert await asyncio.to_thread(shell.words, "ccb ssh ann@devbox:pro") == ["ann@devbox:project/"]
+        assert await asyncio.to_thread(shell.words, "ccb ssh devbox:~/project/8") == ["devbox:~/project/8plain-é/"]
+        assert await asyncio.to_thread(shell.words, "ccb ssh devbox:project/9") == []
+        assert await asyncio.to_thread(shell.words, "ccb cp devbox:project/9") == ["devbox:project/9file"]
 
 
 def asked(home: Path, *words: str, path: str = "") -> str:

@@ -20,6 +20,7 @@ from tests.support.run_words import run_words
 from ccb.deploy.bundle import Bundle
 from ccb.local.command_line.parser import parse_arguments
 from ccb.local.commands import cp, host_commands, trust
+from ccb.local.connect import nodes
 from ccb.local.doctor.doctor_findings import finding_lines
 from ccb.local.doctor.host_checks import host_findings
 from ccb.local.plain import line_repl
@@ -30,8 +31,10 @@ from ccb.local.terminal import console
 from ccb.local.terminal.console import print_line
 from ccb.local.transcript.notices import Notices
 from ccb.tunnel import plain_text
+from ccb.tunnel.errors import Node, Unreachable
 from ccb.tunnel.plain_text import HostText
 from ccb.tunnel.transports.command_transport import LocalTransport
+from ccb.tunnel.transports.node import NodeTransport
 from ccb.tunnel.transports.pipe import Transport
 from ccb.tunnel.wire.frames import Bye, Frame, Refused, Report
 
@@ -110,6 +113,24 @@ def test_a_command_prints_no_line_of_the_host(
     text = printed(capfd)
     harmless(text)
     assert "json" not in line or "makes no sense: ('session',)" in text, "a session has an ID"
+
+
+@pytest.mark.parametrize("command", ["logs", "gc", "stop"])
+def test_a_host_turns_no_command_into_a_stop(
+    command: str, monkeypatch: pytest.MonkeyPatch, transport: LocalTransport, capfd: pytest.CaptureFixture[str]
+) -> None:
+    gone_to: list[object] = []
+
+    def through(_: Transport, node: Node, __: object) -> NodeTransport:
+        gone_to.append(node)
+        raise Unreachable("there is no way")
+
+    monkeypatch.setattr(nodes, "through", through)
+    kept = Refused("in_use", "kept by a worker on n1", {"host": "n1", "boot": "b"})
+    answering(monkeypatch, transport, worker(frames(kept, Bye())))
+    run_words([command, "--local", *([SESSION] if command != "gc" else [])])
+    assert len(gone_to) == (command == "stop")
+    assert command == "stop" or "kept by a worker on n1" in printed(capfd)
 
 
 def test_the_doctor_prints_no_line_of_the_host(transport: LocalTransport, capfd: pytest.CaptureFixture[str]) -> None:

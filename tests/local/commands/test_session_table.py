@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from rich.cells import cell_len, set_cell_size
 
-from ccb.local.commands.session_table import age_text, choose_session, matching, session_table, size_text
+from ccb.local.commands.session_table import choose_session, matching, session_table, size_text
 from ccb.local.connect.session_rows import SessionRow, row_of
 from ccb.tunnel.errors import ProtocolError, UsageError
-from ccb.tunnel.plain_text import HostText
+from ccb.tunnel.plain_text import HostText, age_text
 
 ONE = SessionRow(
     session="3f2a9c1e-0000-4000-8000-000000000001",

@@ -75,8 +75,8 @@ def test_a_setting_says_what_is_taken(environ: dict[str, str], how: str, model: 
         ({"permissions": 7, "language": "French"}, None, "permissions of this file does not count"),
         ({"model": 7, "language": "French"}, None, ""),
         ({"model": "no model at all", "language": "French"}, None, ""),
-        (None, '{"mcpServers": 7}', ""),
-        (None, '{"mcpServers": {"a": 7}}', ""),
+        (None, '{"mcpServers": 7}', "mcpServers of this file does not count"),
+        (None, '{"mcpServers": {"a": 7}}', "mcpServers.a is no object; it does not count"),
         (None, "[]", "is not a JSON object"),
     ],
 )
@@ -90,6 +90,12 @@ def test_a_mistake_there_keeps_nothing_from_starting(
     assert said in "".join(settings.warnings) and bool(said) == bool(settings.warnings)
 
 
+def test_a_server_that_is_none_takes_no_other_away(environ: dict[str, str]) -> None:
+    write(environ, None, {"mcpServers": {"a": 7, "notes": {"command": "notes"}}})
+    settings = load_settings(environ)
+    assert [*settings.mcpServers] == ["notes"] and "mcpServers.a is no object" in "".join(settings.warnings)
+
+
 def test_each_value_is_shown_with_its_file_and_no_secret_of_a_server(
     environ: dict[str, str], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -97,9 +103,9 @@ def test_each_value_is_shown_with_its_file_and_no_secret_of_a_server(
     home = environ["HOME"]
     assert run_words(["config", "show", "--origin"], environ) == 0
     shown = capsys.readouterr()
-    server = '{"command": "notes", "env": {"KEY": "…"}}'
     assert shown.out.splitlines() == [
-        f"mcpServers.notes = {server}  (claude: {home}/.claude.json)",
+        f'mcpServers.notes.command = "notes"  (claude: {home}/.claude.json)',
+        f'mcpServers.notes.env.KEY = "…"  (claude: {home}/.claude.json)',
         f'model = "opus"  (claude: {home}/.claude/settings.json, line 3)',
         f'permissions.allow = "Bash(git *)"  (claude: {home}/.claude/settings.json, line 6)',
         f'permissions.deny = "Read(/etc/**)"  (claude: {home}/.claude/settings.json, line 9)',

@@ -43,6 +43,11 @@ def test_a_state_directory_that_cannot_be_made_does_not_stop_anything(tmp_path: 
         log.warning("lost")
 
 
+def test_a_full_disk_does_not_stop_anything() -> None:
+    with logging_to_file(debug=False, environ={}, own_file="/dev/full"):
+        logging.getLogger("ccb").warning("lost")
+
+
 def test_a_file_that_the_person_names_is_written_and_its_neighbours_stay(tmp_path: Path) -> None:
     for number in range(30):
         (tmp_path / f"ccb-{number}.log").touch()

@@ -30,6 +30,7 @@ def path(tmp_path: Path) -> Iterator[Path]:
         "XDG_STATE_HOME": str(tmp_path / "state"),
         "ANTHROPIC_API_KEY": KEY,
         "LAB_KEY": LAB_KEY,
+        "DB_PASSWORD": 'has"quotes\\and',
         "https_proxy": "http://bob:pa/ss%20w:rd@proxy:3128",
     }
     with logging_to_file(debug=True, environ=environ) as file:
@@ -41,6 +42,7 @@ def path(tmp_path: Path) -> Iterator[Path]:
     [
         (f"using {KEY} now", KEY),
         (f"using {LAB_KEY} now", LAB_KEY),
+        (r'{"command": "login has\"quotes\\and"}', "quotes"),
         ("it is sk-ant-REDACTED", "sk-ant"),
         ("Authorization: Bearer abcdefghij", "abcdefghij"),
         ('{"nonce":"Zx8_abcdefghijkl"}', "Zx8_abc"),

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from ccb.local.config import settings as known
 from ccb.local.config.settings import SETTING_NAMES, Settings, SettingsChoice, settings_path
 from ccb.local.config.settings_loading import (
     DEFAULT_SCREEN,
@@ -62,6 +63,7 @@ EVERY_KEY = """{
   "maxConcurrent": 2, "perMinute": 9, "expiresHours": 2, "hosts": {}},
 "credentials": {"store": "file", "passphraseHelper": "pass show ccb", "helperSeconds": 60, "workspace": "wrk_1",
   "account": {"openai": "home"}, "hosts": {"gpu-*": {"openai": "lab"}}},
+"otel": {"endpoint": "https://collector/otlp", "metrics": false, "content": true},
 "network": {"caFile": "/etc/ca.pem", "clientCertificate": "/c.pem", "clientKey": "/k.pem"},
 "modelAliases": {"fast": "openai/gpt-5-mini"}, "hooks": {"Stop": [{"hooks": [{"type": "command", "command": "make"}]}]},
 "statusLine": {"command": "date", "type": "command"},
@@ -70,7 +72,7 @@ EVERY_KEY = """{
 "mouse": false, "disableAllHooks": true, "allowManagedHooksOnly": true, "env": {"CI": "1"}, "outputStyle": "Learning",
 "autoCompactEnabled": false, "language": "Deutsch", "providers": {}, "mcpServers": {"db": {"command": "npx"}},
 "connectTimeoutSeconds": 12, "pipelinedLogin": false, "backgroundAfterSeconds": 20, "graceHours": 48, "idleMinutes": 5,
-"controlMaster": false, "keepConnection": 30, "importClaudeSettings": "hooks"}"""
+"controlMaster": false, "keepConnection": 30, "nodeCommand": "ssh {node}", "importClaudeSettings": "hooks"}"""
 
 
 def test_all_known_keys_are_read(environ: dict[str, str]) -> None:
@@ -255,12 +257,16 @@ def test_what_is_no_file_is_refused_without_opening_it(environ: dict[str, str], 
     refused(environ, "larger than")  # at once
 
 
-def test_options_outrank_the_file_and_a_policy_outranks_both(environ: dict[str, str], tmp_path: Path) -> None:
+def test_options_outrank_the_file_and_a_policy_outranks_both(
+    environ: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     write(environ, {"model": "opus", "sandbox": "off", "permissions": {"deny": ["Read(/a)"]}, "env": {"A": "1"}})
     policy = tmp_path / "policy.json"
     policy.write_text('{"sandbox": "read-only", "permissions": {"deny": ["Read(/c)"]}}')
     flag = '{"model": "haiku", "permissions": {"deny": ["Read(/b)"]}, "env": {"B": "2"}, "sandbox": {"enabled": true}}'
-    settings = load_settings(environ, SettingsChoice(flag=flag, managed=policy))
+    with monkeypatch.context() as there:
+        there.setattr(known, "POLICY_FILES", (policy,))
+        settings = load_settings(environ, SettingsChoice(flag=flag))
     assert (settings.model, settings.sandbox, settings.env) == ("haiku", "read-only", {"A": "1", "B": "2"})
     assert settings.permissions.deny == ["Read(/a)", "Read(/b)", "Read(/c)"]
     assert settings.is_managed("sandbox") and not settings.is_managed("model")

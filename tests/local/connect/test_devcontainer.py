@@ -19,7 +19,7 @@ from ccb.local.command_line.arguments import Arguments
 from ccb.local.command_line.parser import parse_arguments
 from ccb.local.connect.devcontainer import without_comments
 from ccb.local.connect.host_connection import HostConnection
-from ccb.tunnel.errors import CcbError, DeployError, NoSuchPath
+from ccb.tunnel.errors import CcbError, DeployError, UsageError
 from ccb.tunnel.transports.login_prompts import NobodyToAsk
 
 _DOCKER = """\
@@ -90,7 +90,7 @@ async def test_the_running_container_is_used_with_user_folder_and_ports_of_the_f
         "forwardPorts": [3000, 5432, "db:6379", 70000,],
     }""")
     arguments, left = await host.enter("--forward", "8080:5432")
-    assert (arguments.connection.container, arguments.connection.devcontainer) == ("vscode@sleepy", None)
+    assert (arguments.connection.container, arguments.connection.devcontainer) == ("vscode@sleepy", False)
     assert arguments.directory == f"/w/{host.folder.name}"
     assert arguments.ports.forwards == ("8080:5432", "3000")
     assert "db:6379, 70000 is left out" in left[0] and not host.told
@@ -130,36 +130,14 @@ async def test_without_one_that_runs_the_cli_of_the_host_starts_it_and_the_perso
     assert not list(host.top.rglob("pwned"))
 
 
-NAMED = ".devcontainer/{}/devcontainer.json"
-
-
-@pytest.mark.parametrize(
-    "named, other, words, file",
-    [
-        (["api"], "", [], "api"),
-        (["api", "web"], "", ["web"], "web"),
-        (["api", "web"], ".devcontainer.json", [], ""),
-        (["api"], ".devcontainer/devcontainer.json", ["api"], "api"),
-    ],
-)
-async def test_of_several_files_the_name_chooses_one_and_its_container(
-    host: Host, named: list[str], other: str, words: list[str], file: str
-) -> None:
-    for each in named:
-        host.has_file(f'{{"remoteUser": "{each}"}}', NAMED.format(each))
-    if other:
-        host.has_file("{}", other)
-    made_of = NAMED.format(file) if file else other
-    host.has_container(file=made_of)
-    arguments, _ = await host.enter(*words)
-    assert arguments.connection.container == (f"{file}@sleepy" if file else "sleepy")
-    started = host.has_container(file=made_of)
+async def test_a_container_of_another_file_of_the_folder_is_not_taken(host: Host) -> None:
+    host.has_file("{}")
+    started = host.has_container(file=".devcontainer/devcontainer.json")
     (host.top / "started").write_text(started)
-    host.has_container(file=NAMED.format("old"))
+    host.has_container(file=".devcontainer/old/devcontainer.json", name="other")
     host.has_cli(f"cp {host.top}/started {host.top}/state")
-    await host.enter(*words)
-    config = f" --config {host.folder}/{made_of}" if file else ""
-    assert f"up --workspace-folder {host.folder}{config}\n" in host.asked, "that of another file is not taken"
+    arguments, _ = await host.enter()
+    assert arguments.connection.container == "sleepy"
 
 
 async def test_the_variables_of_the_file_are_set_as_far_as_the_line_for_the_host_can_carry_them(host: Host) -> None:
@@ -180,7 +158,7 @@ async def test_the_variables_of_the_file_are_set_as_far_as_the_line_for_the_host
         ("{}", None, "echo no space left >&2; exit 1", "no space left"),
         ('{"remoteUser": 7}', {}, "", "remoteUser: Input should be a valid string"),
         ("{", {}, "", "devcontainer.json"),
-        ('{"remoteUser": "-u root"}', {}, "", "no name of a user"),
+        ('{"remoteUser": "-u root"}', {}, "", "not a name of a container"),
         ('{"workspaceFolder": "w\\u001b[2J"}', {}, "", "no path"),
         ("{}", {"name": "-it"}, "", "not a name of a container"),
     ],
@@ -199,32 +177,15 @@ async def test_what_cannot_be_entered_says_why(
     assert said in str(refused.value)
 
 
-@pytest.mark.parametrize(
-    "words, said",
-    [
-        ([], "several dev containers: “api”, “web”"),
-        (["ap"], "no .devcontainer/ap/devcontainer.json\nIt has “api”, “web”"),
-    ],
-)
-async def test_a_name_that_is_missing_or_wrong_is_refused_with_those_there_are(
-    host: Host, words: list[str], said: str
-) -> None:
-    for each in ("api", "web"):
-        host.has_file("{}", NAMED.format(each))
-    with pytest.raises(CcbError) as refused:
-        await host.enter(*words)
-    assert said in str(refused.value)
-
-
-async def test_a_host_that_answers_otherwise_or_without_end_is_given_up(host: Host) -> None:
+async def test_a_host_that_answers_otherwise_is_given_up(host: Host) -> None:
     (host.top / "state").write_text("x" * 5_000_000)
-    with pytest.raises(DeployError, match="sent more than"):
+    with pytest.raises(DeployError, match="cannot be read"):
         await host.enter()
     mute = shell_script(host.top / "bin/mute", "echo hello")
     with pytest.raises(DeployError, match="has not said which containers"):
         await host.enter(way=["--transport", str(mute)])
     host.folder.rmdir()
-    with pytest.raises(NoSuchPath, match="has no folder"):
+    with pytest.raises(UsageError, match="there is no directory"):
         await host.enter()
 
 

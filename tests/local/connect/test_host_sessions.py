@@ -12,9 +12,11 @@ from tests.support.worker.compiled import worker_bundle
 
 from ccb.deploy.bundle import Bundle
 from ccb.local.command_line.exit_codes import ExitCode
+from ccb.local.config.settings import Settings
 from ccb.local.connect import session_rows
 from ccb.local.connect.host_sessions import HostSessions
 from ccb.local.connect.session_rows import list_sessions, reports
+from ccb.local.connect.startup import LoadedBasics
 from ccb.tunnel.errors import CcbError, ConnectionLost, NoSuchSession, ProtocolError, UsageError
 from ccb.tunnel.transports.command_transport import LocalTransport
 from ccb.tunnel.wire.frames import Bye, Frame, Refused, Report
@@ -92,9 +94,8 @@ async def test_there_is_an_end_to_how_much_a_host_may_list(
     assert len(await list_sessions(transport, worker(frames(*map(session, range(3)), Bye())))) == 3
     with pytest.raises(ProtocolError, match="more than 3"):
         await list_sessions(transport, worker(frames(*map(session, range(4)), Bye())))
-    monkeypatch.setattr(session_rows, "MAX_REPORTS", 3)
     with pytest.raises(ProtocolError, match="too many reports"):
-        await list_sessions(transport, worker(frames(*[Report("weather", {})] * 4, Bye())))
+        await list_sessions(transport, worker(frames(*[Report("weather", {})] * 5, Bye())))
     assert closed(transport)
 
 
@@ -117,7 +118,7 @@ async def test_one_session_is_looked_at_named_and_removed(transport: LocalTransp
         async def reached() -> LocalTransport:
             return transport
 
-        return HostSessions(reached, worker(frames(*said, Bye())))
+        return HostSessions(reached, LoadedBasics(Settings(), (), worker(frames(*said, Bye()))))
 
     said = [Report("log", {"source": "session", "text": text}) for text in ("driver: me", "prompt: go", "agent: done")]
     last = await over(*said, Report("log", {"source": "worker", "text": "call x"})).last_said("1")

@@ -56,7 +56,7 @@ def projects(tmp_path: Path) -> Projects:
 
 
 def settings_with(values: object, tmp_path: Path) -> Settings:
-    choice = SettingsChoice(user=False, flag=json.dumps(values), managed=tmp_path / "none")
+    choice = SettingsChoice(user=False, flag=json.dumps(values))
     return load_settings({"HOME": str(tmp_path)}, choice)
 
 
@@ -75,7 +75,7 @@ async def test_the_worker_is_told_what_concerns_it_and_nothing_else(projects: Pr
 
 async def test_the_worker_that_checks_hooks_is_told_where_they_stand(projects: Projects, tmp_path: Path) -> None:
     text = '{"hooks": {\n"Stop": [\n{"hooks": [{"type": "command"}]}]}}'
-    settings = load_settings({"HOME": str(tmp_path)}, SettingsChoice(user=False, flag=text, managed=tmp_path / "none"))
+    settings = load_settings({"HOME": str(tmp_path)}, SettingsChoice(user=False, flag=text))
     (layer,) = (await ProjectDesk(parse_arguments([]), settings, projects).option(HELLO)).layers
     problems: list[str] = []
     source = Layer("flag", layer["path"], {}, lines=layer["lines"])

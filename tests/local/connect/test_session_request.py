@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import fields
 from operator import attrgetter
+from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
 import pytest
 
 from ccb.local.command_line.arguments import OPTIONS
 from ccb.local.command_line.parser import parse_arguments
-from ccb.local.config.settings import MANAGED, RuleSettings, Settings, SettingsLayer
+from ccb.local.config.settings import MANAGED, RuleSettings, Settings, SettingsChoice, SettingsLayer
+from ccb.local.config.settings_loading import load_settings
 from ccb.local.connect.session_request import (
     counted_session,
     options_for_existing,
@@ -148,11 +151,11 @@ def test_the_sandbox_of_a_new_session_is_the_flag_or_the_setting_and_an_existing
 def test_an_agent_is_one_of_ccb_or_one_of_others(argv: list[str], role: str, foreign: str) -> None:
     options = options_of(*argv, settings=Settings(model="opus"))
     assert (options.role, options.foreign_agent, options.model) == (role, foreign, None if foreign else "opus")
-    existing = options_for_existing(parse_arguments(["ssh", "h", *argv]), options)
+    existing = options_for_existing(parse_arguments(["ssh", "h", *argv]), Settings(), options)
     assert existing.get("foreign_agent", "") == foreign
     from_settings = options_of(settings=Settings(agent="gemini"))
     assert (from_settings.role, from_settings.foreign_agent) == ("", "gemini")
-    assert "foreign_agent" not in options_for_existing(parse_arguments(["ssh", "h"]), from_settings)
+    assert "foreign_agent" not in options_for_existing(parse_arguments(["ssh", "h"]), Settings(), from_settings)
 
 
 def test_the_command_line_of_an_agent_must_be_readable() -> None:
@@ -170,15 +173,34 @@ def test_settings_do_not_change_an_existing_session() -> None:
         (["--sandbox", "off"], "sandbox", "off"),
     ):
         arguments = parse_arguments(["ssh", "h", "--continue", *flag])
-        given = options_for_existing(arguments, session_options(arguments, settings))
+        given = options_for_existing(arguments, settings, session_options(arguments, settings))
         found = {each: given[each] for each in ("model", "permission_mode", "sandbox") if each in given}
         assert found == ({name: value} if name else {})
+
+
+@pytest.mark.parametrize("by", [{"permissionMode": "plan"}, {"permissions": {"defaultMode": "plan"}}])
+def test_no_flag_changes_what_a_policy_sets_also_not_in_an_existing_session(
+    by: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "policy.json"
+    path.write_text(json.dumps({"model": "haiku", "sandbox": "read-only", "agent": "reviewer", **by}))
+    monkeypatch.setattr("ccb.local.config.settings.POLICY_FILES", (path,))
+    mine = '{"model": "opus", "sandbox": "off", "permissionMode": "acceptEdits", "agent": "gemini"}'
+    flags = ["--model", "opus", "--sandbox", "off", "--permission-mode", "acceptEdits", "--agent", "gemini"]
+    settings = load_settings({}, SettingsChoice(user=False, flag=mine))
+    for more in ([], ["--remote-bin", "/opt/claude"]):
+        arguments = parse_arguments(["ssh", "h", *flags[: 6 if more else 8], *more])
+        new = session_options(arguments, settings)
+        assert (new.model, new.sandbox, new.permission_mode, new.foreign_agent) == ("haiku", "read-only", "plan", "")
+        given = options_for_existing(arguments, settings, new)
+        assert (given["model"], given["sandbox"], given["permission_mode"]) == ("haiku", "read-only", "plan")
+        assert "foreign_agent" not in given
 
 
 def test_a_host_does_not_choose_whose_budget_it_spends() -> None:
     asked: list[dict[str, object]] = [{"session": NEW}, {"session": NEW[:4], "create": False}, {"continue": True}]
     assert {counted_session(each, NEW) for each in asked} == {NEW}
-    assert counted_session({"session": NEW}, "another") == NEW
+    assert {counted_session({"session": NEW}, said) for said in ("another", f"{NEW}x")} == {NEW}
 
 
 def test_a_headless_run_gives_up_sooner() -> None:
@@ -192,4 +214,4 @@ def test_a_strict_run_leaves_the_servers_of_the_project_out_also_of_a_session_th
         arguments = parse_arguments(["ssh", "h", *argv])
         options = session_options(arguments, Settings())
         assert options.project_mcp is counts
-        assert options_for_existing(arguments, options)["project_mcp"] is counts
+        assert options_for_existing(arguments, Settings(), options)["project_mcp"] is counts

@@ -240,7 +240,7 @@ def test_nothing_lands_outside_the_target(
         (_announced(1, 10, {"is": "file", "path": "a", "bytes": 1 << 40}), 0, "more than it has announced"),
         (_announced(1, 1, *_file("a", b"1"), {"is": "file", "path": "b", "bytes": 1 << 30}), 0, "more than it has"),
         (_announced(1, 1, *_file("a", b"1") * 3), 5, "it is a folder"),
-        ([{"is": "source", "bytes": 6 << 20}], 5 << 20, "it is larger than 5 MB"),
+        ([{"is": "source", "bytes": 6 << 20}], 5 << 20, "it has 6,291,456 bytes, more than 5,242,880"),
         ([{"is": "source", "bytes": 1}, {"is": "file", "bytes": 6}], 5, "more than it has announced"),
     ],
 )

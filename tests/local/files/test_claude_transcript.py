@@ -72,8 +72,9 @@ def test_the_branch_to_the_last_message_becomes_the_conversation(tmp_path: Path)
         ("assistant", ["One file."]),
         ("user", ["thanks"]),
     ]
-    assert told[:2] == [
+    assert told[:3] == [
         "Not carried: 1 blocks of a kind that ccb does not know.",
+        "Not carried: 1 lines that cannot be read.",
         "Not carried: 1 messages of sub-agents.",
     ]
     assert b"cache_control" not in b"".join(json.dumps(each.body).encode() for each in found)

@@ -25,9 +25,10 @@ from ccb.local.plain.line_repl import FirstLoginPrompts, LineRepl
 from ccb.local.session.session_client import LinkState
 from ccb.local.slash_commands.session_api import NO_LAPTOP, LaptopSide, ReplInfo
 from ccb.local.terminal.terminal_prompts import prompts_for
+from ccb.local.transcript.questions import REVERSE_PORT, ReversedPort
 from ccb.tunnel.errors import CcbError
 from ccb.tunnel.plain_text import as_line
-from ccb.tunnel.wire.control_protocol import ProjectTrust
+from ccb.tunnel.wire.control_protocol import ProjectTrust, Request
 
 EVIL = "\x1b]52;c;ZXZpbA==\x07\x9d2;owned\x9c\x1b[2J\u202e\x1b]8;;http://evil/\x1b\\"
 
@@ -196,6 +197,15 @@ async def test_whether_a_project_may_count_is_asked_here(at: Person) -> None:
         await at.reads("1: trust them", "Do you trust the files of /srv/shop?", "a hook")
         at.types(line)
         assert await asking == {"trusted": trusted}
+
+
+async def test_whether_the_host_may_reach_a_port_is_asked_here(at: Person) -> None:
+    for line, allowed in (("1", True), ("2", False)):
+        at.printed.clear()
+        asking = at.session.ask_here(Request(REVERSE_PORT, ReversedPort("devbox", 3000), id=line))
+        await at.reads("Let devbox reach port 3000 of this laptop?", "Programs of all users", "2: no")
+        at.types(line)
+        assert await asking == {"allowed": allowed}
 
 
 async def test_a_question_of_the_laptop_itself_is_asked_too(at: Person) -> None:

@@ -259,7 +259,7 @@ CASES = [
     Case("/tasks b1", ["(no output yet)"]),
     Case("/tasks stop b1", ["b1 is being stopped"], asked=[("stop_task", {"task_id": "b1"})]),
     Case("/ports", asked=[], lines=["5173 (vite): not forwarded", "/ports [LOCAL:]PORT forwards one"],
-         screen=["Ports of the host   devbox:/srv/shop", "5173 (vite)", "not forwarded"]),
+         screen=["Ports of the host ", "5173 (vite)  not forwarded"]),
     Case("/ports printer", ["printer is no port."]),
     Case("/ports stop 5173", ["port 5173 is not forwarded. /ports lists what is."]),
     Case("/queue", ["no prompt waits for the agent"]),

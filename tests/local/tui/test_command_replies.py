@@ -15,7 +15,6 @@ import pytest
 from tests.support.repl.pilot import COLOURFUL, Desk, desk
 from tests.support.repl.scripted_session import ScriptedSession
 
-from ccb.local.config.settings import SettingsChoice
 from ccb.local.config.settings_loading import ScreenSettings, load_screen_settings, load_settings
 from ccb.local.doctor import doctor
 from ccb.local.doctor.doctor_findings import Finding, FindingState
@@ -220,7 +219,7 @@ async def test_the_status_line_shows_the_first_line_of_a_command_of_the_person(h
     command += "*) echo 'usual line|'; echo second;; esac"
     (home / "ccb").mkdir()
     (home / "ccb/settings.json").write_text(json.dumps({"statusLine": {"type": "command", "command": command}}))
-    screen = load_screen_settings(environ, SettingsChoice(managed=home / "none"))
+    screen = load_screen_settings(environ)
     async with desk(size=(130, 30), environ=environ, screen=screen) as at:
         await at.until(lambda: "usual line|" in at.status)
         assert "second" not in at.status

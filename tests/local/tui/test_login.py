@@ -80,7 +80,7 @@ def program(kind: str) -> AbstractAsyncContextManager[Terminal]:
 
 async def _log_in(at: Terminal, question: str) -> None:
     await at.shows("logs in")
-    at.type("half a thought")
+    await at.types("half a thought", "half a thought")
     await at.chord("\x1br")  # Alt+R
     await at.shows(question)
 

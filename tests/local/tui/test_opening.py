@@ -133,7 +133,7 @@ async def test_who_leaves_at_the_moment_in_which_the_session_comes_has_left(turn
         for _ in range(turns):  # of the event loop
             await asyncio.sleep(0)
         at.app.exit(0)
-    assert (at.app.return_value, at.app.return_code, at.app.bug) == (0, 0, None)
+    assert (at.app.return_value, at.app.return_code, at.app._exception) == (0, 0, None)
 
 
 async def test_keys_that_need_a_session_do_nothing_yet() -> None:

@@ -197,6 +197,16 @@ async def test_s_in_the_list_lets_a_prompt_steer_but_no_command(at: Desk) -> Non
     await at.press("s", sees="with its next tool results already")
 
 
+async def test_an_agent_that_cannot_be_steered_is_offered_to_queue(at: Desk) -> None:
+    at.session.fact("options", options={"foreign_agent": "gemini --acp"})
+    await queued(at, "second")
+    await at.press(*"look here", "ctrl+s", then=lambda: waiting(at) == ["second", "look here"])
+    assert at.session.steering == [] and "steers" not in at.screen
+    await at.press("ctrl+s", sees="this agent takes a prompt only at the end of its turn")
+    await listed(at)
+    assert "steers" not in at.screen and at.session.controls == []
+
+
 async def test_another_terminal_lets_a_prompt_steer(at: Desk) -> None:
     _, three = await queued(at, "second", "third")
     at.session.fact("moved", id=three, before="", steers=True)

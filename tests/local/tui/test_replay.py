@@ -9,7 +9,7 @@ from tests.support.repl.scripted_session import ScriptedSession
 from textual import events
 
 from ccb.local.session.session_client import LinkState
-from ccb.local.transcript.questions import OpenQuestions, ReplayMonitor
+from ccb.local.transcript.questions import OpenQuestions
 from ccb.local.tui.approvals import Approvals
 from ccb.tunnel.wire.messages import ControlRequest, parse_message
 
@@ -64,21 +64,6 @@ async def test_a_question_that_was_answered_in_the_replay_never_flashes(at: Desk
     await at.sees("make install", "1 Yes, once")
     assert shown == ["open"] and rung == []
     assert "another client" not in at.screen
-
-
-def test_a_replay_is_over_with_its_last_event_and_a_moment_of_silence() -> None:
-    replay = ReplayMonitor()
-    assert replay.over(10, 0.0)
-    replay.event_came(3, 100.0, replayed=True)
-    assert not replay.over(10, 101.0)  # events are missing: a slow line
-    replay.event_came(10, 101.0, replayed=True)
-    assert not replay.over(10, 101.1)
-    assert replay.over(10, 101.3)
-    replay.event_came(11, 102.0, replayed=True)
-    replay.event_came(11, 102.0, replayed=False)
-    assert replay.over(12, 102.0)
-    replay.event_came(12, 103.0, replayed=True)
-    assert replay.over(20, 113.0), "one that is cut short does not hide questions for ever"
 
 
 def test_a_question_that_was_answered_here_is_never_open_again() -> None:

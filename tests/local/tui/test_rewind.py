@@ -74,6 +74,7 @@ async def test_esc_twice_opens_it_and_esc_leaves_step_by_step(at: Desk) -> None:
     await at.press("escape", then=lambda: not at.view.rewinding.display)
 
 
+@pytest.mark.quick_rows(1)
 @pytest.mark.parametrize(
     ("key", "line", "done", "given_back"),
     [

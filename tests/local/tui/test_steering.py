@@ -173,3 +173,10 @@ async def test_a_command_that_runs_for_long_and_a_prompt_that_waits_name_their_k
     at.session.run(call, "1", elapsed_s=60)
     await at.prompt("next", sees=("Bash make  60 s  Ctrl+B background", "❯ next  (queued)  Ctrl+S steers"))
     await at.prompt("! ls", sees="❯ ! ls  (queued)", lacks="ls  (queued)  Ctrl+S")
+
+
+async def test_a_command_of_an_agent_that_moves_none_to_the_background_names_no_key(at: Desk) -> None:
+    await at.turn("go")
+    at.session.fact("options", options={"foreign_agent": "gemini --acp"})
+    at.session.run(at.session.call("Bash", command="make"), "1", elapsed_s=60)
+    await at.sees("Bash make  60 s", lacks="Ctrl+B background")

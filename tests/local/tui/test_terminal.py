@@ -218,7 +218,7 @@ async def _ended_in_a_shell(at: Terminal, end: Callable[[], None]) -> bytes:
     ended = len(at.written)
     at.type(f"{sys.executable} -m ccb config show; {sys.executable} -m ccb config show; echo both''done\r")
     await at.until(lambda: "bothdone" in at.text_from(ended) and at.text.endswith("$ "))
-    return at.written[ended:]
+    return bytes(at.written[ended:])
 
 
 async def test_the_next_ccb_restores_the_terminal_of_one_that_was_killed(tmp_path: Path) -> None:

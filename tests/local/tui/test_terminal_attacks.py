@@ -77,12 +77,13 @@ def harmless(written: str) -> None:
     written.encode()
 
 
-@pytest.mark.quick_rows(2)
+@pytest.mark.quick_rows(1)
 @pytest.mark.parametrize("first", range(0, len(ATTACKS), 1 if "CCB_ATTACKS" in os.environ else 9))
 async def test_known_attacks_do_nothing_anywhere(first: int) -> None:
     harmless(await written_while_shown([*ATTACKS[first:], *ATTACKS[:first]]))
 
 
+@pytest.mark.thorough
 @settings(
     max_examples=int(os.environ.get("CCB_ATTACKS", "2")),
     deadline=None,

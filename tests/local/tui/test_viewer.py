@@ -50,6 +50,7 @@ async def test_one_that_never_drove_takes_over() -> None:
         await at.sees("only watching: nobody drives this session · Alt+T takes it over")
 
 
+@pytest.mark.quick_rows(2)
 @pytest.mark.parametrize("typed", ["t", "take care", "1. try that", "tt"])
 async def test_what_a_viewer_types_never_takes_the_session(at: Desk, typed: str) -> None:
     await _fence(at)

@@ -53,6 +53,18 @@ async def test_several_questions_come_one_by_one_and_are_shown_together_before_t
         assert await answers(at) == {"Which store?": "SQLite", "Which checks?": "Lint"}
 
 
+async def test_clicks_mark_tick_and_give(at: Desk) -> None:
+    await at.asked("AskUserQuestion", TWO)
+    await at.click("Redis")
+    await at.click("Redis", sees="Checks (2 of 2)")
+    await at.click("Unit", sees="1 ☒ Unit")
+    await at.click("Lint", sees="2 ☒ Lint")
+    await at.click("Unit", sees="1 ☐ Unit")
+    await at.alone("enter", sees="→ Lint")
+    await at.alone("enter")
+    assert await answers(at) == {"Which store?": "Redis", "Which checks?": "Lint"}
+
+
 async def test_an_answer_in_own_words(at: Desk) -> None:
     await at.asked("AskUserQuestion", TWO)
     await at.alone("3", "enter")

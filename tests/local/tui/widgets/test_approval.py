@@ -104,6 +104,7 @@ FOR_THE_SESSION = {**ALLOWED, "updatedPermissions": [{**RULE, "destination": "se
 DENIED = "The user denied this; it was not done."
 
 
+@pytest.mark.quick_rows(3)
 @pytest.mark.parametrize(
     ("keys", "why", "answer"),
     [
@@ -230,6 +231,23 @@ async def test_a_click_leads_to_the_card_and_answers_nothing(at: Desk) -> None:
     await at.answer("1", then=lambda: at.session.answers)
 
 
+@pytest.mark.parametrize(
+    ("size", "suggestions", "words", "answer"),
+    [((46, 40), [RULE], "Yes, and allow", FOR_THE_SESSION), ((120, 40), [], "Yes, once", ALLOWED)],
+)
+async def test_a_click_on_an_answer_marks_it_and_another_one_gives_it(
+    size: tuple[int, int], suggestions: list[Any], words: str, answer: dict[str, Any]
+) -> None:
+    """Also where the answers move when the card gets the focus."""
+    async with desk(ScriptedSession(), size=size) as at:
+        at.session.begin()
+        at.session.ask("ask", "Bash", COMMAND, permission_suggestions=suggestions)
+        await at.click(words, sees="Enter answers")
+        assert at.session.answers == {}
+        await at.click(words)
+        assert await answered(at) == answer
+
+
 async def test_a_key_marks_the_answer_that_enter_gives_and_another_key_marks_another_one(at_card: Desk) -> None:
     await at_card.press("2", sees="Enter answers")
     await at_card.pause_of_a_person()
@@ -350,6 +368,7 @@ async def test_who_types_after_an_answer_goes_on_typing_when_the_next_card_comes
     assert at_card.app.focused is at_card.composer and list(at_card.session.answers) == ["ask"]
 
 
+@pytest.mark.quick_rows(3)
 @pytest.mark.parametrize("key", ["1", "y", "2", "3", "4", "n"])
 async def test_an_answer_at_an_empty_input_needs_no_tab(at: Desk, monkeypatch: pytest.MonkeyPatch, key: str) -> None:
     monkeypatch.setattr("ccb.local.tui.approvals.QUIET_S", 0.0)
@@ -403,6 +422,7 @@ async def test_tab_marks_nothing_while_a_text_waits_at_the_input(at: Desk) -> No
     assert at.session.answers == {}
 
 
+@pytest.mark.quick_rows(2)
 @pytest.mark.parametrize(
     ("typed", "pause"), [("12 files", 10), ("no wait", 10), ("wait 1", 0), ("31 files", 0), ("no", 0)]
 )
@@ -556,6 +576,7 @@ async def test_on_a_terminal_of_40_by_10_the_answers_and_the_status_line_are_the
         assert at.status.startswith(" ● devbox:/srv/shop")
 
 
+@pytest.mark.quick_rows(1)
 @pytest.mark.parametrize("size", [(80, 24), (60, 12)])
 async def test_what_is_below_the_edge_is_announced_until_it_was_seen(size: tuple[int, int]) -> None:
     async with desk(size=size) as at:

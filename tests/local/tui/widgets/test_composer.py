@@ -20,6 +20,7 @@ async def test_an_empty_prompt_is_not_sent(at: Desk) -> None:
     assert at.session.prompts == []
 
 
+@pytest.mark.quick_rows(2)
 @pytest.mark.parametrize("key", ["ctrl+j", "shift+enter", "ctrl+enter", "alt+enter"])
 async def test_a_new_line_does_not_send(at: Desk, key: str) -> None:
     await at.press(*"one", key)
@@ -157,6 +158,7 @@ async def test_help_is_searched_and_scrolled_and_leaves_the_conversation_as_it_i
     await at.press("f1", loses="Help:")
 
 
+@pytest.mark.quick_rows(2)
 @pytest.mark.parametrize(
     ("typed", "seen"),
     [

@@ -15,6 +15,7 @@ async def test_a_backslash_before_enter_makes_a_new_line(at: Desk) -> None:
     await at.press("enter", then=lambda: at.session.prompts == ["one\ntwo"])
 
 
+@pytest.mark.quick_rows(2)
 @pytest.mark.parametrize(
     ("keys", "left"),
     [

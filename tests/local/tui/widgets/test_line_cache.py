@@ -68,6 +68,7 @@ def test_what_is_forgotten_or_outdated_is_drawn_again() -> None:
         assert not kept(cache, shown) and cache.height(shown, 80) is None
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 async def test_a_page_longer_than_the_cache_reads_the_same_up_and_down() -> None:
     async with desk(size=(60, 30)) as at:
