@@ -57,6 +57,7 @@ $(REFERENCE_CLI): $(STAMP) # the wheel of its SDK brings Claude Code, which `ben
 
 thorough: ## the same with the rows and tests that `make test` leaves out, and all of the worker's tests on every Python
 	@$(MAKE) --no-print-directory $(REFERENCE_CLI) || echo "without Claude Code, whose tests are skipped"
+	@.ci/system-packages thorough $(PYTHON) || echo "without Chromium, whose tests are skipped"
 	@$(MAKE) --no-print-directory test
 	@$(ROOT) env CCB_EXAMPLES=500 $(BIN)/pytest -n 5 --dist worksteal -q -m "thorough or hypothesis"
 	@$(MAKE) --no-print-directory worker-pythons

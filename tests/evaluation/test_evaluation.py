@@ -72,6 +72,7 @@ async def test_some_are_solved_and_what_a_provider_failed_at_is_tried_again(
     assert code == 2 and "choose another file" in said and len(rows) == 4
 
 
+@pytest.mark.thorough
 @pytest.mark.programs
 async def test_no_attempt_begins_when_the_budget_is_used_up(laptop: Laptop, fake_model: FakeModel) -> None:
     fake_model.add({"text": "done", "usage": DEAR, "times": 0})
@@ -80,6 +81,7 @@ async def test_no_attempt_begins_when_the_budget_is_used_up(laptop: Laptop, fake
     assert [row.score for row in rows] == [0.0, None] and rows[1].ending == "error_max_budget_usd"
 
 
+@pytest.mark.thorough
 @pytest.mark.programs
 async def test_an_agent_that_takes_too_long_is_ended_and_judged_by_what_it_has_done(
     laptop: Laptop, fake_model: FakeModel

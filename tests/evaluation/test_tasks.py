@@ -28,8 +28,8 @@ def _rewards(source: TaskSource, directory: Path) -> list[str]:
     return found[::2]
 
 
+@pytest.mark.quick_rows(3)
 @pytest.mark.slow
-@pytest.mark.quick_rows(6)
 @pytest.mark.parametrize("name", sorted(TASKS, key=lambda name: name not in ("merge-conflict", "sql", "shell-octal")))
 def test_hidden_tests_fail_before_the_solution_and_pass_after_it(name: str, tmp_path: Path) -> None:
     assert _rewards(TASKS[name], tmp_path) == ["0", "1"]

@@ -38,7 +38,7 @@ async def test_the_undisturbed_session_does_all_of_its_work(name: str, reference
 
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize("seed", range(FIRST, FIRST + COUNT))
-@pytest.mark.quick_rows(2)
+@pytest.mark.quick_rows(1)
 async def test_a_disturbed_session_comes_out_the_same(
     seed: int, reference: Reference, tmp_path: Path, sshd: Sshd, host_user: HostUser
 ) -> None:

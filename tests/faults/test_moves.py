@@ -14,7 +14,7 @@ pytestmark = pytest.mark.visited
 
 
 @pytest.mark.timeout(240)
-@pytest.mark.quick_rows(2)
+@pytest.mark.quick_rows(1)
 @pytest.mark.parametrize("share", [0.02, 0.6, 1.0])
 @pytest.mark.parametrize("kind", ["reset", "close", "freeze", "repeat", "double"])
 async def test_a_move_in_the_middle_of_a_fault_arrives_whole_or_goes_on_when_given_again(

@@ -21,6 +21,7 @@ def test_a_picture_is_small_and_loads_nothing(stop: Stop) -> None:
     assert "devbox:/srv/shop" in svg.replace("&#160;", " ")
 
 
+@pytest.mark.quick_rows(2)
 @pytest.mark.parametrize("name", ["set-up", "first", "working", "agents", "reconnecting"])
 async def test_drawn_again_a_picture_is_the_same(name: str) -> None:
     """Also those with clocks and spinners."""

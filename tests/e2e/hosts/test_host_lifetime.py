@@ -81,6 +81,7 @@ LOST = 'env -i setsid sh -c "(sleep 600 & echo \\$! >lost) &"; while [ ! -s lost
 """A process that no session, group or environment tells any more."""
 
 
+@pytest.mark.quick_rows(1)
 @pytest.mark.parametrize("sandbox", [True, False], ids=["caged", "uncaged"])
 async def test_what_a_command_leaves_running_is_told_and_ends_with_the_run(host: Host, sandbox: bool) -> None:
     host.model.add(uses("Bash", command=LOST), {"text": "a server runs"})
@@ -99,6 +100,7 @@ ATTACKS = {
 }
 
 
+@pytest.mark.quick_rows(1)
 @pytest.mark.parametrize("attack", ATTACKS)
 async def test_stop_all_ends_what_has_lost_its_environment(host: Host, attack: str) -> None:
     line = f"{LOST}; {ATTACKS[attack]} touch ready"

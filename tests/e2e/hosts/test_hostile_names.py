@@ -32,6 +32,7 @@ async def test_a_directory_of_any_name_is_where_a_session_works_on(here: Here, w
     assert not list(somewhere.app.rglob("pwned")) and not list(here.laptop.home.rglob("pwned"))
 
 
+@pytest.mark.quick_rows(3)
 @pytest.mark.parametrize("way", [[], ["--transport", "ssh"], ["--ssh-command", "ssh"], ["--ssh-command", "fleet ssh"]])
 @pytest.mark.parametrize("command", ["ssh", "doctor"])
 async def test_a_host_or_a_user_is_never_an_option_or_a_command(laptop: Laptop, way: list[str], command: str) -> None:

@@ -42,6 +42,7 @@ async def test_a_new_session_and_the_way_back_need_no_second_login(host: Host) -
 async def test_move_takes_the_session_and_the_person_to_another_machine(host: Host, project: Path) -> None:
     host.model.add({"text": "Answer-one."}, {"text": "Answer-two."})
     async with host.on_terminal("--reverse", str(free_port())) as running:
+        await running.answer("1")
         await running.shows("of the host leads to port")
         running.type("the first one\r")
         await running.shows("Answer-one.")

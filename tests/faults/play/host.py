@@ -17,7 +17,7 @@ from tests.faults.play.outcome import text_of
 from tests.support.hosts.sshd import HostUser
 from tests.support.machine.processes import processes_of
 
-_NAMES = re.compile(r"[0-9a-f]{8}-[0-9a-f-]{27}|[0-9a-f]{32,64}|(?<=/outputs/)\d{4}")
+_NAMES = re.compile(r"[0-9a-f]{8}-[0-9a-f-]{27}|[0-9a-f]{32,64}|(?<=/outputs/)\d{4}|(?<=/owner\.)\d+")
 
 
 async def left_by(user: HostUser) -> list[str]:
@@ -37,8 +37,10 @@ async def left_by(user: HostUser) -> list[str]:
 
 
 def _name(process: psutil.Process) -> str:
+    """Its name, when it began and the home that it was given: uids are used again, so it may be another test's."""
     try:
-        return process.name()
+        began = time.strftime("%H:%M:%S", time.localtime(process.create_time()))
+        return f"{process.name()} since {began}, HOME {process.environ().get('HOME')}"
     except psutil.NoSuchProcess:
         return "(just ended)"
 
