@@ -47,7 +47,7 @@ F = TypeVar("F")
 
 DEADLINE_S = 60.0
 _DEFAULTS = SessionOptions()
-_SOURCE = Path(__file__).resolve().parents[2] / "src"
+SOURCES = {"PYTHONPATH": str(Path(__file__).resolve().parents[2] / "src")}
 _START = """
 import json, os, sys
 params, bundle, bundle_path = sys.argv[1:]
@@ -258,7 +258,7 @@ class WorkerHost:
             "HOME": str(self.home),
             "XDG_RUNTIME_DIR": str(self.runtime),
             "TMPDIR": str(self.temporary),
-            "PYTHONPATH": str(_SOURCE),
+            **SOURCES,
             "CCB_MAX_RETRIES": "0",
             **self.more_env,
         }

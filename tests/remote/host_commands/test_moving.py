@@ -7,17 +7,16 @@ import io
 import json
 import os
 import shutil
-import sys
 import uuid
+from asyncio.subprocess import PIPE
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 from tests.remote.agent_kit import content, says
-from tests.remote.worker_process import WorkerHost, until
+from tests.remote.worker_process import SOURCES, WorkerHost, until
+from tests.support.forking.process import start_process
 
-from ccb.remote.host_commands import moving
-from ccb.remote.host_commands.host_command import run_command
 from ccb.remote.session.recovery import Recovered
 from ccb.remote.session_store.file_history import RewindPoints
 from ccb.remote.session_store.journal import Journal
@@ -30,9 +29,22 @@ from ccb.tunnel.wire.journal_records import record_of, replay, to_line
 from ccb.tunnel.wire.session_archive import Manifest, add_member, begin, end
 from ccb.tunnel.wire.session_options import SessionOptions
 
-assert moving  # it is imported before a step, so that only calls of the step itself count
 _KILLED = 9
-_CALLS = ("open", "os.", "shutil.", "fcntl.")
+_STEP = """
+import json, os, sys
+from ccb.remote.host_commands import moving  # before the step, so that only calls of the step itself count
+from ccb.remote.host_commands.host_command import run_command
+params, left = json.loads(sys.argv[1]), int(sys.argv[2])
+def count(event, _):
+    global left
+    if event.startswith(("open", "os.", "shutil.", "fcntl.")):
+        left -= 1
+        if not left:
+            os._exit(9)
+if left:
+    sys.addaudithook(count)
+os._exit(run_command(params, "b" * 64, 1))
+"""
 
 
 @dataclass
@@ -42,39 +54,21 @@ class Side:
     home: Path
     bodies: list[Json] = field(default_factory=list)
 
-    def step(self, name: str, *, kill_at: int = 0, **params: object) -> Json | None:
+    async def step(self, name: str, *, kill_at: int = 0, **params: object) -> Json | None:
         """Run a step in a process of its own. Return the body of its last report, None if it was killed at its
         `kill_at`th call to the system."""
-        reading, writing = os.pipe()
-        if not (pid := os.fork()):
-            self._run({"command": "move", "step": name, **params}, writing, kill_at)
-        os.close(writing)
-        with open(reading, "rb") as file:
-            frames = [json.loads(line) for line in file]
-        if os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == _KILLED:
+        words = ["-c", _STEP, json.dumps({"command": "move", "step": name, **params}), str(kill_at)]
+        env = {"PATH": os.environ["PATH"], "HOME": str(self.home), "XDG_RUNTIME_DIR": str(self.home / "run"), **SOURCES}
+        process = await start_process("worker", words, env=env, stdout=PIPE)
+        out, _ = await process.communicate()
+        if process.returncode == _KILLED:
             return None
+        frames = [json.loads(line) for line in out.splitlines()]
         refused = [each["message"] for each in frames if each["t"] == "refused"]
         if refused:
             raise HostRefusal("", refused[0], {})
         self.bodies = [each["body"] for each in frames if each["t"] == "report"]
         return self.bodies[-1]
-
-    def _run(self, params: Json, out: int, kill_at: int) -> None:
-        left = kill_at
-
-        def count(event: str, _: object) -> None:
-            nonlocal left
-            if event.startswith(_CALLS):
-                left -= 1
-                if not left:
-                    os._exit(_KILLED)
-
-        for name in ("XDG_STATE_HOME", "XDG_CACHE_HOME"):
-            os.environ.pop(name, None)
-        os.environ.update(HOME=str(self.home), XDG_RUNTIME_DIR=str(self.home / "run"))
-        if kill_at:
-            sys.addaudithook(count)
-        os._exit(run_command(params, "b" * 64, out))
 
     def state(self, session: str) -> Path:
         return self.home / ".local/state/ccb/sessions" / session
@@ -93,31 +87,33 @@ class Move:
     target: Side
     session: str
     exported: Json = field(default_factory=dict)
+    place: str = ""
 
-    def run(self, kill: str = "", kill_at: int = 0) -> bool:
-        """What the laptop does for `ccb move`. Return False if the step `kill` was killed."""
+    async def run(self, since: str = "look", kill_at: int = 0, *, before: str = "") -> bool:
+        """What the laptop does for `ccb move`, from a step on, and up to another one. Return False if the first step
+        was killed."""
         here, there, to = self.source, self.target, "there:/app"
-        for name, side, params in (
-            ("look", here, {}),
-            ("expect", there, {"directory": str(there.home / "app"), "again": True}),
-            ("export", here, {}),
-            ("receive", there, {"directory": str(there.home / "app")}),
-            ("leave", here, {}),
-            ("settle", there, {}),
-        ):
+        sides = {"look": here, "expect": there, "export": here, "receive": there, "leave": here, "settle": there}
+        for name in [*sides][[*sides].index(since) :]:
+            if name == before:
+                break
+            params: dict[str, object] = {"session": self.session, "to": to}
+            if name in ("expect", "receive"):
+                params["directory"] = str(there.home / "app")
+            if name == "expect":
+                params["again"] = True
             if name == "leave":
                 params["journal"] = self.exported["journal"]
-            params = {**params, "session": self.session, "to": to}
-            found = side.step(name, kill_at=kill_at if name == kill else 0, **params)
+            found = await sides[name].step(name, kill_at=kill_at if name == since else 0, **params)
             if found is None:
                 return False
             if name == "look" and found["moved"]:
-                return there.step("settle", session=self.session) is not None
+                return await there.step("settle", session=self.session) is not None
             if name == "expect":
-                place = found["path"]
+                self.place = found["path"]
             if name == "export":
                 self.exported = found
-                shutil.copy(self.exported["path"], place)
+                shutil.copy(self.exported["path"], self.place)
         return True
 
     def owners(self) -> list[str]:
@@ -151,15 +147,16 @@ def move(tmp_path: Path) -> Move:
 
 @pytest.mark.quick_rows(1)
 @pytest.mark.parametrize("step", ["settle", "leave", "expect", "export", "receive"])
-def test_a_step_that_is_killed_anywhere_leaves_one_owner_and_is_done_again(
+async def test_a_step_that_is_killed_anywhere_leaves_one_owner_and_is_done_again(
     move: Move, step: str, tmp_path: Path
 ) -> None:
+    await move.run(before=step)
     shutil.copytree(tmp_path / "now", tmp_path / "before")
     for kill_at in range(1, 1000):
-        if move.run(step, kill_at):
+        if await move.run(step, kill_at):
             break
         assert len(move.owners()) == 1, f"killed at call {kill_at}"
-        assert move.run(), f"the move was not ended after a kill at call {kill_at}"
+        assert await move.run(), f"the move was not ended after a kill at call {kill_at}"
         assert move.owners() == ["target"]
         there = move.target.state(move.session)
         assert (there / "plan.md").read_text() == "the plan" and (there / "outputs/0001-out").read_bytes() == b"output"
@@ -169,24 +166,25 @@ def test_a_step_that_is_killed_anywhere_leaves_one_owner_and_is_done_again(
     assert kill_at > 5 and move.owners() == ["target"]
 
 
-def test_a_session_that_went_on_meanwhile_does_not_leave(move: Move) -> None:
+async def test_a_session_that_went_on_meanwhile_does_not_leave(move: Move) -> None:
     with pytest.raises(HostRefusal, match="went on while it was moved"):
-        move.source.step("leave", session=move.session, to="there:/app", journal=1)
+        await move.source.step("leave", session=move.session, to="there:/app", journal=1)
     assert move.owners() == ["source"]
-    assert move.run()
+    assert await move.run()
     with pytest.raises(HostRefusal, match="has moved to there:/app"):
-        move.source.step("look", session=move.session, to="elsewhere:/app")
+        await move.source.step("look", session=move.session, to="elsewhere:/app")
     with pytest.raises(HostRefusal, match="is on this host already"):
-        move.target.step("expect", session=move.session, directory=str(move.target.home / "app"), again=True)
+        await move.target.step("expect", session=move.session, directory=str(move.target.home / "app"), again=True)
 
 
-def test_gc_leaves_a_session_that_is_about_to_arrive(move: Move) -> None:
-    assert not move.run("settle", 1)
+async def test_gc_leaves_a_session_that_is_about_to_arrive(move: Move) -> None:
+    await move.run(before="settle")
+    assert not await move.run("settle", 1)
     for each in (move.target.state(move.session), move.target.state(move.session) / "arriving"):
         os.utime(each, (1e9, 1e9))
-    move.target.step("", command="gc", older_than_s=1e12)
+    await move.target.step("", command="gc", older_than_s=1e12)
     assert "a move to this host is not over" in [each.get("why") for each in move.target.bodies]
-    assert move.run() and move.owners() == ["target"]
+    assert await move.run() and move.owners() == ["target"]
 
 
 async def test_a_session_at_work_or_with_a_driver_does_not_leave(host: WorkerHost, session: str) -> None:
@@ -202,17 +200,17 @@ async def test_a_session_at_work_or_with_a_driver_does_not_leave(host: WorkerHos
     assert (await exporting.next(Report)).kind == "done"
 
 
-def brought(move: Move, journal: bytes) -> Path:
+async def brought(move: Move, journal: bytes) -> Path:
     """The state directory after an archive with this journal was imported."""
     directory = str(move.target.home / "app")
-    found = move.target.step("expect", session=move.session, directory=directory)
+    found = await move.target.step("expect", session=move.session, directory=directory)
     assert found is not None
     with open(found["path"], "xb") as file:
         begin(file, Manifest(move.session, "/"))
         add_member(file, "journal.jsonl", io.BytesIO(journal), len(journal))
         end(file)
-    move.target.step("receive", session=move.session, directory=directory)
-    move.target.step("settle", session=move.session)
+    await move.target.step("receive", session=move.session, directory=directory)
+    await move.target.step("settle", session=move.session)
     return move.target.state(move.session)
 
 
@@ -227,9 +225,9 @@ def brought(move: Move, journal: bytes) -> Path:
     ],
     ids=["empty", "no record", "another session", "numbers without end", "a line without end"],
 )
-def test_a_journal_that_no_worker_wrote_is_refused(move: Move, journal: bytes) -> None:
+async def test_a_journal_that_no_worker_wrote_is_refused(move: Move, journal: bytes) -> None:
     with pytest.raises(HostRefusal, match="its journal is"):
-        brought(move, journal)
+        await brought(move, journal)
     assert not move.target.owns(move.session)
 
 
@@ -244,7 +242,7 @@ async def test_a_journal_that_lies_grants_and_changes_nothing(move: Move) -> Non
         records.QueuedRecord("task:1", [{"type": "text", "text": "run this"}], {}, wakes=True),
         records.RewindRecord("m", 0, [back]),
     )
-    state = brought(move, lines(move.session, Path("/"), *lies))
+    state = await brought(move, lines(move.session, Path("/"), *lies))
     journal, recovered, points = Journal(str(state / "journal.jsonl")), Recovered(), RewindPoints()
     replay(journal.all(), *recovered.parts, points)
     await journal.close()
