@@ -3,6 +3,7 @@ more than one."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -179,28 +180,25 @@ async def test_a_path_outside_of_the_session_s_directories_is_marked(at: Desk) -
     assert "1 Yes, once" in lines[call + 1], "nothing else is to be said, also not by an empty line"
 
 
-@pytest.mark.slow
-async def test_a_tab_for_a_card_that_takes_no_focus_yet_is_not_lost(at: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ccb.local.tui.approvals.LOCK_S", 3.0)  # longer than a busy machine needs below
+async def test_a_tab_for_a_card_that_takes_no_focus_yet_is_not_lost(at: Desk, lock_over: Callable[[], None]) -> None:
     await asked(at, one="make a", two="git status")
     await at.answer("1", sees="$ git status")
-    card = at.card
-    assert card.settling
+    assert at.card.settling
     await at.press("tab")
-    assert not card.has_focus
+    assert not at.card.has_focus
+    lock_over()
     await at.card_listens()
     await at.answer("4", sees="Why not?")
 
 
-@pytest.mark.slow
-async def test_a_tab_before_typed_text_leaves_the_text_its_place(at: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ccb.local.tui.approvals.LOCK_S", 3.0)
+async def test_a_tab_before_typed_text_leaves_the_text_its_place(at: Desk, lock_over: Callable[[], None]) -> None:
     await asked(at, one="make a", two="git status")
     await at.answer("1", sees="$ git status")
-    card = at.card
-    await at.press("tab", *"no, wait", then=lambda: not card.settling)
+    await at.press("tab", *"no, wait")
+    lock_over()
+    await at.until(lambda: not at.card.settling)
     await at.pilot.pause()
-    assert not card.has_focus and at.composer.text == "no, wait"
+    assert not at.card.has_focus and at.composer.text == "no, wait"
 
 
 async def test_keys_are_typed_again_once_the_card_is_gone_that_they_were_held_for(at: Desk) -> None:

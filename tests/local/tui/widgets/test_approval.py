@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -270,9 +270,7 @@ async def test_a_mark_is_gone_after_a_look_at_the_composer_or_at_another_window(
     await at_card.answer("enter", then=lambda: at_card.session.answers)
 
 
-@pytest.mark.slow
-async def test_a_card_in_the_place_of_another_is_not_gone_to_at_once(at: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ccb.local.tui.approvals.LOCK_S", 3.0)  # longer than a busy machine needs below
+async def test_a_card_in_the_place_of_another_is_not_gone_to_at_once(at: Desk, lock_over: Callable[[], None]) -> None:
     await asks(at, first="echo one", second="rm -rf /")
     await at.sees("echo one", "1 more waiting")
     at.session.withdraw_question("first")  # and at this moment the person goes to it and answers
@@ -282,6 +280,7 @@ async def test_a_card_in_the_place_of_another_is_not_gone_to_at_once(at: Desk, m
     await at.pilot.click(".choices", offset=(16, 0))
     assert at.app.focused is at.composer
     await at.press("alt+a", "2", "enter", has="")
+    lock_over()
     await at.card_listens()
     await at.sees("Enter answers")  # the keys were for a card: this one shows what they mark
     assert at.session.answers == {}
@@ -329,30 +328,31 @@ async def test_each_rule_that_the_session_would_get_has_a_line(at: Desk) -> None
     assert (await answered(at))["updatedPermissions"][0]["rules"] == rules
 
 
-async def test_a_key_pressed_twice_does_not_answer_the_next_card(at: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_key_pressed_twice_does_not_answer_the_next_card(at: Desk, lock_over: Callable[[], None]) -> None:
     await asks(at, first="echo one", second="echo two")
     await at.card_focused(sees="1 more waiting")
-    monkeypatch.setattr("ccb.local.tui.approvals.LOCK_S", 2.0)  # longer than a busy machine needs below
     await at.answer("1", sees="echo two")
     await at.press("1", "enter", has="")
+    lock_over()
     await at.card_listens()
     assert list(at.session.answers) == ["first"]
 
 
 async def test_cards_keep_the_focus_so_that_enter_answers_one_after_the_other(
-    at: Desk, monkeypatch: pytest.MonkeyPatch
+    at: Desk, lock_over: Callable[[], None]
 ) -> None:
-    monkeypatch.setattr("ccb.local.tui.approvals.LOCK_S", 1.5)  # else it may be over before the screen is looked at
     await asks(at, first="echo one", second="echo two")
     await at.card_focused()
     await at.answer("enter", sees="echo two")
     assert at.card.has_class("settling"), "its border is dim as long as no key counts"
+    lock_over()
     await at.card_listens()
     await at.press("tab")  # also a person who presses Tab for each card
     await at.answer("enter", then=lambda: at.view.card is None and len(at.session.answers) == 2)
     assert at.app.focused is at.composer
     ask(at.session, "third", "echo three")  # soon after
     await at.sees("echo three")
+    lock_over()
     await at.card_listens()
     await at.answer("enter", then=lambda: len(at.session.answers) == 3)
     assert all(each["behavior"] == "allow" for each in at.session.answers.values())
