@@ -24,8 +24,8 @@ log = logging.getLogger(__name__)
 
 ASKS, WORKS = "requires_action", "running"
 _GROUPS = {ASKS: 0, WORKS: 1}
-_LOGINS = 16  # hosts that are logged in to at once
-_NEXT_S = 0.1  # seconds after which the next ones follow
+_FIRST, _LOGINS = 4, 16  # hosts that are logged in to at once: the first ones, whose rows come soon, and then others
+_NEXT_S = 0.25  # seconds after which the next ones follow
 _COST_S = 30.0  # seconds after which the ledger may be read again
 NO_SESSION = SessionRow.model_construct(session="")
 _SETTLE_S = 0.05  # seconds in which changes are collected before they are told
@@ -189,7 +189,8 @@ async def watching(hosts: Mapping[str, HostConnection], environ: Mapping[str, st
         for number, (name, connection) in enumerate(hosts.items()):
             host = HostWatch(name, await stack.enter_async_context(connection), dash.changed)
             dash.hosts.append(host)
-            watch = asyncio.create_task(host.run(number // _LOGINS * _NEXT_S), name=f"watch {name}")
+            begins_in_s = 0.0 if number < _FIRST else (1 + number // _LOGINS) * _NEXT_S
+            watch = asyncio.create_task(host.run(begins_in_s), name=f"watch {name}")
             stack.push_async_callback(cancelled, watch)
         yield dash
 
