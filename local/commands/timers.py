@@ -1,8 +1,8 @@
 """Timers of this machine's own scheduler: user timers of systemd, agents of launchd, lines of a crontab.
 
 What a timer runs is a script of ccb, so a scheduler gets no word of the person but the time, and the path of the
-script is the mark of what ccb wrote. All methods may raise UsageError or OSError. `run` returns 0 if the run ended
-well, as far as the scheduler tells."""
+script is the mark of what ccb wrote. `start` is the command that runs it now, as the scheduler would. All methods may
+raise UsageError or OSError."""
 
 from __future__ import annotations
 
@@ -42,15 +42,19 @@ def _done(*words: str, given: str = "", nothing: str = "\n") -> str:
     return "" if ran.returncode else ran.stdout
 
 
+def _alone(script: Path) -> Sequence[str]:
+    """Return the command that runs a script with as few variables as cron and launchd give it."""
+    return ["env", "-i", f"HOME={Path.home()}", "PATH=/usr/bin:/bin", "/bin/sh", str(script)]
+
+
 @dataclass(frozen=True)
 class FileTimer:
-    """A timer of a scheduler that reads `files`, and the commands to check, begin and end it, and to run it now."""
+    """A timer of a scheduler that reads `files`, and the commands to check, begin and end it."""
 
     files: Mapping[Path, bytes]
     begin: Sequence[Sequence[str]]
     end: Sequence[str]
     start: Sequence[str]
-    waits: bool = True  # does `start` return when the run has ended?
 
     def add(self) -> None:
         for path in self.files:
@@ -69,9 +73,6 @@ class FileTimer:
     def remove(self) -> None:
         _program(*self.end)  # one that does not run is fine
         self._unlink()
-
-    def run(self) -> int:
-        return subprocess.call(self.start)
 
     def _unlink(self) -> None:
         for path in self.files:
@@ -96,7 +97,7 @@ def launchd_agent(directory: Path, script: Path, on: str) -> FileTimer:
     times = _calendar_intervals(on) if on else []
     agent = plistlib.dumps({"Label": label, "ProgramArguments": program, "StartCalendarInterval": times})
     begin, end = ("launchctl", "bootstrap", domain, str(path)), ("launchctl", "bootout", f"{domain}/{label}")
-    return FileTimer({path: agent}, [begin], end, ("launchctl", "kickstart", f"{domain}/{label}"), waits=False)
+    return FileTimer({path: agent}, [begin], end, _alone(script))
 
 
 def _calendar_intervals(on: str) -> list[dict[str, int]]:
@@ -121,7 +122,10 @@ def _calendar_intervals(on: str) -> list[dict[str, int]]:
 class CronLine:
     script: Path
     on: str
-    waits = True
+
+    @property
+    def start(self) -> Sequence[str]:
+        return _alone(self.script)
 
     def add(self) -> None:
         if not _CRON_TIMES.fullmatch(self.on):
@@ -131,9 +135,6 @@ class CronLine:
 
     def remove(self) -> None:
         _done("crontab", "-", given="".join(self._others()))
-
-    def run(self) -> int:
-        return subprocess.call(["/bin/sh", self.script], env={"HOME": str(Path.home()), "PATH": "/usr/bin:/bin"})
 
     def _others(self) -> list[str]:
         return [line for line in _crontab() if not line.endswith(self._command)]
