@@ -77,7 +77,8 @@ async def print_rows(dash: Dash, *, follow: bool = False) -> ExitCode:
 
 
 def _print_changes(dash: Dash, shown: dict[tuple[str, str], object], problems: dict[str, str]) -> None:
-    rows = {row.key: as_json(row, time.monotonic()) for row in dash.rows()}
+    costs, now = dash.costs, time.monotonic()
+    rows = {row.key: as_json(row, costs.get(row.session.session, 0.0), now) for row in dash.rows()}
     lasting = {key: [each for each in row.items() if not each[0].endswith("_s")] for key, row in rows.items()}
     changed: list[object] = [row for key, row in rows.items() if shown.get(key) != lasting[key]]
     changed += [

@@ -161,16 +161,15 @@ class DashPanel(SearchedPanel[DashRow]):
         if below:
             below.insert(0, Text("─" * width, style=palette.dim))
         self._shown = self._window(len(found), max(1, height - len(below)))
-        now = time.monotonic()
-        cells = [_cells(found[each], width, now) for each in self._shown]
+        marked, costs, now = self._marked, self._dash.costs, time.monotonic()
+        shown = [found[each] for each in self._shown]
+        cells = [_cells(row, costs.get(row.session.session, 0.0), width, now) for row in shown]
         sizes = [max(map(cell_len, column)) for column in zip_longest(*cells, fillvalue="")]
-        aligned = [[*zip(own, sizes, strict=False)] for own in cells]  # a host without sessions has fewer
         rows = [
-            self._line(found[each], own, width, marked=each == self._at)
-            for each, own in zip(self._shown, aligned, strict=True)
+            self._line(row, zip(own, sizes, strict=False), width, marked=row is marked)  # of a host there are fewer
+            for row, own in zip(shown, cells, strict=True)
         ]
-        none = "No session fits what you typed." if self._sought else "No hosts."
-        rows = rows or [Text(f"  {none}", style=palette.dim)]
+        rows = rows or [Text("  No session fits what you typed.", style=palette.dim)]
         gap = [Text()] * max(1, height - len(rows) - len(below) + 1)
         self.update(Group(self._title(), Text(), *rows, *gap, *below, *foot))
 
@@ -217,7 +216,7 @@ def _counted(count: int, noun: str) -> str:
     return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
-def _cells(row: DashRow, width: int, now: float) -> list[str]:
+def _cells(row: DashRow, usd: float, width: int, now: float) -> list[str]:
     """Return the texts in front of the title: state, host, age, cost, driver."""
     session, host = row.session, row.host
     name = cut(one_line(host.name), _MAX_HOST)
@@ -227,7 +226,7 @@ def _cells(row: DashRow, width: int, now: float) -> list[str]:
     if width >= _MEDIUM:
         cells.append(f"{age_text(row.idle_s(now)):>3}")
     if width >= _WIDE:
-        cells.append(f"{dollars(row.usd):>6}" if row.usd else "")
+        cells.append(f"{dollars(usd):>6}" if usd else "")
         cells.append(driver_text(session, _MAX_DRIVER) if session.may_run and session.driver and host.up else "")
     return cells
 
