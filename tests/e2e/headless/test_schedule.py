@@ -18,7 +18,7 @@ from tests.support.machine.programs import shell_script
 from tests.support.model.fake_model import API_KEY
 from tests.support.person.laptop import Done, Here, Laptop
 
-from ccb.local.commands.timers import CronLine, launchd_agent, systemd_timer
+from ccb.local.commands.timers import cron_line, launchd_agent, systemd_timer
 from ccb.tunnel.errors import UsageError
 
 SYSTEMD = """
@@ -158,7 +158,7 @@ def test_a_time_that_would_be_another_line_of_a_crontab_is_refused(
     shell_script(tmp_path / "bin" / "crontab", f"touch {tmp_path}/called")
     monkeypatch.setenv("PATH", f"{tmp_path}/bin:{os.environ['PATH']}")
     with pytest.raises(UsageError, match="is no time for cron"):
-        CronLine(tmp_path / "n.sh", on).add()
+        cron_line(tmp_path / "n.sh", on).add()
     assert not (tmp_path / "called").exists()
 
 
@@ -170,7 +170,7 @@ def test_other_lines_of_a_crontab_stay_and_a_line_runs_its_script(
     monkeypatch.setenv("PATH", f"{tmp_path}/bin:{os.environ['PATH']}")
     kept.write_text("0 0 1 1 * true 50\\%\n")
     shell_script(script, f"touch {tmp_path}/ran")
-    timer, other = CronLine(script, "30 6 * * *"), CronLine(script.with_name("m.sh"), "@daily")
+    timer, other = cron_line(script, "30 6 * * *"), cron_line(script.with_name("m.sh"), "@daily")
     other.add()
     timer.add()
     line = kept.read_text().splitlines()[-1]
