@@ -5,12 +5,10 @@ from __future__ import annotations
 import os
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 
 from textual import work
 from textual.app import SuspendNotSupported
 from textual.containers import Vertical
-from textual.message import Message
 from textual.widget import Widget
 
 from ...ports.port_forwards import PortForwards, url_of
@@ -56,19 +54,13 @@ class PortOffers:
 
 
 class PageHolder(Vertical):
-    """Shows one thing at a time. A page takes the place of `transcript` and `composer`."""
+    """Shows one thing at a time. A page takes the place of `transcript` and `composer`. `use_port` gets a word of
+    `/ports` and a port that was offered, when the person takes or hides that."""
 
     DEFAULT_CSS = """
     PageHolder { height: auto; }
     PageHolder.-page { height: 1fr; }
     """
-
-    @dataclass
-    class PortWanted(Message):
-        """The person takes a port that was offered, or hides it: `verb` is a word of `/ports`."""
-
-        verb: str
-        port: int
 
     def __init__(
         self,
@@ -77,6 +69,7 @@ class PageHolder(Vertical):
         transcript: Transcript,
         composer: Composer,
         copied: Callable[[str], Awaitable[str]],
+        use_port: Callable[[str, int], object],
     ) -> None:
         super().__init__()
         self.transcript = transcript
@@ -87,6 +80,7 @@ class PageHolder(Vertical):
         self._info = info
         self._composer = composer
         self._copied = copied
+        self._use_port = use_port
         self._details_at = -_TWICE_S
 
     @property
@@ -123,7 +117,7 @@ class PageHolder(Vertical):
             self.mark(choices[-1])
         elif isinstance(marked, OfferBlock) and (verb := self._port_verb(key)):
             self.mark(None)
-            self.post_message(self.PortWanted(verb, marked.port))
+            self._use_port(verb, marked.port)
         elif key not in _MARKING:
             return False
         elif isinstance(marked, ToolBlock) and key == "enter":
