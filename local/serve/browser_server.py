@@ -140,17 +140,15 @@ class BrowserServer:
 
     async def _give_key(self, request: web.Request) -> web.Response:
         """Take the token of a link, or "" from a browser that only asks whether its key counts."""
-        given = await request.text()
+        given, response = await request.text(), web.Response(status=204)
         if self._token and _same(given, self._token):
             self._token = ""
-            response = web.Response(status=204)
             response.set_cookie(
                 self._cookie, self._key, path="/", httponly=True, samesite="Strict", secure=self._tls is not None
             )
-            return response
-        if not given and self._has_key(request):
-            return web.Response(status=204)
-        raise web.HTTPForbidden(text="This link has been used, or it is not the newest one.")
+        elif given or not self._has_key(request):
+            raise web.HTTPForbidden(text="This link has been used, or it is not the newest one.")
+        return response
 
     def _has_key(self, request: web.Request) -> bool:
         return _same(request.cookies.get(self._cookie, ""), self._key)

@@ -65,29 +65,28 @@ async def run_serve(arguments: Arguments, environ: Mapping[str, str]) -> ExitCod
 
 def _offer_links(server: BrowserServer, *, drawn: bool) -> None:
     """Print a link now, and another one for each Enter in the terminal; `drawn`: for a phone, too."""
-    _print_link(server.new_link(), drawn=drawn)
-    if not sys.stdin.isatty():
-        return
-    say("Enter makes a link for another browser; Ctrl+C ends.")
-    loop = asyncio.get_running_loop()
+
+    def show() -> None:
+        link = server.new_link()
+        print_line(link)
+        if drawn and sys.stdout.isatty():
+            import segno
+
+            code = io.StringIO()
+            segno.make(link, micro=False).terminal(code, border=2, compact=True)
+            print_line(*code.getvalue().splitlines())
 
     def pressed() -> None:
         if sys.stdin.readline():
-            _print_link(server.new_link(), drawn=drawn)
+            show()
         else:
             loop.remove_reader(sys.stdin)
 
-    loop.add_reader(sys.stdin, pressed)
-
-
-def _print_link(link: str, *, drawn: bool) -> None:
-    print_line(link)
-    if drawn and sys.stdout.isatty():
-        import segno
-
-        code = io.StringIO()
-        segno.make(link, micro=False).terminal(code, border=2, compact=True)
-        print_line(*code.getvalue().splitlines())
+    loop = asyncio.get_running_loop()
+    show()
+    if sys.stdin.isatty():
+        say("Enter makes a link for another browser; Ctrl+C ends.")
+        loop.add_reader(sys.stdin, pressed)
 
 
 def _address(text: str) -> tuple[str, int]:
