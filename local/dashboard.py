@@ -8,7 +8,6 @@ import sys
 import time
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING
 
 from ccb.tunnel.errors import CcbError, UsageError
 from ccb.tunnel.heavy_imports import collection_paused
@@ -31,10 +30,6 @@ from .session.own_hooks import NotificationHooks
 from .terminal.console import print_line, say
 from .terminal.signals import Interrupts
 from .terminal.terminal_prompts import TerminalPrompts, prompts_for
-
-if TYPE_CHECKING:
-    from .tui.dash_app import DashChoice
-
 
 _ANSWER_S = 15.0  # seconds in which a host has to answer --json
 
@@ -95,6 +90,7 @@ def _print_changes(dash: Dash, shown: dict[tuple[str, str], object], problems: d
 async def _show(dash: Dash, arguments: Arguments, environ: Mapping[str, str]) -> ExitCode:
     with collection_paused():
         from .repl import show_session
+        from .slash_commands.session_api import NextSession, arguments_for
         from .tui.attention import Notify
         from .tui.dash_app import DashApp
 
@@ -112,7 +108,11 @@ async def _show(dash: Dash, arguments: Arguments, environ: Mapping[str, str]) ->
             code = int(ExitCode.OK)
             try:
                 if choice.session or choice.directory:
-                    code = await show_session(_arguments_of(choice), choice.host.connection)
+                    over = choice.host.connection
+                    local = over.arguments.connection.local
+                    directory = choice.directory if local else remote_path(choice.directory)
+                    following = arguments_for(NextSession(choice.session), over.arguments, directory)
+                    code = await show_session(following, over)
                 else:
                     code = await _log_in(choice.host)
             except CcbError as error:
@@ -136,11 +136,3 @@ async def _log_in(host: HostWatch) -> int:
         finally:
             await cancelled(login)
         return signals.first.result() if signals.first.done() else ExitCode.OK
-
-
-def _arguments_of(choice: DashChoice) -> Arguments:
-    from .slash_commands.session_api import NextSession, arguments_for
-
-    arguments = choice.host.connection.arguments
-    directory = choice.directory if arguments.connection.local else remote_path(choice.directory)
-    return arguments_for(NextSession(choice.session), arguments, directory)

@@ -81,8 +81,7 @@ def _words_of(word: str) -> Sequence[str]:
     try:
         lines = Path(word[1:]).expanduser().read_text(encoding="utf-8-sig").splitlines()
     except (OSError, UnicodeDecodeError) as error:
-        why = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
-        raise UsageError(f"the list of hosts {word[1:]} cannot be read", evidence=why or "") from None
+        raise UsageError(f"the list of hosts {word[1:]} cannot be read", evidence=str(error)) from None
     return [text for line in lines if (text := line.partition("#")[0].strip())]
 
 

@@ -28,7 +28,6 @@ _FRAME_LINES = 3  # the title, and a blank line at it and at the foot
 _SEARCH = "search"
 _ACTIONS = {
     "slash": _SEARCH,
-    "ctrl+f": _SEARCH,
     "enter": "open",
     "a": "answer",
     "n": "new",
@@ -63,6 +62,7 @@ class DashPanel(SearchedPanel[DashRow]):
         self._dash, self._act = dash, act
         self._sought = dash.sought
         self._asks = ""  # one of _QUESTIONS
+        self._question = ""
         self._asked: DashRow | None = None  # the row that is asked about
         self._typed = ""
         self._shown = range(0)
@@ -117,15 +117,16 @@ class DashPanel(SearchedPanel[DashRow]):
             self.below, self._sought = (), self._sought if self.below else ""
             self.refresh_rows()
         elif action == _SEARCH:
-            self._asks, self._typed = action, self._sought
+            self._asks, self._question, self._typed = action, _QUESTIONS[action], self._sought
         elif marked is None:
             pass
         elif marked.is_host and action not in ("open", "new"):
-            why = "has no sessions: n starts one" if marked.host.up else "does not answer. Enter logs in"
-            self._dash.said = f"{one_line(marked.host.name)} {why}."
+            self._dash.said = "This is no session: Enter starts one, or logs in if the host does not answer."
         elif action in _QUESTIONS:
             proposed = {"rename": marked.session.prompt.cell, "new": marked.session.cwd.cell or "~"}
             self._asks, self._asked, self._typed = action, marked, proposed.get(action, "")
+            name, host = cut(marked.session.prompt.cell or marked.session.session, 40), one_line(marked.host.name)
+            self._question = _QUESTIONS[action].format(host=host, name=name)
         else:
             self._act(action, marked, "")
 
@@ -202,13 +203,10 @@ class DashPanel(SearchedPanel[DashRow]):
         return title
 
     def _foot(self) -> Text:
-        palette, asked = self._palette, self._asked
+        palette, said = self._palette, self._dash.said
         if self._asks:
-            name = asked.session.prompt.cell or asked.session.session if asked is not None else ""
-            host = one_line(asked.host.name) if asked is not None else ""
-            words = _QUESTIONS[self._asks].format(host=host, name=cut(name, 40))
-            return Text(words, style=palette.accent).append(f"{one_line(self._typed)}{CARET}", style="bold")
-        said = self._dash.said
+            given = f"{one_line(self._typed)}{CARET}"
+            return Text(self._question, style=palette.accent).append(given, style="bold")
         return Text(one_line(said) or _KEYS, style=palette.warn if said else palette.dim)
 
 
