@@ -107,9 +107,7 @@ class GroupMember(Witness):
         """Answer a message to the MCP server that this member is."""
         return await server_reply(message, GROUP_SERVER, [_TOOL], self._called)
 
-    async def _called(self, name: str, given: Json) -> Json:
-        if name != TOOL:
-            return tool_result("There is no such tool.", failed=True)
+    async def _called(self, _name: str, given: Json) -> Json:
         try:
             return tool_result(await self._send(as_text(given.get("to")).strip(), as_text(given.get("text"))))
         except RequestRefused as refused:
