@@ -15,7 +15,7 @@ from yarl import URL
 
 from ccb.tunnel.errors import UsageError
 
-from ..command_line.arguments import Arguments, HostCommandOptions
+from ..command_line.arguments import Arguments
 from ..command_line.exit_codes import ExitCode
 from ..command_line.option_values import shortened
 from ..terminal.console import print_line, say
@@ -36,7 +36,8 @@ async def run_serve(arguments: Arguments, environ: Mapping[str, str]) -> ExitCod
     """Raises CcbError."""
     options, pages = arguments.host_command, page_files()
     host, port = _address(options.listen or "127.0.0.1")
-    tls, listener = _tls(options, host), _listener(host, port)
+    tls = _tls(options.tls_cert, options.tls_key)
+    listener = _listener(host, port, encrypted=tls is not None)
     address = URL.build(scheme="https" if tls else "http", host=host, port=listener.getsockname()[1])
     idle = _IDLE_MINUTES if options.idle is None else options.idle
     command = [sys.executable, "-P", "-m", "ccb", *arguments.rest]  # -P: no modules of this directory
@@ -107,28 +108,21 @@ def _address(text: str) -> tuple[str, int]:
     return host, port
 
 
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
-
-
-def _listener(host: str, port: int) -> socket.socket:
+def _listener(host: str, port: int, *, encrypted: bool) -> socket.socket:
+    """Listen at the address of a host: at one beyond this machine only if it is `encrypted`."""
     try:
         family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        if not encrypted and not ipaddress.ip_address(address[0]).is_loopback:
+            what = f"ccb serve listens beyond this machine ({host}) only with TLS"
+            raise UsageError(what, do="Give --tls-cert and --tls-key, or leave out --listen.")
         return socket.create_server(address[:2], family=family)
     except OSError as error:
         why = error.strerror or type(error).__name__
         raise UsageError(f"ccb serve cannot listen on {host} port {port}: {why}", do="Give another --listen.") from None
 
 
-def _tls(options: HostCommandOptions, host: str) -> ssl.SSLContext | None:
-    certificate, key = options.tls_cert, options.tls_key
+def _tls(certificate: str | None, key: str | None) -> ssl.SSLContext | None:
     if certificate is None and key is None:
-        if not _is_loopback(host):
-            what = f"ccb serve listens beyond this machine ({host}) only with TLS"
-            raise UsageError(what, do="Give --tls-cert and --tls-key, or leave out --listen.")
         return None
     if certificate is None or key is None:
         raise UsageError("--tls-cert and --tls-key go together", do="Give both.")
