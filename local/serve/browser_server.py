@@ -14,12 +14,13 @@ import json
 import secrets
 import socket
 import ssl
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from importlib.resources import files
 from pathlib import Path
 
 from aiohttp import WSMessage, WSMsgType, web
+from aiohttp.typedefs import Handler
 from aiohttp.web_protocol import RequestHandler
 from yarl import URL
 
@@ -35,8 +36,6 @@ _MAX_BODY = 1 << 10
 _HEARTBEAT_S = 15.0
 _LEAST, _MOST = 2, 500  # columns and rows of a screen
 _PAGE = Path(__file__).with_name("page")
-
-Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 def page_files() -> dict[str, tuple[str, bytes]]:
@@ -105,10 +104,9 @@ class BrowserServer:
             await runner.cleanup()
 
     def _end_without_window(self, connection: RequestHandler) -> None:
-        if connection in self._without_window:
-            self._without_window.discard(connection)
-            if connection.transport is not None:
-                connection.transport.abort()
+        if connection in self._without_window and connection.transport is not None:
+            connection.transport.abort()
+        self._without_window.discard(connection)
 
     @web.middleware
     async def _guard(self, request: web.Request, handler: Handler) -> web.StreamResponse:
