@@ -200,7 +200,7 @@ class SessionView(Vertical):
                 if isinstance(event, LinkChange):
                     self._link_changed(event)
                 elif isinstance(event, PortOffer):
-                    self._offers.came(event.port)
+                    self._offers.waiting.append(event.port)
                 elif isinstance(event, LaptopNotice):
                     self.reducer.notice(event.text, Level.WARNING)
                 elif isinstance(event, ReplayEnd):

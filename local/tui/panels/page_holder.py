@@ -32,11 +32,8 @@ class PortOffers:
 
     def __init__(self, ports: PortForwards | None, transcript: Transcript) -> None:
         self._ports, self._transcript = ports, transcript
-        self._waiting: deque[int] = deque()
+        self.waiting: deque[int] = deque()  # those that came since
         self._shown: list[OfferBlock] = []
-
-    def came(self, port: int) -> None:
-        self._waiting.append(port)
 
     def refresh(self, *, may_show: bool) -> None:
         """Bring the lines up to date. New ones come only if they `may_show`: not during a replay or beside a card."""
@@ -45,8 +42,8 @@ class PortOffers:
         for block in [each for each in self._shown if not self._ports.may_offer(each.port)]:
             self._shown.remove(block)
             self._transcript.take_away(block)
-        while may_show and self._waiting:
-            port = self._waiting.popleft()
+        while may_show and self.waiting:
+            port = self.waiting.popleft()
             if self._ports.may_offer(port):
                 block = OfferBlock(text=f"{self._ports.shown(port)} → {url_of(port)}", port=port)
                 self._shown.append(block)
