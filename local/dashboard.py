@@ -119,7 +119,7 @@ async def _show(dash: Dash, arguments: Arguments, environ: Mapping[str, str]) ->
                 dash.said = f"{error.what}. {error.do}"
             if code in (ExitCode.HANGUP, ExitCode.TERMINATED):
                 return ExitCode(code)
-            choice.host.retry()
+            choice.host.again.set()
     finally:
         await hooks.close()
 

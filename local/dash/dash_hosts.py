@@ -49,8 +49,8 @@ def _named(arguments: Arguments, environ: Mapping[str, str], *, from_ledger: boo
     words = named_places(arguments.rest)
     for word in words:
         yield _session_on(word, arguments)
-    none: list[tuple[str, str, float]] = []
     if from_ledger and not words:
+        none = list[tuple[str, str, float]]()
         places = read_ledger(ledger_folder(environ), lambda ledger: ledger.places(_MAX_PLACES), none)
         for word in dict.fromkeys(host for host, _, _ in places):
             with suppress(UsageError):  # what a container or a command leads to

@@ -64,7 +64,7 @@ class DashRow:
 
 class HostWatch:
     """One host, over one connection that the sessions opened from here share. `problem` says why it does not answer;
-    the rows are those of its last answer, at `heard_at`."""
+    the rows are those of its last answer, at `heard_at`. `again` lets it connect now, if there is no connection."""
 
     def __init__(self, name: str, connection: HostConnection, changed: Callable[[], None]) -> None:
         self.name = name
@@ -74,15 +74,11 @@ class HostWatch:
         self.needs_person = False
         self.heard_at = 0.0
         self._changed = changed
-        self._again = asyncio.Event()
+        self.again = asyncio.Event()
 
     @property
     def up(self) -> bool:
         return bool(self.heard_at) and not self.problem
-
-    def retry(self) -> None:
-        """Connect now, if there is no connection."""
-        self._again.set()
 
     async def run(self, begins_in_s: float) -> None:
         """Watch until cancelled."""
@@ -100,10 +96,10 @@ class HostWatch:
                 log.exception("watching %s failed", self.name)
                 self.problem, self.needs_person = f"watching it failed: {type(error).__name__}", False
             self._changed()
-            self._again.clear()
+            self.again.clear()
             with suppress(TimeoutError):
                 async with asyncio.timeout(None if self.needs_person else max(1.0, pace.next())):
-                    await self._again.wait()
+                    await self.again.wait()
 
     async def _listen(self, transport: Transport) -> None:
         """Take the reports of the host until it ends them. Raises CcbError."""

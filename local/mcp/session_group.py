@@ -69,7 +69,7 @@ class GroupMember(Witness):
     ) -> None:
         self.session = session
         self._near = near
-        self._host = host
+        self.name = f"{host}/{session.hello.session[:8]}"
         self._environ = environ
         self._revoked = revoked
         self._unprompted = 0
@@ -88,10 +88,6 @@ class GroupMember(Witness):
             self._near[self._socket] = self
             stack.callback(self._near.pop, self._socket)
             yield
-
-    @property
-    def name(self) -> str:
-        return f"{self._host}/{self.session.hello.session[:8]}"
 
     @property
     def _takes_part(self) -> bool:
