@@ -113,8 +113,10 @@ def _listener(host: str, port: int, *, encrypted: bool) -> socket.socket:
     try:
         family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         if not encrypted and not ipaddress.ip_address(address[0]).is_loopback:
-            what = f"ccb serve listens beyond this machine ({host}) only with TLS"
-            raise UsageError(what, do="Give --tls-cert and --tls-key, or leave out --listen.")
+            raise UsageError(
+                f"ccb serve listens beyond this machine ({host}) only with TLS",
+                do="Give --tls-cert and --tls-key, or leave out --listen.",
+            )
         return socket.create_server(address[:2], family=family)
     except OSError as error:
         why = error.strerror or type(error).__name__
