@@ -8,7 +8,6 @@ import sys
 import time
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING
 
 from ccb.tunnel.errors import CcbError, UsageError
 from ccb.tunnel.heavy_imports import collection_paused
@@ -31,10 +30,6 @@ from .session.own_hooks import NotificationHooks
 from .terminal.console import print_line, say
 from .terminal.signals import Interrupts
 from .terminal.terminal_prompts import TerminalPrompts, prompts_for
-
-if TYPE_CHECKING:
-    from .tui.dash_app import DashChoice
-
 
 _ANSWER_S = 15.0  # seconds in which a host has to answer --json
 
@@ -60,40 +55,40 @@ async def print_rows(dash: Dash, *, follow: bool = False) -> ExitCode:
     """Print a row for each session, and one with `error` for each host that does not answer: once all have answered or
     failed, or with `follow` as they come and change, and `gone` for those that go. Return AGENT_FAILED for one that did
     not answer."""
-    shown: dict[tuple[str, str], object] = {}
-    problems: dict[str, str] = {}
+    told: dict[tuple[str, str], object] = {}
     with suppress(TimeoutError):
         async with asyncio.timeout(None if follow else _ANSWER_S):
             async for _ in dash.changes():
                 if follow:
-                    _print_changes(dash, shown, problems)
+                    _print_changes(dash, told)
                 elif all(each.up or each.problem for each in dash.hosts):
                     break
     silent = [each for each in dash.hosts if not each.up]
     for each in silent:
         each.problem = each.problem or "it has not answered yet"
-    _print_changes(dash, shown, problems)
+    _print_changes(dash, told)
     return ExitCode.AGENT_FAILED if silent else ExitCode.OK
 
 
-def _print_changes(dash: Dash, shown: dict[tuple[str, str], object], problems: dict[str, str]) -> None:
-    rows = {row.key: as_json(row, time.monotonic()) for row in dash.rows()}
+def _print_changes(dash: Dash, told: dict[tuple[str, str], object]) -> None:
+    """`told` holds what was printed last, by host and session, or host and "" for its error."""
+    costs, now = dash.costs, time.monotonic()
+    rows = {row.key: as_json(row, costs.get(row.session.session, 0.0), now) for row in dash.rows()}
     lasting = {key: [each for each in row.items() if not each[0].endswith("_s")] for key, row in rows.items()}
-    changed: list[object] = [row for key, row in rows.items() if shown.get(key) != lasting[key]]
-    changed += [
-        {"host": host, "session": session, "gone": True} for host, session in shown if (host, session) not in rows
-    ]
-    hosts = {each.name: each.problem for each in dash.hosts}
-    changed += [{"host": name, "error": error} for name, error in hosts.items() if problems.get(name, "") != error]
+    errors = {(each.name, ""): each.problem for each in dash.hosts}
+    changed: list[object] = [row for key, row in rows.items() if told.get(key) != lasting[key]]
+    gone = [key for key in told if key not in rows and key not in errors]
+    changed += [{"host": host, "session": session, "gone": True} for host, session in gone]
+    changed += [{"host": key[0], "error": error} for key, error in errors.items() if told.get(key, "") != error]
     print_line(*map(json.dumps, changed))
-    shown.clear()
-    shown.update(lasting)
-    problems.update(hosts)
+    told.clear()
+    told.update({**lasting, **errors})
 
 
 async def _show(dash: Dash, arguments: Arguments, environ: Mapping[str, str]) -> ExitCode:
     with collection_paused():
         from .repl import show_session
+        from .slash_commands.session_api import NextSession, arguments_for
         from .tui.attention import Notify
         from .tui.dash_app import DashApp
 
@@ -111,14 +106,18 @@ async def _show(dash: Dash, arguments: Arguments, environ: Mapping[str, str]) ->
             code = int(ExitCode.OK)
             try:
                 if choice.session or choice.directory:
-                    code = await show_session(_arguments_of(choice), choice.host.connection)
+                    over = choice.host.connection
+                    local = over.arguments.connection.local
+                    directory = choice.directory if local else remote_path(choice.directory)
+                    following = arguments_for(NextSession(choice.session), over.arguments, directory)
+                    code = await show_session(following, over)
                 else:
                     code = await _log_in(choice.host)
             except CcbError as error:
                 dash.said = f"{error.what}. {error.do}"
             if code in (ExitCode.HANGUP, ExitCode.TERMINATED):
                 return ExitCode(code)
-            choice.host.retry()
+            choice.host.again.set()
     finally:
         await hooks.close()
 
@@ -135,11 +134,3 @@ async def _log_in(host: HostWatch) -> int:
         finally:
             await cancelled(login)
         return signals.first.result() if signals.first.done() else ExitCode.OK
-
-
-def _arguments_of(choice: DashChoice) -> Arguments:
-    from .slash_commands.session_api import NextSession, arguments_for
-
-    arguments = choice.host.connection.arguments
-    directory = choice.directory if arguments.connection.local else remote_path(choice.directory)
-    return arguments_for(NextSession(choice.session), arguments, directory)

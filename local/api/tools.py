@@ -60,13 +60,9 @@ def tools_by_name(tools: Sequence[Tool]) -> dict[str, Tool]:
 
 async def tools_reply(tools: Mapping[str, Tool], message: Json) -> Json:
     """Answer the worker for the tools of a program."""
-
-    async def call(name: str, given: Json) -> Json:
-        return await tools[name].reply(given) if name in tools else tool_result("There is no such tool.", failed=True)
-
     about = ((name, each.description, each.schema) for name, each in tools.items())
     listed = [{"name": name, "description": text, "inputSchema": schema} for name, text, schema in about]
-    return await server_reply(message, "ccb", listed, call)
+    return await server_reply(message, "ccb", listed, lambda name, given: tools[name].reply(given))
 
 
 def _result(value: object) -> Json:

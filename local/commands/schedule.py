@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
-import shutil
+import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -52,9 +52,8 @@ def run_schedule(arguments: Arguments, environ: Mapping[str, str]) -> int:
     if name not in known:
         raise UsageError(f"nothing is scheduled as {name!r}", do="`ccb schedule list` shows what is.")
     if action == "run":
-        code = timer.run()
-        ended = f"ended with code {code}" if timer.waits or code else "was started"
-        print_line(f"{name} {ended}. What it prints: cat {log}")
+        code = subprocess.call(timer.start)
+        print_line(f"{name} ended with code {code}. What it prints: cat {log}")
         return ExitCode.OK if code == 0 else ExitCode.AGENT_FAILED
     timer.remove()
     script.unlink()
@@ -65,7 +64,6 @@ def run_schedule(arguments: Arguments, environ: Mapping[str, str]) -> int:
 def _checked(name: str, arguments: Arguments) -> Sequence[str]:
     """Return the words with which ccb is to be run. Raise UsageError for what cannot run without a person."""
     words = arguments.rest[2:]
-    words = words[1:] if words[:1] == ("ccb",) else words
     if not _NAME.fullmatch(name):
         raise UsageError(f"{name!r} is no name of a schedule", do="Use small letters, digits and '-', at most 40.")
     if not arguments.schedule.on:
@@ -81,13 +79,10 @@ def _checked(name: str, arguments: Arguments) -> Sequence[str]:
 
 def _script(name: str, log: str, words: Sequence[str], options: ScheduleOptions, environ: Mapping[str, str]) -> str:
     """Return the script that runs ccb as it would run here and now. Raise UsageError."""
-    program = Path(sys.argv[0])
-    is_installed = program.name == "ccb" and shutil.which(program)
-    ccb = [str(program.absolute())] if is_installed else [sys.executable, "-P", "-m", "ccb"]
+    ccb = [sys.executable, "-P", "-m", "ccb", *words]  # -P: no modules of the directory
     places = " ".join(f"{each}={shlex.quote(environ[each])}" for each in _PLACES if environ.get(each))
-    lines = [_MARK + json.dumps([options.on, shlex.join(["ccb", *words])]), f"exec >>{log} 2>&1"]
-    lines += [f"export {places}"] if places else []
-    lines.append(f"cd {shlex.quote(str(Path.cwd()))} && {shlex.join([*ccb, *words])} </dev/null")
+    lines = [_MARK + json.dumps([options.on, shlex.join(["ccb", *words])]), f"exec >>{log} 2>&1", f"export {places}"]
+    lines.append(f"cd {shlex.quote(str(Path.cwd()))} && {shlex.join(ccb)} </dev/null")
     if options.notify:
         lines.append(f"export CCB_SCHEDULE={name} CCB_EXIT_CODE=$?")
         lines.append(f"/bin/sh -c {shlex.quote(options.notify)}")

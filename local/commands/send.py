@@ -70,8 +70,7 @@ def at_the_host(arguments: Arguments, environ: Mapping[str, str]) -> Arguments:
     connection, wanted = arguments.connection, arguments.rest[0]
     if connection.target is not None or connection.local or not (needs_host(connection) and is_session_id(wanted)):
         return arguments
-    none: list[str] = []
-    hosts = read_ledger(ledger_folder(environ), lambda ledger: ledger.hosts_of(wanted.lower()), none)
+    hosts = read_ledger(ledger_folder(environ), lambda ledger: ledger.hosts_of(wanted.lower()), list[str]())
     if hosts in ([], [LOCAL_HOST]):
         return arguments
     try:

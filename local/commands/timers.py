@@ -1,8 +1,7 @@
 """Timers of this machine's own scheduler: user timers of systemd, agents of launchd, lines of a crontab.
 
 What a timer runs is a script of ccb, so a scheduler gets no word of the person but the time, and the path of the
-script is the mark of what ccb wrote. All methods may raise UsageError or OSError. `run` returns 0 if the run ended
-well, as far as the scheduler tells."""
+script is the mark of what ccb wrote. All methods may raise UsageError or OSError."""
 
 from __future__ import annotations
 
@@ -42,15 +41,19 @@ def _done(*words: str, given: str = "", nothing: str = "\n") -> str:
     return "" if ran.returncode else ran.stdout
 
 
+def _alone(script: Path) -> Sequence[str]:
+    """Return the command that runs a script with as few variables as cron and launchd give it."""
+    return ["env", "-i", f"HOME={Path.home()}", "PATH=/usr/bin:/bin", "/bin/sh", str(script)]
+
+
 @dataclass(frozen=True)
-class FileTimer:
-    """A timer of a scheduler that reads `files`, and the commands to check, begin and end it, and to run it now."""
+class Timer:
+    """A timer of a scheduler that reads `files`, what begins and ends it there, and the command that runs it now."""
 
     files: Mapping[Path, bytes]
-    begin: Sequence[Sequence[str]]
-    end: Sequence[str]
+    begin: Callable[[], object]
+    end: Callable[[], object]
     start: Sequence[str]
-    waits: bool = True  # does `start` return when the run has ended?
 
     def add(self) -> None:
         for path in self.files:
@@ -60,43 +63,44 @@ class FileTimer:
         try:
             for path, content in self.files.items():
                 replace_file(path, content)
-            for words in self.begin:
-                _done(*words)
+            self.begin()
         except UsageError:
             self._unlink()
             raise
 
     def remove(self) -> None:
-        _program(*self.end)  # one that does not run is fine
+        self.end()
         self._unlink()
-
-    def run(self) -> int:
-        return subprocess.call(self.start)
 
     def _unlink(self) -> None:
         for path in self.files:
             path.unlink(missing_ok=True)
 
 
-def systemd_timer(directory: Path, script: Path, on: str) -> FileTimer:
+def systemd_timer(directory: Path, script: Path, on: str) -> Timer:
     service, timer = (directory / f"ccb-{script.stem}.{kind}" for kind in ("service", "timer"))
     unit = f"# Written by `ccb schedule`.\n[Unit]\nDescription=ccb schedule {script.stem}\n\n"
     quoted = re.sub(r'([\\"])', r"\\\1", str(script)).replace("%", "%%").replace("$", "$$")
     runs = f'{unit}[Service]\nType=oneshot\nExecStart=/bin/sh "{quoted}"\n'
     times = f"{unit}[Timer]\nOnCalendar={on}\nPersistent=true\n\n[Install]\nWantedBy=timers.target\n"
     control = "systemctl", "--user"
-    begin = ("systemd-analyze", "calendar", on), (*control, "daemon-reload"), (*control, "enable", "--now", timer.name)
-    end, start = (*control, "disable", "--now", timer.name), (*control, "start", service.name)
-    return FileTimer({service: runs.encode(), timer: times.encode()}, begin, end, start)
+
+    def begin() -> None:
+        _done("systemd-analyze", "calendar", on)
+        _done(*control, "daemon-reload")
+        _done(*control, "enable", "--now", timer.name)
+
+    end = partial(_program, *control, "disable", "--now", timer.name)  # one that does not run is fine
+    return Timer({service: runs.encode(), timer: times.encode()}, begin, end, (*control, "start", service.name))
 
 
-def launchd_agent(directory: Path, script: Path, on: str) -> FileTimer:
+def launchd_agent(directory: Path, script: Path, on: str) -> Timer:
     label, domain = f"ccb.{script.stem}", f"gui/{os.getuid()}"
     path, program = directory / f"{label}.plist", ["/bin/sh", str(script)]
     times = _calendar_intervals(on) if on else []
     agent = plistlib.dumps({"Label": label, "ProgramArguments": program, "StartCalendarInterval": times})
-    begin, end = ("launchctl", "bootstrap", domain, str(path)), ("launchctl", "bootout", f"{domain}/{label}")
-    return FileTimer({path: agent}, [begin], end, ("launchctl", "kickstart", f"{domain}/{label}"), waits=False)
+    begin = partial(_done, "launchctl", "bootstrap", domain, str(path))
+    return Timer({path: agent}, begin, partial(_program, "launchctl", "bootout", f"{domain}/{label}"), _alone(script))
 
 
 def _calendar_intervals(on: str) -> list[dict[str, int]]:
@@ -117,37 +121,22 @@ def _calendar_intervals(on: str) -> list[dict[str, int]]:
     return [dict(pair for each in chosen for pair in each.items()) for chosen in itertools.product(*choices)]
 
 
-@dataclass(frozen=True)
-class CronLine:
-    script: Path
-    on: str
-    waits = True
+def cron_line(script: Path, on: str) -> Timer:
+    command = f" /bin/sh {shlex.quote(str(script))} # ccb schedule\n".replace("%", "\\%")
 
-    def add(self) -> None:
-        if not _CRON_TIMES.fullmatch(self.on):
-            do = "Write five fields, such as '30 6 * * 1-5', or @daily."
-            raise UsageError(f"{self.on!r} is no time for cron", do=do)
-        _done("crontab", "-", given="".join([*self._others(), f"{self.on}{self._command}"]))
+    def begin() -> None:
+        if not _CRON_TIMES.fullmatch(on):
+            raise UsageError(f"{on!r} is no time for cron", do="Write five fields, such as '30 6 * * 1-5', or @daily.")
+        write(f"{on}{command}")
 
-    def remove(self) -> None:
-        _done("crontab", "-", given="".join(self._others()))
+    def write(*own: str) -> None:
+        lines = _done("crontab", "-l", nothing="no crontab").splitlines(keepends=True)
+        _done("crontab", "-", given="".join([*(each for each in lines if not each.endswith(command)), *own]))
 
-    def run(self) -> int:
-        return subprocess.call(["/bin/sh", self.script], env={"HOME": str(Path.home()), "PATH": "/usr/bin:/bin"})
-
-    def _others(self) -> list[str]:
-        return [line for line in _crontab() if not line.endswith(self._command)]
-
-    @property
-    def _command(self) -> str:
-        return f" /bin/sh {shlex.quote(str(self.script))} # ccb schedule\n".replace("%", "\\%")
+    return Timer({}, begin, write, _alone(script))
 
 
-def _crontab() -> list[str]:
-    return _done("crontab", "-l", nothing="no crontab").splitlines(keepends=True)
-
-
-Scheduler = Callable[[Path, str], FileTimer | CronLine]
+Scheduler = Callable[[Path, str], Timer]
 """Makes the timer of a script; the text says when it runs, and is needed to add it."""
 
 
@@ -159,7 +148,7 @@ def scheduler_here(environ: Mapping[str, str]) -> Scheduler:
     if shutil.which("systemctl") and _program("systemctl", "--user", "show-environment").returncode == 0:
         return partial(systemd_timer, Path(environ.get("XDG_CONFIG_HOME") or home / ".config") / "systemd" / "user")
     if shutil.which("crontab"):
-        return CronLine
+        return cron_line
     raise UsageError(
         "this machine has no scheduler that ccb can use",
         evidence="systemd does not run timers of users here, and there is no cron.",

@@ -49,8 +49,8 @@ def _named(arguments: Arguments, environ: Mapping[str, str], *, from_ledger: boo
     words = named_places(arguments.rest)
     for word in words:
         yield _session_on(word, arguments)
-    none: list[tuple[str, str, float]] = []
     if from_ledger and not words:
+        none = list[tuple[str, str, float]]()
         places = read_ledger(ledger_folder(environ), lambda ledger: ledger.places(_MAX_PLACES), none)
         for word in dict.fromkeys(host for host, _, _ in places):
             with suppress(UsageError):  # what a container or a command leads to
@@ -81,8 +81,7 @@ def _words_of(word: str) -> Sequence[str]:
     try:
         lines = Path(word[1:]).expanduser().read_text(encoding="utf-8-sig").splitlines()
     except (OSError, UnicodeDecodeError) as error:
-        why = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
-        raise UsageError(f"the list of hosts {word[1:]} cannot be read", evidence=why or "") from None
+        raise UsageError(f"the list of hosts {word[1:]} cannot be read", evidence=str(error)) from None
     return [text for line in lines if (text := line.partition("#")[0].strip())]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager, suppress
 
 from ccb.tunnel.errors import AuthFailed, CcbError, HostKeyError
@@ -16,7 +16,7 @@ from ccb.tunnel.wire.dataclass import dataclass
 
 from ..config.policy import ledger_folder
 from ..connect.host_connection import HostConnection
-from ..connect.session_rows import SessionRow, check_number, reports, row_of
+from ..connect.session_rows import SessionRow, check_number, reports, row_of, with_prompts
 from ..ledger.call_ledger import CallLedger, read_ledger
 from ..terminal.stdio import in_thread
 
@@ -33,13 +33,11 @@ _SETTLE_S = 0.05  # seconds in which changes are collected before they are told
 
 @dataclass(frozen=True)
 class DashRow:
-    """A session as its host has reported it `heard_at`, NO_SESSION for a host without one. `usd` is what it has cost
-    this laptop."""
+    """A session as its host has reported it `heard_at`, NO_SESSION for a host without one."""
 
     host: HostWatch
     session: SessionRow
     heard_at: float
-    usd: float = 0.0
 
     @property
     def key(self) -> tuple[str, str]:
@@ -66,25 +64,21 @@ class DashRow:
 
 class HostWatch:
     """One host, over one connection that the sessions opened from here share. `problem` says why it does not answer;
-    the rows are those of its last answer, at `heard_at`."""
+    the rows are those of its last answer, at `heard_at`. `again` lets it connect now, if there is no connection."""
 
     def __init__(self, name: str, connection: HostConnection, changed: Callable[[], None]) -> None:
         self.name = name
         self.connection = connection
-        self.rows: dict[str, tuple[SessionRow, float]] = {}
+        self.rows: Mapping[str, DashRow] = {}
         self.problem = ""
         self.needs_person = False
         self.heard_at = 0.0
         self._changed = changed
-        self._again = asyncio.Event()
+        self.again = asyncio.Event()
 
     @property
     def up(self) -> bool:
         return bool(self.heard_at) and not self.problem
-
-    def retry(self) -> None:
-        """Connect now, if there is no connection."""
-        self._again.set()
 
     async def run(self, begins_in_s: float) -> None:
         """Watch until cancelled."""
@@ -102,15 +96,15 @@ class HostWatch:
                 log.exception("watching %s failed", self.name)
                 self.problem, self.needs_person = f"watching it failed: {type(error).__name__}", False
             self._changed()
-            self._again.clear()
+            self.again.clear()
             with suppress(TimeoutError):
                 async with asyncio.timeout(None if self.needs_person else max(1.0, pace.next())):
-                    await self._again.wait()
+                    await self.again.wait()
 
     async def _listen(self, transport: Transport) -> None:
         """Take the reports of the host until it ends them. Raises CcbError."""
         bundle = (await self.connection.loader.loaded()).bundle
-        found: dict[str, tuple[SessionRow, float]] = {}
+        found: dict[str, DashRow] = {}
         async with aclosing(reports(transport, bundle, {"command": "watch"})) as answer:
             async for report in answer:
                 now = time.monotonic()
@@ -119,14 +113,15 @@ class HostWatch:
                     self._changed()
                 elif report.kind in ("session", "gone"):
                     row = row_of(SessionRow, report.body, transport.name)
-                    found[row.session] = row, now
+                    found[row.session] = DashRow(self, row, now)
                     check_number(found, transport.name)
                     if report.kind == "gone":
                         del found[row.session]
 
 
 class Dash:
-    """The hosts and their rows. `changes` tells of each change; `costs` are those of the laptop's own ledger."""
+    """The hosts and their rows. `changes` tells of each change, which sets `news`; `costs` of sessions are those of the
+    laptop's own ledger."""
 
     def __init__(self, environ: Mapping[str, str]) -> None:
         self.hosts: list[HostWatch] = []
@@ -137,36 +132,29 @@ class Dash:
         self._asking: set[tuple[str, str]] = set()
         self._known: set[str] = set()  # the hosts that have answered before
         self._environ = environ
-        self._news = asyncio.Event()
+        self.news = asyncio.Event()
         self._costs_at = -_COST_S
-
-    def changed(self) -> None:
-        self._news.set()
 
     async def changes(self) -> AsyncGenerator[None, None]:
         """Yield at once, and then after each change of the rows. One reader at a time."""
         while True:
             await self._read_costs()
             yield
-            await self._news.wait()
+            await self.news.wait()
             await asyncio.sleep(_SETTLE_S)
-            self._news.clear()
+            self.news.clear()
 
     def rows(self) -> list[DashRow]:
-        return sorted(self._each(), key=lambda row: row.rank)
+        heard = [row for host in self.hosts for row in host.rows.values()]
+        shown = [each for each in heard if each.session.may_run or with_prompts([each.session])]
+        return sorted(shown, key=lambda row: row.rank)
 
     def newly_asking(self) -> bool:
         """Return whether a session asks that did not before, on a host that had answered by then."""
-        asking = {row.key for row in self._each() if row.asks}
+        asking = {row.key for row in self.rows() if row.asks}
         new = any(key[0] in self._known for key in asking - self._asking)
         self._asking, self._known = asking, {each.name for each in self.hosts if each.up} | self._known
         return new
-
-    def _each(self) -> Iterator[DashRow]:
-        for host in self.hosts:
-            for session, (row, heard_at) in host.rows.items():
-                if row.may_run or row.prompts or row.prompt.raw:
-                    yield DashRow(host, row, heard_at, self.costs.get(session, 0.0))
 
     async def _read_costs(self) -> None:
         now = time.monotonic()
@@ -187,7 +175,7 @@ async def watching(hosts: Mapping[str, HostConnection], environ: Mapping[str, st
     dash = Dash(environ)
     async with AsyncExitStack() as stack:
         for number, (name, connection) in enumerate(hosts.items()):
-            host = HostWatch(name, await stack.enter_async_context(connection), dash.changed)
+            host = HostWatch(name, await stack.enter_async_context(connection), dash.news.set)
             dash.hosts.append(host)
             begins_in_s = 0.0 if number < _FIRST else (1 + number // _LOGINS) * _NEXT_S
             watch = asyncio.create_task(host.run(begins_in_s), name=f"watch {name}")
@@ -195,10 +183,10 @@ async def watching(hosts: Mapping[str, HostConnection], environ: Mapping[str, st
         yield dash
 
 
-def as_json(row: DashRow, now: float) -> dict[str, object]:
+def as_json(row: DashRow, usd: float, now: float) -> dict[str, object]:
     """Return a row for scripts, as `ccb ps --json` has it. `stale_s`: seconds since the host last answered, null while
     it does."""
     host, age_s = row.host, round(row.session.age_s + now - row.heard_at, 1)
-    times = {"age_s": age_s, "idle_s": round(row.idle_s(now), 1), "usd": round(row.usd, 6)}
+    times = {"age_s": age_s, "idle_s": round(row.idle_s(now), 1), "usd": round(usd, 6)}
     stale_s = None if host.up else round(now - host.heard_at, 1)
     return {**row.session.model_dump(), **times, "host": host.name, "stale_s": stale_s}

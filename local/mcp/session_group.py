@@ -69,7 +69,7 @@ class GroupMember(Witness):
     ) -> None:
         self.session = session
         self._near = near
-        self._host = host
+        self.name = f"{host}/{session.hello.session[:8]}"
         self._environ = environ
         self._revoked = revoked
         self._unprompted = 0
@@ -90,10 +90,6 @@ class GroupMember(Witness):
             yield
 
     @property
-    def name(self) -> str:
-        return f"{self._host}/{self.session.hello.session[:8]}"
-
-    @property
     def _takes_part(self) -> bool:
         return self.session.driving and not self._revoked()
 
@@ -107,9 +103,7 @@ class GroupMember(Witness):
         """Answer a message to the MCP server that this member is."""
         return await server_reply(message, GROUP_SERVER, [_TOOL], self._called)
 
-    async def _called(self, name: str, given: Json) -> Json:
-        if name != TOOL:
-            return tool_result("There is no such tool.", failed=True)
+    async def _called(self, _name: str, given: Json) -> Json:
         try:
             return tool_result(await self._send(as_text(given.get("to")).strip(), as_text(given.get("text"))))
         except RequestRefused as refused:

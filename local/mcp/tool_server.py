@@ -25,7 +25,11 @@ async def server_reply(
     elif method == "tools/list":
         result = {"tools": [*tools]}
     elif method == "tools/call":
-        result = await call(as_text(params.get("name")), as_dict(params.get("arguments")))
+        wanted = as_text(params.get("name"))
+        if all(each["name"] != wanted for each in tools):
+            result = tool_result("There is no such tool.", failed=True)
+        else:
+            result = await call(wanted, as_dict(params.get("arguments")))
     elif method != "ping" and "id" in message:
         return {**answer, "error": {"code": _NO_METHOD, "message": f"{method[:60]} is not known here"}}
     return {**answer, "result": result}

@@ -14,17 +14,17 @@ import json
 import secrets
 import socket
 import ssl
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from importlib.resources import files
 from pathlib import Path
 
 from aiohttp import WSMessage, WSMsgType, web
+from aiohttp.typedefs import Handler
 from aiohttp.web_protocol import RequestHandler
 from yarl import URL
 
 from ccb.tunnel.errors import UsageError
-from ccb.tunnel.wire.dataclass import dataclass
 
 from .pty_process import PtyProcess, Window
 
@@ -34,27 +34,8 @@ _MAX_MESSAGE = 1 << 20  # bytes; a text that is pasted is one message
 _BACKLOG = 1 << 20  # bytes that a window may be behind
 _MAX_BODY = 1 << 10
 _HEARTBEAT_S = 15.0
-_LEAST, _MOST, _USUAL = 2, 500, (80, 24)  # columns and rows of a screen
+_LEAST, _MOST = 2, 500  # columns and rows of a screen
 _PAGE = Path(__file__).with_name("page")
-
-Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
-
-
-@dataclass(frozen=True)
-class Site:
-    """Where the server listens, and how browsers must call it."""
-
-    host: str
-    port: int
-    tls: ssl.SSLContext | None = None
-
-    @property
-    def origin(self) -> str:
-        return str(URL.build(scheme="https" if self.tls else "http", host=self.host, port=self.port).origin())
-
-    @property
-    def netloc(self) -> str:
-        return self.origin.partition("//")[2]
 
 
 def page_files() -> dict[str, tuple[str, bytes]]:
@@ -75,13 +56,16 @@ def page_files() -> dict[str, tuple[str, bytes]]:
 
 
 class BrowserServer:
-    """Serves `program` to one window of a browser at a time; a newer one takes it over."""
+    """Serves `program` to one window of a browser at a time, which calls it `address`; a newer one takes it over."""
 
-    def __init__(self, program: PtyProcess, site: Site, pages: Mapping[str, tuple[str, bytes]]) -> None:
+    def __init__(
+        self, program: PtyProcess, address: URL, tls: ssl.SSLContext | None, pages: Mapping[str, tuple[str, bytes]]
+    ) -> None:
         self._program = program
-        self._site = site
+        self._origin, self._netloc = str(address.origin()), address.host_port_subcomponent
+        self._tls = tls
         self._pages = pages
-        self._cookie = f"__Host-ccb-{site.port}" if site.tls else f"ccb-{site.port}"  # ports do not divide cookies
+        self._cookie = f"{'__Host-' if tls else ''}ccb-{address.port}"  # ports do not divide cookies
         self._token = ""
         self._key = secrets.token_urlsafe(32)
         self._without_window: set[RequestHandler] = set()
@@ -90,7 +74,7 @@ class BrowserServer:
         """Return a link that lets one browser in. The one before counts no more. What is behind # stays in the browser:
         it is in no request, so in no log, and a program that looks at links in advance does not use it up."""
         self._token = secrets.token_urlsafe(32)
-        return f"{self._site.origin}/#{self._token}"
+        return f"{self._origin}/#{self._token}"
 
     @asynccontextmanager
     async def listening(self, listener: socket.socket) -> AsyncGenerator[None]:
@@ -111,10 +95,8 @@ class BrowserServer:
             loop.call_later(_NO_WINDOW_S, self._end_without_window, connection)
             return connection
 
-        tls = self._site.tls
-        listening = await loop.create_server(
-            accept, sock=listener, ssl=tls, ssl_handshake_timeout=_HANDSHAKE_S if tls else None
-        )
+        handshake_s = _HANDSHAKE_S if self._tls else None
+        listening = await loop.create_server(accept, sock=listener, ssl=self._tls, ssl_handshake_timeout=handshake_s)
         try:
             yield
         finally:
@@ -122,26 +104,24 @@ class BrowserServer:
             await runner.cleanup()
 
     def _end_without_window(self, connection: RequestHandler) -> None:
-        if connection in self._without_window:
-            self._without_window.discard(connection)
-            if connection.transport is not None:
-                connection.transport.abort()
+        if connection in self._without_window and connection.transport is not None:
+            connection.transport.abort()
+        self._without_window.discard(connection)
 
     @web.middleware
     async def _guard(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         hosts, origins = request.headers.getall("Host", []), request.headers.getall("Origin", [])
         if not origins and request.path not in ("/key", "/socket"):  # pages of others may link to the page
-            origins = [self._site.origin]
-        if (hosts, origins) != ([self._site.netloc], [self._site.origin]):
+            origins = [self._origin]
+        if (hosts, origins) != ([self._netloc], [self._origin]):
             raise web.HTTPForbidden(text="This is not the address of this server.")
         return await handler(request)
 
     async def _add_headers(self, _request: web.Request, response: web.StreamResponse) -> None:
-        origin = self._site.origin
         response.headers.update(
             {
                 "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; "
-                f"font-src 'self'; img-src data:; connect-src 'self' ws{origin.removeprefix('http')}; "
+                f"font-src 'self'; img-src data:; connect-src 'self' ws{self._origin.removeprefix('http')}; "
                 "base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
                 "Cross-Origin-Opener-Policy": "same-origin",
                 "Cross-Origin-Resource-Policy": "same-origin",
@@ -158,17 +138,15 @@ class BrowserServer:
 
     async def _give_key(self, request: web.Request) -> web.Response:
         """Take the token of a link, or "" from a browser that only asks whether its key counts."""
-        given = await request.text()
+        given, response = await request.text(), web.Response(status=204)
         if self._token and _same(given, self._token):
             self._token = ""
-            response = web.Response(status=204)
             response.set_cookie(
-                self._cookie, self._key, path="/", httponly=True, samesite="Strict", secure=self._site.tls is not None
+                self._cookie, self._key, path="/", httponly=True, samesite="Strict", secure=self._tls is not None
             )
-            return response
-        if not given and self._has_key(request):
-            return web.Response(status=204)
-        raise web.HTTPForbidden(text="This link has been used, or it is not the newest one.")
+        elif given or not self._has_key(request):
+            raise web.HTTPForbidden(text="This link has been used, or it is not the newest one.")
+        return response
 
     def _has_key(self, request: web.Request) -> bool:
         return _same(request.cookies.get(self._cookie, ""), self._key)
@@ -184,11 +162,13 @@ class BrowserServer:
         try:
             async for message in ws:
                 match _content(message):
-                    case ["resize", size] if not sees:  # what a page says first
-                        sees = True
-                        await program.view(window, *_checked(size))
-                    case ["resize", size]:
-                        program.resize(*_checked(size))
+                    case ["resize", {"width": int(columns), "height": int(rows)}]:
+                        size = [min(max(each, _LEAST), _MOST) for each in (columns, rows)]
+                        if sees:
+                            program.resize(*size)
+                        else:  # what a page says first
+                            sees = True
+                            await program.view(window, *size)
                     case ["stdin", str(text)] if sees:
                         program.write(text.encode(errors="ignore"))
         finally:
@@ -203,13 +183,6 @@ def _content(message: WSMessage) -> object:
         return json.loads(message.data) if message.type is WSMsgType.TEXT else None
     except (ValueError, RecursionError):
         return None
-
-
-def _checked(size: object) -> tuple[int, int]:
-    match size:
-        case {"width": int(columns), "height": int(rows)}:
-            return min(max(columns, _LEAST), _MOST), min(max(rows, _LEAST), _MOST)
-    return _USUAL
 
 
 def _same(given: str, secret: str) -> bool:

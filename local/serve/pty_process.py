@@ -7,11 +7,11 @@ import fcntl
 import os
 import re
 import signal
-import struct
 import termios
 from asyncio.subprocess import Process
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 
 from aiohttp import web
 
@@ -59,7 +59,6 @@ class PtyProcess:
         self._argv = argv
         self._environ = environ
         self._watched = watched
-        self._loop = asyncio.get_running_loop()
         self._process: Process | None = None
         self._running: asyncio.Task[None] | None = None
         self._terminal = -1
@@ -89,7 +88,7 @@ class PtyProcess:
 
     def resize(self, columns: int, rows: int) -> None:
         if self._terminal >= 0:
-            fcntl.ioctl(self._terminal, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+            termios.tcsetwinsize(self._terminal, (rows, columns))
 
     def write(self, data: bytes) -> None:
         """Type `data`, unless the program does not read what was typed before."""
@@ -105,9 +104,8 @@ class PtyProcess:
                 await asyncio.wait([self._running], timeout=_HANGUP_S)
 
     async def _start(self, columns: int, rows: int) -> None:
-        self._terminal, slave = os.openpty()
-        os.set_blocking(self._terminal, False)
-        self.resize(columns, rows)
+        terminal, slave = os.openpty()
+        termios.tcsetwinsize(terminal, (rows, columns))
         try:
             self._process = await asyncio.create_subprocess_exec(
                 *self._argv,
@@ -118,52 +116,38 @@ class PtyProcess:
                 start_new_session=True,
                 preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
             )
-        except BaseException:
-            os.close(self._terminal)
-            self._terminal = -1
-            raise
         finally:
             os.close(slave)
-        self._modes, self._kept = set(), b""
-        typing = os.fdopen(os.dup(self._terminal), "wb", buffering=0)
-        self._typed, _ = await self._loop.connect_write_pipe(asyncio.BaseProtocol, typing)
-        self._running = asyncio.create_task(self._run(self._process, self._typed))
+        self._terminal, self._modes, self._kept = terminal, set(), b""
+        loop, output = asyncio.get_running_loop(), asyncio.StreamReader()
+        read, write = (os.fdopen(os.dup(terminal), mode, buffering=0) for mode in ("rb", "wb"))
+        reading, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(output), read)
+        self._typed, _ = await loop.connect_write_pipe(asyncio.BaseProtocol, write)
+        ends = reading.close, self._typed.abort, partial(os.close, terminal)
+        self._running = asyncio.create_task(self._run(self._process, output, ends))
 
-    async def _run(self, process: Process, typed: asyncio.WriteTransport) -> None:
-        showing = asyncio.create_task(self._show_output())
+    async def _run(self, process: Process, output: asyncio.StreamReader, ends: Sequence[Callable[[], object]]) -> None:
+        showing = asyncio.create_task(self._show(output))
         await process.wait()
         await asyncio.wait([showing], timeout=_LAST_S)  # its last words
         await cancelled(showing)
-        typed.abort()
-        os.close(self._terminal)
-        self._terminal, self._typed = -1, None
+        for end in ends:
+            end()
+        self._terminal = -1
         if self._window is not None:
             await self._window.end(ENDED)
 
-    async def _show_output(self) -> None:
+    async def _show(self, output: asyncio.StreamReader) -> None:
         """Return when nobody has the terminal any more."""
-        while data := await self._output():
-            cut = self._kept[-48:] + data  # also a mode of which the last read had a part
-            for numbers, change in _MODE.findall(cut):
-                changed = {each for each in numbers.split(b";") if each in _LASTING}
-                self._modes = self._modes | changed if change == b"h" else self._modes - changed
-            self._kept = (self._kept + data).rpartition(_BACK)[2][-_KEPT_BYTES:]
-            if self._window is not None:
-                await self._window.show(data)
-
-    async def _output(self) -> bytes:
-        readable = asyncio.Event()
-        self._loop.add_reader(self._terminal, readable.set)
-        try:
-            await readable.wait()
-        finally:
-            self._loop.remove_reader(self._terminal)
-        try:
-            return os.read(self._terminal, _READ_BYTES)
-        except BlockingIOError:
-            return await self._output()
-        except OSError:  # EIO, the end of a terminal
-            return b""
+        with suppress(OSError):  # EIO, the end of a terminal
+            while data := await output.read(_READ_BYTES):
+                cut = self._kept[-48:] + data  # also a mode of which the last read had a part
+                for numbers, change in _MODE.findall(cut):
+                    changed = {each for each in numbers.split(b";") if each in _LASTING}
+                    self._modes = self._modes | changed if change == b"h" else self._modes - changed
+                self._kept = (self._kept + data).rpartition(_BACK)[2][-_KEPT_BYTES:]
+                if self._window is not None:
+                    await self._window.show(data)
 
     async def _show_all(self, window: Window) -> None:
         """Show lines as they were, and let a full-screen program draw anew: ccb does so with the modes of the terminal

@@ -15,12 +15,12 @@ from yarl import URL
 
 from ccb.tunnel.errors import UsageError
 
-from ..command_line.arguments import Arguments, HostCommandOptions
+from ..command_line.arguments import Arguments
 from ..command_line.exit_codes import ExitCode
 from ..command_line.option_values import shortened
 from ..terminal.console import print_line, say
 from ..terminal.signals import Interrupts
-from .browser_server import BrowserServer, Site, page_files
+from .browser_server import BrowserServer, page_files
 from .pty_process import PtyProcess
 
 _IDLE_MINUTES = 30.0
@@ -35,7 +35,10 @@ _OF_THIS_TERMINAL = (
 async def run_serve(arguments: Arguments, environ: Mapping[str, str]) -> ExitCode:
     """Raises CcbError."""
     options, pages = arguments.host_command, page_files()
-    site, listener = _site(options)
+    host, port = _address(options.listen or "127.0.0.1")
+    tls = _tls(options.tls_cert, options.tls_key)
+    listener = _listener(host, port, encrypted=tls is not None)
+    address = URL.build(scheme="https" if tls else "http", host=host, port=listener.getsockname()[1])
     idle = _IDLE_MINUTES if options.idle is None else options.idle
     command = [sys.executable, "-P", "-m", "ccb", *arguments.rest]  # -P: no modules of this directory
     inside = {name: value for name, value in environ.items() if name not in _OF_THIS_TERMINAL}
@@ -48,10 +51,10 @@ async def run_serve(arguments: Arguments, environ: Mapping[str, str]) -> ExitCod
                 end.reschedule(None if by_somebody or not idle else when)
 
             program = PtyProcess(command, inside, watched)
-            server = BrowserServer(program, site, pages)
+            server = BrowserServer(program, address, tls, pages)
             try:
                 async with server.listening(listener):
-                    _offer_links(server, site)
+                    _offer_links(server, drawn=tls is not None)
                     watched(False)
                     await asyncio.wait([signals.first])
             finally:
@@ -61,47 +64,30 @@ async def run_serve(arguments: Arguments, environ: Mapping[str, str]) -> ExitCod
     return ExitCode.OK
 
 
-def _offer_links(server: BrowserServer, site: Site) -> None:
-    """Print a link now, and another one for each Enter in the terminal."""
-    _print_link(server, site)
-    if not sys.stdin.isatty():
-        return
-    say("Enter makes a link for another browser; Ctrl+C ends.")
-    loop = asyncio.get_running_loop()
+def _offer_links(server: BrowserServer, *, drawn: bool) -> None:
+    """Print a link now, and another one for each Enter in the terminal; `drawn`: for a phone, too."""
+
+    def show() -> None:
+        link = server.new_link()
+        print_line(link)
+        if drawn and sys.stdout.isatty():
+            import segno
+
+            code = io.StringIO()
+            segno.make(link, micro=False).terminal(code, border=2, compact=True)
+            print_line(*code.getvalue().splitlines())
 
     def pressed() -> None:
         if sys.stdin.readline():
-            _print_link(server, site)
+            show()
         else:
             loop.remove_reader(sys.stdin)
 
-    loop.add_reader(sys.stdin, pressed)
-
-
-def _print_link(server: BrowserServer, site: Site) -> None:
-    link = server.new_link()
-    print_line(link)
-    if not _is_loopback(site.host) and sys.stdout.isatty():
-        import segno
-
-        drawn = io.StringIO()
-        segno.make(link, micro=False).terminal(drawn, border=2, compact=True)
-        print_line(*drawn.getvalue().splitlines())
-
-
-def _site(options: HostCommandOptions) -> tuple[Site, socket.socket]:
-    host, port = _address(options.listen or "127.0.0.1")
-    files = (options.tls_cert, options.tls_key)
-    if any(files) and not all(files):
-        raise UsageError("--tls-cert and --tls-key go together", do="Give both.")
-    if not any(files) and not _is_loopback(host):
-        raise UsageError(
-            f"ccb serve listens beyond this machine ({host}) only with TLS",
-            do="Give --tls-cert and --tls-key, or leave out --listen.",
-        )
-    tls = _tls(*map(str, files)) if all(files) else None
-    listener = _listener(host, port)
-    return Site(host, listener.getsockname()[1], tls), listener
+    loop = asyncio.get_running_loop()
+    show()
+    if sys.stdin.isatty():
+        say("Enter makes a link for another browser; Ctrl+C ends.")
+        loop.add_reader(sys.stdin, pressed)
 
 
 def _address(text: str) -> tuple[str, int]:
@@ -122,23 +108,26 @@ def _address(text: str) -> tuple[str, int]:
     return host, port
 
 
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
-
-
-def _listener(host: str, port: int) -> socket.socket:
+def _listener(host: str, port: int, *, encrypted: bool) -> socket.socket:
+    """Listen at the address of a host: at one beyond this machine only if it is `encrypted`."""
     try:
         family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        if not encrypted and not ipaddress.ip_address(address[0]).is_loopback:
+            raise UsageError(
+                f"ccb serve listens beyond this machine ({host}) only with TLS",
+                do="Give --tls-cert and --tls-key, or leave out --listen.",
+            )
         return socket.create_server(address[:2], family=family)
     except OSError as error:
         why = error.strerror or type(error).__name__
         raise UsageError(f"ccb serve cannot listen on {host} port {port}: {why}", do="Give another --listen.") from None
 
 
-def _tls(certificate: str, key: str) -> ssl.SSLContext:
+def _tls(certificate: str | None, key: str | None) -> ssl.SSLContext | None:
+    if certificate is None and key is None:
+        return None
+    if certificate is None or key is None:
+        raise UsageError("--tls-cert and --tls-key go together", do="Give both.")
     tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     try:
         tls.load_cert_chain(certificate, key)

@@ -41,7 +41,7 @@ class DashApp(TerminalApp[DashChoice]):
     TITLE = "ccb dash"
     CSS = "Screen { layout: vertical; background: $background; overflow: hidden; }"
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("ctrl+c,ctrl+q", "leave", show=False, priority=True),
+        Binding("ctrl+c,ctrl+q", "quit", show=False, priority=True),
         Binding("ctrl+z", "suspend_process", show=False, priority=True),
     ]
 
@@ -63,16 +63,11 @@ class DashApp(TerminalApp[DashChoice]):
     async def _follow(self) -> None:
         async with aclosing(self.dash.changes()) as changes:
             async for _ in changes:
-                asking = sum(each.asks for each in self.dash.rows())
-                self.attention.state_is(f"{asking} waiting" if asking else "", "")
                 if self.dash.newly_asking():
                     self.attention.ring("permission_prompt", silent=False)
                 self.panel.refresh_rows()
 
     # What the person does.
-
-    def action_leave(self) -> None:
-        self.exit(None)
 
     def action_suspend_process(self) -> None:
         if isinstance(self._driver, TerminalDriver):
@@ -146,6 +141,6 @@ class DashApp(TerminalApp[DashChoice]):
                 self.panel.focus()
 
     def on_question_card_left(self) -> None:
-        sent = any(desk.was_answered for desk in self.query(QuestionDesk))
+        sent = any(desk.given for desk in self.query(QuestionDesk))
         self.workers.cancel_group(self, "doing")
         self._say("Answered, but the host has not confirmed it." if sent else "The question stays open.")

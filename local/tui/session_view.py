@@ -105,7 +105,7 @@ class SessionView(Vertical):
         )
         self.actions = SessionActions(client, self.reducer, connection, self.approvals, self.status, shell.leaving)
         self.rewinding = RewindPanel(self.reducer, composer, self.actions)
-        self.reading = PageHolder(client, info, self.transcript, composer, shell.copied)
+        self.reading = PageHolder(client, info, self.transcript, composer, shell.copied, self._use_port)
         self._offers = PortOffers(laptop.ports, self.transcript)
         self.queue = QueuePanel(client, self.reducer.prompts, composer, self.actions)
         self.files = FileCarrying(laptop, self.reducer, self.actions, keymap)
@@ -200,7 +200,7 @@ class SessionView(Vertical):
                 if isinstance(event, LinkChange):
                     self._link_changed(event)
                 elif isinstance(event, PortOffer):
-                    self._offers.came(event.port)
+                    self._offers.waiting.append(event.port)
                 elif isinstance(event, LaptopNotice):
                     self.reducer.notice(event.text, Level.WARNING)
                 elif isinstance(event, ReplayEnd):
@@ -350,8 +350,8 @@ class SessionView(Vertical):
     def on_transcript_agent_chosen(self, event: Transcript.AgentChosen) -> None:
         self.reading.open_agent(event.call)
 
-    async def on_page_holder_port_wanted(self, event: PageHolder.PortWanted) -> None:
-        await self.replies.run("ports", f"{event.verb} {event.port}")
+    def _use_port(self, verb: str, port: int) -> None:
+        self.run_worker(self.replies.run("ports", f"{verb} {port}"))
 
     def on_transcript_wheel_up(self) -> None:
         self._history.load_in_sight(turn_page=False)

@@ -38,9 +38,8 @@ async function start() {
   const token = location.hash.slice(1);
   history.replaceState(null, "", "/");
   if (!(token && (await hasKey(token))) && !(await hasKey(""))) {
-    say(token ? "This link has been used, or a newer one was made." : "This browser has no key.");
-    notice.firstChild.append(" Press Enter in the terminal of ccb serve for a link.");
-    return;
+    const why = token ? "This link has been used, or a newer one was made." : "This browser has no key.";
+    return say(`${why} Press Enter in the terminal of ccb serve for a link.`);
   }
   terminal.dataset.sessionWebsocketUrl = location.origin.replace(/^http/, "ws") + "/socket";
   terminal.dataset.fontSize = matchMedia("(max-width: 700px)").matches ? 13 : 15;
@@ -60,10 +59,7 @@ function say(text, button, action) {
 }
 
 function closed(code) {
-  if (CLOSED[code]) {
-    say(...CLOSED[code], () => location.reload());
-    return;
-  }
+  if (CLOSED[code]) return say(...CLOSED[code], () => location.reload());
   say("The connection to ccb serve is lost. Trying again …");
   setTimeout(again, RETRY_MS);
 }

@@ -28,7 +28,6 @@ _FRAME_LINES = 3  # the title, and a blank line at it and at the foot
 _SEARCH = "search"
 _ACTIONS = {
     "slash": _SEARCH,
-    "ctrl+f": _SEARCH,
     "enter": "open",
     "a": "answer",
     "n": "new",
@@ -63,6 +62,7 @@ class DashPanel(SearchedPanel[DashRow]):
         self._dash, self._act = dash, act
         self._sought = dash.sought
         self._asks = ""  # one of _QUESTIONS
+        self._question = ""
         self._asked: DashRow | None = None  # the row that is asked about
         self._typed = ""
         self._shown = range(0)
@@ -117,15 +117,16 @@ class DashPanel(SearchedPanel[DashRow]):
             self.below, self._sought = (), self._sought if self.below else ""
             self.refresh_rows()
         elif action == _SEARCH:
-            self._asks, self._typed = action, self._sought
+            self._asks, self._question, self._typed = action, _QUESTIONS[action], self._sought
         elif marked is None:
             pass
         elif marked.is_host and action not in ("open", "new"):
-            why = "has no sessions: n starts one" if marked.host.up else "does not answer. Enter logs in"
-            self._dash.said = f"{one_line(marked.host.name)} {why}."
+            self._dash.said = "This is no session: Enter starts one, or logs in if the host does not answer."
         elif action in _QUESTIONS:
             proposed = {"rename": marked.session.prompt.cell, "new": marked.session.cwd.cell or "~"}
             self._asks, self._asked, self._typed = action, marked, proposed.get(action, "")
+            name, host = cut(marked.session.prompt.cell or marked.session.session, 40), one_line(marked.host.name)
+            self._question = _QUESTIONS[action].format(host=host, name=name)
         else:
             self._act(action, marked, "")
 
@@ -161,16 +162,15 @@ class DashPanel(SearchedPanel[DashRow]):
         if below:
             below.insert(0, Text("─" * width, style=palette.dim))
         self._shown = self._window(len(found), max(1, height - len(below)))
-        now = time.monotonic()
-        cells = [_cells(found[each], width, now) for each in self._shown]
+        marked, costs, now = self._marked, self._dash.costs, time.monotonic()
+        shown = [found[each] for each in self._shown]
+        cells = [_cells(row, costs.get(row.session.session, 0.0), width, now) for row in shown]
         sizes = [max(map(cell_len, column)) for column in zip_longest(*cells, fillvalue="")]
-        aligned = [[*zip(own, sizes, strict=False)] for own in cells]  # a host without sessions has fewer
         rows = [
-            self._line(found[each], own, width, marked=each == self._at)
-            for each, own in zip(self._shown, aligned, strict=True)
+            self._line(row, zip(own, sizes, strict=False), width, marked=row is marked)  # of a host there are fewer
+            for row, own in zip(shown, cells, strict=True)
         ]
-        none = "No session fits what you typed." if self._sought else "No hosts."
-        rows = rows or [Text(f"  {none}", style=palette.dim)]
+        rows = rows or [Text("  No session fits what you typed.", style=palette.dim)]
         gap = [Text()] * max(1, height - len(rows) - len(below) + 1)
         self.update(Group(self._title(), Text(), *rows, *gap, *below, *foot))
 
@@ -203,13 +203,10 @@ class DashPanel(SearchedPanel[DashRow]):
         return title
 
     def _foot(self) -> Text:
-        palette, asked = self._palette, self._asked
+        palette, said = self._palette, self._dash.said
         if self._asks:
-            name = asked.session.prompt.cell or asked.session.session if asked is not None else ""
-            host = one_line(asked.host.name) if asked is not None else ""
-            words = _QUESTIONS[self._asks].format(host=host, name=cut(name, 40))
-            return Text(words, style=palette.accent).append(f"{one_line(self._typed)}{CARET}", style="bold")
-        said = self._dash.said
+            given = f"{one_line(self._typed)}{CARET}"
+            return Text(self._question, style=palette.accent).append(given, style="bold")
         return Text(one_line(said) or _KEYS, style=palette.warn if said else palette.dim)
 
 
@@ -217,7 +214,7 @@ def _counted(count: int, noun: str) -> str:
     return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
-def _cells(row: DashRow, width: int, now: float) -> list[str]:
+def _cells(row: DashRow, usd: float, width: int, now: float) -> list[str]:
     """Return the texts in front of the title: state, host, age, cost, driver."""
     session, host = row.session, row.host
     name = cut(one_line(host.name), _MAX_HOST)
@@ -227,7 +224,7 @@ def _cells(row: DashRow, width: int, now: float) -> list[str]:
     if width >= _MEDIUM:
         cells.append(f"{age_text(row.idle_s(now)):>3}")
     if width >= _WIDE:
-        cells.append(f"{dollars(row.usd):>6}" if row.usd else "")
+        cells.append(f"{dollars(usd):>6}" if usd else "")
         cells.append(driver_text(session, _MAX_DRIVER) if session.may_run and session.driver and host.up else "")
     return cells
 

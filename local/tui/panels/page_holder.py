@@ -5,12 +5,10 @@ from __future__ import annotations
 import os
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 
 from textual import work
 from textual.app import SuspendNotSupported
 from textual.containers import Vertical
-from textual.message import Message
 from textual.widget import Widget
 
 from ...ports.port_forwards import PortForwards, url_of
@@ -34,11 +32,8 @@ class PortOffers:
 
     def __init__(self, ports: PortForwards | None, transcript: Transcript) -> None:
         self._ports, self._transcript = ports, transcript
-        self._waiting: deque[int] = deque()
+        self.waiting: deque[int] = deque()  # those that came since
         self._shown: list[OfferBlock] = []
-
-    def came(self, port: int) -> None:
-        self._waiting.append(port)
 
     def refresh(self, *, may_show: bool) -> None:
         """Bring the lines up to date. New ones come only if they `may_show`: not during a replay or beside a card."""
@@ -47,8 +42,8 @@ class PortOffers:
         for block in [each for each in self._shown if not self._ports.may_offer(each.port)]:
             self._shown.remove(block)
             self._transcript.take_away(block)
-        while may_show and self._waiting:
-            port = self._waiting.popleft()
+        while may_show and self.waiting:
+            port = self.waiting.popleft()
             if self._ports.may_offer(port):
                 block = OfferBlock(text=f"{self._ports.shown(port)} → {url_of(port)}", port=port)
                 self._shown.append(block)
@@ -56,19 +51,13 @@ class PortOffers:
 
 
 class PageHolder(Vertical):
-    """Shows one thing at a time. A page takes the place of `transcript` and `composer`."""
+    """Shows one thing at a time. A page takes the place of `transcript` and `composer`. `use_port` gets a word of
+    `/ports` and a port that was offered, when the person takes or hides that."""
 
     DEFAULT_CSS = """
     PageHolder { height: auto; }
     PageHolder.-page { height: 1fr; }
     """
-
-    @dataclass
-    class PortWanted(Message):
-        """The person takes a port that was offered, or hides it: `verb` is a word of `/ports`."""
-
-        verb: str
-        port: int
 
     def __init__(
         self,
@@ -77,6 +66,7 @@ class PageHolder(Vertical):
         transcript: Transcript,
         composer: Composer,
         copied: Callable[[str], Awaitable[str]],
+        use_port: Callable[[str, int], object],
     ) -> None:
         super().__init__()
         self.transcript = transcript
@@ -87,6 +77,7 @@ class PageHolder(Vertical):
         self._info = info
         self._composer = composer
         self._copied = copied
+        self._use_port = use_port
         self._details_at = -_TWICE_S
 
     @property
@@ -123,7 +114,7 @@ class PageHolder(Vertical):
             self.mark(choices[-1])
         elif isinstance(marked, OfferBlock) and (verb := self._port_verb(key)):
             self.mark(None)
-            self.post_message(self.PortWanted(verb, marked.port))
+            self._use_port(verb, marked.port)
         elif key not in _MARKING:
             return False
         elif isinstance(marked, ToolBlock) and key == "enter":

@@ -9,7 +9,6 @@ import shlex
 import subprocess
 import sys
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +18,7 @@ from tests.support.machine.programs import shell_script
 from tests.support.model.fake_model import API_KEY
 from tests.support.person.laptop import Done, Here, Laptop
 
-from ccb.local.command_line.parser import parse_arguments
-from ccb.local.commands import schedule
-from ccb.local.commands.timers import CronLine, launchd_agent, systemd_timer
+from ccb.local.commands.timers import cron_line, launchd_agent, systemd_timer
 from ccb.tunnel.errors import UsageError
 
 SYSTEMD = """
@@ -140,22 +137,12 @@ def test_an_agent_of_launchd_says_what_is_to_run_and_when(stand_ins: Path) -> No
     assert found["ProgramArguments"] == ["/bin/sh", str(script)]
     times = [(each["Hour"], each["Minute"], each["Weekday"]) for each in found["StartCalendarInterval"]]
     assert sorted(times) == [(6, 0, 1), (6, 30, 1), (7, 0, 1), (7, 30, 1)]
-    assert timer.run() == 0
+    assert timer.start[-2:] == ["/bin/sh", str(script)]
     timer.remove()
     assert list(agents.iterdir()) == []
     domain = f"gui/{os.getuid()}"
-    called = [f"bootstrap {domain} {agents}/ccb.n.plist", f"kickstart {domain}/ccb.n", f"bootout {domain}/ccb.n"]
+    called = [f"bootstrap {domain} {agents}/ccb.n.plist", f"bootout {domain}/ccb.n"]
     assert (stand_ins / "called").read_text().splitlines() == [f"launchctl {each}" for each in called]
-
-
-def test_launchd_begins_a_run_and_does_not_wait_for_it(
-    stand_ins: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(schedule, "scheduler_here", lambda _: partial(launchd_agent, stand_ins / "agents"))
-    environ = {"HOME": str(stand_ins)}
-    for words in (["add", "n", "--on", "0 6 * * *", *RUN[2:]], ["run", "n"]):
-        assert schedule.run_schedule(parse_arguments(["schedule", *words]), environ) == 0
-    assert "n was started. What it prints: cat " in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("on", ["daily", "61 * * * *", "*/5 * * * *", "a b c d e", "7-6 * * * *", "Mon..Fri 06:30"])
@@ -171,7 +158,7 @@ def test_a_time_that_would_be_another_line_of_a_crontab_is_refused(
     shell_script(tmp_path / "bin" / "crontab", f"touch {tmp_path}/called")
     monkeypatch.setenv("PATH", f"{tmp_path}/bin:{os.environ['PATH']}")
     with pytest.raises(UsageError, match="is no time for cron"):
-        CronLine(tmp_path / "n.sh", on).add()
+        cron_line(tmp_path / "n.sh", on).add()
     assert not (tmp_path / "called").exists()
 
 
@@ -183,7 +170,7 @@ def test_other_lines_of_a_crontab_stay_and_a_line_runs_its_script(
     monkeypatch.setenv("PATH", f"{tmp_path}/bin:{os.environ['PATH']}")
     kept.write_text("0 0 1 1 * true 50\\%\n")
     shell_script(script, f"touch {tmp_path}/ran")
-    timer, other = CronLine(script, "30 6 * * *"), CronLine(script.with_name("m.sh"), "@daily")
+    timer, other = cron_line(script, "30 6 * * *"), cron_line(script.with_name("m.sh"), "@daily")
     other.add()
     timer.add()
     line = kept.read_text().splitlines()[-1]

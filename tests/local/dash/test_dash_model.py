@@ -75,7 +75,7 @@ async def test_a_host_that_is_lost_keeps_its_rows_and_gets_the_newest_when_it_is
         assert not dash.hosts[0].up and len(titles(dash)) == 2
         web.refuses = None
         del web.rows[row(1)["session"]]
-        dash.hosts[0].retry()
+        dash.hosts[0].again.set()
         await until(lambda: titles(dash) == ["task 2"])
         assert dash.hosts[0].up
 
@@ -99,7 +99,7 @@ async def test_a_host_that_needs_the_person_is_not_asked_again_by_itself(environ
         web.refuses = None
         await asyncio.sleep(0)
         assert web.logins == 0
-        dash.hosts[0].retry()
+        dash.hosts[0].again.set()
         await until(lambda: dash.hosts[0].up)
 
 
@@ -109,7 +109,7 @@ async def test_a_bug_in_the_watch_of_a_host_is_its_problem_and_it_is_tried_again
     async with dash_of([web], environ) as dash:
         await until(lambda: dash.hosts[0].problem == "watching it failed: RuntimeError")
         web.refuses = None
-        dash.hosts[0].retry()
+        dash.hosts[0].again.set()
         await until(lambda: dash.hosts[0].up)
 
 

@@ -18,7 +18,7 @@ from tests.support.machine.waiting import until
 from tests.support.network.certificates import Authority
 from yarl import URL
 
-from ccb.local.serve.browser_server import MAX_CONNECTIONS, BrowserServer, Site, page_files
+from ccb.local.serve.browser_server import MAX_CONNECTIONS, BrowserServer, page_files
 from ccb.local.serve.pty_process import PtyProcess
 
 ECHO = ["/bin/sh", "-c", 'stty -echo; echo ready; while read -r line; do echo "got:$line $(stty size)"; done']
@@ -60,13 +60,13 @@ async def serving(
 ) -> AsyncIterator[Served]:
     heard = [] if watched is None else watched
     listener = socket.create_server(("127.0.0.1", 0))
-    site = Site("127.0.0.1", listener.getsockname()[1], tls)
+    origin = URL.build(scheme="https" if tls else "http", host="127.0.0.1", port=listener.getsockname()[1])
     program = PtyProcess(argv, {"PATH": "/usr/bin:/bin"}, heard.append)
-    server = BrowserServer(program, site, page_files())
+    server = BrowserServer(program, origin, tls, page_files())
     async with server.listening(listener):
         trust = TCPConnector(ssl=ssl.create_default_context(cafile=trusts)) if trusts else None
         http = ClientSession(cookie_jar=CookieJar(unsafe=True), connector=trust)
-        made = Served(http=http, origin=URL(site.origin), port=site.port, server=server)
+        made = Served(http=http, origin=origin, port=origin.port or 0, server=server)
         try:
             yield made
         finally:

@@ -102,7 +102,7 @@ async def test_a_silent_host_says_why_and_enter_logs_in() -> None:
     async with dash_desk(web) as at:
         await at.sees("0 of 1 hosts", "web wants", "Enter logs in")
         assert "\x1b" not in at.screen
-        await at.press("a", sees="web does not answer")
+        await at.press("a", sees="This is no session")
         await at.press("enter")
         choice = at.choice
     assert choice == DashChoice(at.dash_app.dash.hosts[0])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from tests.support.hosts.reporting_host import ReportingHost, dash_of
@@ -70,7 +70,7 @@ async def dash_picture(size: tuple[int, int], environ: Mapping[str, str]) -> Asy
         old.cut()
         await at.until(lambda: not dash.hosts[2].up)
         dash.hosts[2].heard_at -= 300
-        dash.hosts[2].rows = {key: (row, at - 300) for key, (row, at) in dash.hosts[2].rows.items()}
-        dash.changed()
+        dash.hosts[2].rows = {key: replace(row, heard_at=row.heard_at - 300) for key, row in dash.hosts[2].rows.items()}
+        dash.news.set()
         await at.sees("5m old")
         yield at
