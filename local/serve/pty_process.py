@@ -116,6 +116,9 @@ class PtyProcess:
                 start_new_session=True,
                 preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
             )
+        except OSError:
+            os.close(terminal)
+            raise
         finally:
             os.close(slave)
         self._terminal, self._modes, self._kept = terminal, set(), b""
