@@ -95,7 +95,6 @@ async def _run(folder: FleetFolder, arguments: Arguments, environ: Mapping[str, 
             working = asyncio.create_task(run.run(failed=arguments.fleet.resume_failed), name="fleet")
             showing = [asyncio.create_task(table.show(run), name="table of a fleet")] if table else []
             interrupts.first.add_done_callback(lambda _: run.stop())
-            interrupts.second.add_done_callback(lambda _: run.stop(hurry=True))
             interrupts.second.add_done_callback(lambda _: working.cancel())
             try:
                 await asyncio.wait({working})

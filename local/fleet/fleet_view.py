@@ -142,8 +142,8 @@ class FleetTable:
 def say_end(run: FleetRun) -> None:
     """Say on stderr what is left, and how to go on."""
     left = [row for row in run.rows if row.result is None or not row.result.ok]
-    if run.over:
-        say(f"ccb: {run.over}: give a larger one with --max-budget-usd.")
+    if left and run.used_up:
+        say("ccb: the budget of the fleet is used up: give a larger one with --max-budget-usd.")
     if left:
         say(f"ccb: {len(left)} of {len(run.rows)} tasks have no answer. Go on: {resume_command(run.manifest)}")
 

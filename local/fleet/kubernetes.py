@@ -130,7 +130,7 @@ class KubernetesEngine:
             for index, place in places.items()
         }
 
-    async def reach(self, task: FleetTask, run: str) -> Transport:
+    async def reach(self, run: str) -> Transport:
         return await open_chosen_transport(self._site.way(run), NobodyToAsk(), self._env)
 
     async def cancel(self, jobs: int) -> None:

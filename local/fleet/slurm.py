@@ -64,7 +64,7 @@ class SlurmEngine:
         rows = await self._rows(sorted({number for number, _ in places.values()}))
         return {index: rows[place] for index, place in places.items() if place in rows}
 
-    async def reach(self, task: FleetTask, run: str) -> Transport:
+    async def reach(self, run: str) -> Transport:
         job, name, _ = run.split(" ")
         check_hop(self._basics.settings.policy, name, "")
         node = Node(name, "", job)

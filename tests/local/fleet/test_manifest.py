@@ -92,7 +92,7 @@ def test_what_a_lying_host_answers_is_kept_or_refused_and_can_be_read_again(
     message = parse_message({"type": "result", "subtype": "success", "result": "12", **said})
     assert isinstance(message, ResultMessage)
     answer = answer_of(message, 0.0, denied_unasked=False)
-    result = result_of(answer, answer.exit_code, index=0, attempt=1)
+    result = result_of(answer, index=0, attempt=1)
     with new_fleet(environ, "web") as folder:
         folder.write_result(result)
     assert folder.results() == {0: result} and (result.exit_code, result.answered) == (code, True)

@@ -75,7 +75,7 @@ class ScriptedSite:
             raise ConnectionLost("the login node is away")
         return {0: said}
 
-    async def reach(self, task: FleetTask, run: str) -> Transport:
+    async def reach(self, run: str) -> Transport:
         raise ConnectionLost("nobody is there")
 
     async def cancel(self, jobs: int) -> None:
@@ -166,4 +166,4 @@ async def test_a_budget_that_is_used_up_ends_the_jobs(tmp_path: Path) -> None:
     site, poor = ScriptedSite(lambda asked: WAITING), manifest.model_copy(update={"budget_usd": 0.0})
     run = FleetRun(folder, poor, NobodyToAsk(), environ, lambda row: None, site)
     await run.run(failed=False)
-    assert (run.over, site.cancelled) == ("the budget of the fleet is used up", 1)
+    assert (run.used_up, site.cancelled) == (True, 1)
