@@ -155,8 +155,7 @@ async def _logs(folder: FleetFolder, words: Sequence[str], environ: Mapping[str,
 
 async def _logs_of(manifest: Manifest, task: FleetTask, environ: Mapping[str, str]) -> ExitCode:
     arguments = task_arguments(manifest, task)
-    session = replace(arguments.session, session_id=None, begun=False, resume=task.session)
-    command = replace(arguments, command="logs", session=session)
+    command = replace(arguments, command="logs", session=replace(arguments.session, resume=task.session))
     try:
         if manifest.engine == "kubernetes":
             async with kubernetes_engine(manifest, environ) as engine:

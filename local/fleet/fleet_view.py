@@ -91,9 +91,8 @@ def _host(row: TaskRow) -> str:
 
 
 def _exits(rows: Iterable[TaskRow]) -> dict[str, int]:
-    results = ((row.result, "running" if row.runs else "left") for row in rows)
-    counts = Counter(doing if result is None else result.exit_code.name for result, doing in results)
-    return dict(sorted(counts.items()))
+    states = ((row.result.exit_code.name if row.result else "running" if row.runs else "left") for row in rows)
+    return dict(sorted(Counter(states).items()))
 
 
 def totals(rows: Sequence[TaskRow], manifest: Manifest, usd: float) -> str:

@@ -5,26 +5,22 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
 
 from ccb.deploy.bootstrap import job_input
 from ccb.tunnel.errors import CcbError, ConnectionLost, Node, UsageError
 from ccb.tunnel.plain_text import HostText
 from ccb.tunnel.ssh.asyncssh_transport import SshTransport
 from ccb.tunnel.transports.node import NodeTransport, node_words
+from ccb.tunnel.transports.pipe import Transport
 
 from ..config.policy import check_hop
 from ..connect.host_connection import HostConnection
 from ..connect.host_script import run_command
+from ..connect.startup import LoadedBasics
 from ..terminal.terminal_prompts import TerminalPrompts, prompts_for
 from .fleet_run import task_arguments
 from .manifest import FleetTask, JobPlace, Manifest
 from .site_engine import SiteState, SiteTask, job_script
-
-if TYPE_CHECKING:
-    from ccb.tunnel.transports.pipe import Transport
-
-    from ..connect.startup import LoadedBasics
 
 _MOST_ON_ONE = 8  # of the sessions that an sshd allows on a connection (MaxSessions, 10): commands need some, too
 _COMMAND_S = 60.0
@@ -47,7 +43,8 @@ class SlurmEngine:
 
     def __init__(self, login: HostConnection, basics: LoadedBasics, manifest: Manifest) -> None:
         self._login, self._basics = login, basics
-        self._name, self._options, self._jobs = manifest.site_name, manifest.site["options"], manifest.jobs
+        self._name = f"{manifest.name}-{manifest.id[:8]}"  # others may have a fleet of that name there
+        self._options, self._jobs = manifest.site["options"], manifest.jobs
 
     async def submit(self, number: int, tasks: Sequence[FleetTask]) -> None:
         if await self._rows([number]):
@@ -121,7 +118,7 @@ class SlurmEngine:
 
 
 class _Step(NodeTransport):
-    """Runs commands on the node of a job, each in a step of that."""
+    """Runs commands on the node of a job, each in a step of that: what srun refuses now it may do soon."""
 
     def failure(self, status: int | None, said: str) -> CcbError | None:
         return ConnectionLost(f"srun does not reach {self.name}", evidence=said) if status else None

@@ -56,8 +56,9 @@ async def test_what_cannot_be_submitted_is_refused_and_leaves_no_fleet(
 
 def fleet(environ: Mapping[str, str]) -> tuple[FleetFolder, Manifest]:
     task = FleetTask(index=0, host="login", place="login:/srv", prompt="Do it.", session=str(uuid.uuid4()))
-    with new_fleet(environ, "night") as folder:
-        return folder, folder.hand_in(Manifest(name="night", tasks=(task,), jobs=1, engine="slurm"), [0])
+    manifest = Manifest(name="night", tasks=(task,), jobs=1, engine="slurm")
+    folder = new_fleet(environ, manifest)
+    return folder, folder.hand_in(manifest, [0])
 
 
 class ScriptedSite:
