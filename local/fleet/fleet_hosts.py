@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -71,11 +70,7 @@ def _named(word: str, directory: str) -> FleetPlace:
 
 async def _listed(path: str, limit: str | None, environ: Mapping[str, str]) -> Mapping[str, Any]:
     """Return what `ansible-inventory --list` prints. Raises UsageError."""
-    program = shutil.which("ansible-inventory", path=environ.get("PATH"))
-    if program is None:
-        what = f"ansible-inventory is not installed here, and it must read {path}"
-        raise UsageError(what, do="Install ansible-core.")
-    argv = [program, "-i", path, "--list", *([] if limit is None else ["--limit", limit])]
+    argv = ["ansible-inventory", "-i", path, "--list", *([] if limit is None else ["--limit", limit])]
     try:
         status, out, err = await said_by(argv, env=without_secrets(environ), deadline_s=_LISTED_S)
         if status == 0:
@@ -139,11 +134,9 @@ def _of_ssh(variable: str, text: str) -> Iterator[str]:
     if text and not flags:
         raise ValueError(f"{variable}: {text} is not understood")
     for flag, value in flags:
-        if flag == "-o":
-            yield from ("-o", value)
-        elif flag == "-J":
+        if flag == "-J":
             yield from ("-o", f"ProxyJump={value}")
-        elif flag in ("-i", "-p"):
+        elif flag in ("-o", "-i", "-p"):
             yield from (flag.replace("p", "P"), value)
         elif flag not in ("-C", "-q", "-T"):
             raise ValueError(f"{variable}: {flag} is not an option of ccb; -o, -J, -i and -p are")
