@@ -136,8 +136,7 @@ class KubernetesEngine:
         job, name = self._site.model_copy(deep=True).job, self._job_name(number)
         own = {"app.kubernetes.io/managed-by": "ccb", "ccb-fleet": self._name, "ccb-job": str(number)}
         for part in (job, job["spec"]["template"]):
-            metadata = part.setdefault("metadata", {})
-            metadata["labels"] = {**metadata.get("labels", {}), **own}
+            part.setdefault("metadata", {}).setdefault("labels", {}).update(own)
         job["metadata"]["name"] = name
         job["spec"] |= {"completionMode": "Indexed", "completions": tasks, "parallelism": min(self._jobs, tasks)}
         job["spec"].setdefault("backoffLimitPerIndex", _PODS_OF_AN_INDEX)

@@ -29,7 +29,7 @@ _COMMAND_S = 60.0
 _SUBMIT = """\
 (umask 077 && mkdir -p "$D" && cd "$D" && head -c {size} >{number}.sh && cat >worker.$$ && mv worker.$$ worker) || exit
 cd "$D" || exit
-exec sbatch --parsable --requeue --open-mode=append --output="$D/%a.out" --job-name={name} \\
+exec sbatch --parsable --requeue --open-mode=append --output="$D/%a.out" --job-name={name}-{number} \\
   --array=0-{last}%{jobs} {number}.sh "$D" </dev/null
 """
 
@@ -43,7 +43,8 @@ class SlurmEngine:
 
     def __init__(self, login: HostConnection, basics: LoadedBasics, manifest: Manifest) -> None:
         self._login, self._basics = login, basics
-        self._name = f"{manifest.name}-{manifest.id[:8]}"  # others may have a fleet of that name there
+        self._name = f"ccb-{manifest.name}-{manifest.id[:8]}"  # others may have a fleet of that name there
+        self._folder = f'D="${{XDG_STATE_HOME:-$HOME/.local/state}}/ccb/jobs/{self._name}"\n'
         self._options, self._jobs = manifest.site["options"], manifest.jobs
 
     async def submit(self, number: int, tasks: Sequence[FleetTask]) -> None:
@@ -52,9 +53,7 @@ class SlurmEngine:
         # srun would take the runtime directory of the login along; options of the command line outrank #SBATCH
         first, bundle = f"#SBATCH {self._options}\nunset XDG_RUNTIME_DIR", self._basics.bundle
         script, last = job_script(bundle, first, tasks).encode(), len(tasks) - 1
-        command = _SUBMIT.format(
-            size=len(script), number=number, name=self._job_name(number), last=last, jobs=self._jobs
-        )
+        command = _SUBMIT.format(size=len(script), number=number, name=self._name, last=last, jobs=self._jobs)
         await self._run(self._folder + command, script + await asyncio.to_thread(job_input, bundle))
 
     async def tasks(self, places: Mapping[int, JobPlace]) -> Mapping[int, SiteTask]:
@@ -69,18 +68,11 @@ class SlurmEngine:
 
     async def cancel(self, jobs: int) -> None:
         for number in range(1, jobs + 1):
-            await self._run(f'exec scancel --quiet --user="$(id -un)" --name={self._job_name(number)}')
+            await self._run(f'exec scancel --quiet --user="$(id -un)" --name={self._name}-{number}')
         await self._run(self._folder + 'rm -rf "$D"')
 
-    @property
-    def _folder(self) -> str:
-        return f'D="${{XDG_STATE_HOME:-$HOME/.local/state}}/ccb/jobs/{self._name}"\n'
-
-    def _job_name(self, number: int) -> str:
-        return f"ccb-{self._name}-{number}"
-
     async def _rows(self, numbers: Sequence[int]) -> dict[JobPlace, SiteTask]:
-        names = {self._job_name(each): each for each in numbers}
+        names = {f"{self._name}-{each}": each for each in numbers}
         told = "--noheader --array --states=all --format='%j|%K|%A|%T|%S|%r|%N'"
         output = await self._run(f'exec squeue {told} --user="$(id -un)" --name={",".join(names)}')
         found: dict[JobPlace, SiteTask] = {}
