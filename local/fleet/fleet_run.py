@@ -67,10 +67,8 @@ def task_arguments(manifest: Manifest, task: FleetTask) -> Arguments:
 def allow_files(jobs: int) -> None:
     """Each session has its connection, its ledger and its socket open: raise the limit as far as it goes."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = 256 + jobs * _FILES_OF_A_TASK
-    if 0 <= soft < wanted:
-        with suppress(OSError, ValueError):  # macOS has a limit of its own
-            resource.setrlimit(resource.RLIMIT_NOFILE, (min(wanted, hard) if hard >= 0 else wanted, hard))
+    with suppress(OSError, ValueError):  # macOS has a limit of its own
+        resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(256 + jobs * _FILES_OF_A_TASK, hard)), hard))
 
 
 @dataclass(eq=False)
