@@ -17,12 +17,13 @@ from pydantic import BaseModel, Field, ValidationError
 
 from ccb.tunnel.errors import ConfigError, ExitCode, UsageError
 
-from ..command_line.option_values import nearest, shortened
+from ..command_line.option_values import shortened
 from ..config.log import state_dir
 from ..config.settings_file import locked, replace_file
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _LOOKS_S = 0.2
+_MOST_NAMED = 10
 JobPlace = tuple[int, int]
 """The number of a job, counted from 1 on, and the place of a task in it."""
 
@@ -176,14 +177,13 @@ def fleets(environ: Mapping[str, str]) -> list[FleetFolder]:
 def the_fleet(environ: Mapping[str, str], name: str | None) -> FleetFolder:
     """Return the fleet of that name, or the newest one. Raises UsageError."""
     found = fleets(environ)
+    if not found:
+        raise UsageError("there is no fleet yet", do='Start one: ccb fleet run -p "…" HOST HOST')
     for each in found:
         if name is None or each.name == name:
             return each
-    if name is None:
-        raise UsageError("there is no fleet yet", do='Start one: ccb fleet run -p "…" HOST HOST')
-    near = nearest(name, [each.name for each in found])
-    do = f"Did you mean {near[0]}?" if near else "`ccb fleet status` lists them."
-    raise UsageError(f"there is no fleet {shortened(name)!r}", do=do)
+    newest = ", ".join(each.name for each in found[:_MOST_NAMED])
+    raise UsageError(f"there is no fleet {shortened(name or '')!r}", do=f"The newest ones are {newest}.")
 
 
 def _read(kind: type[M], path: Path) -> M:
