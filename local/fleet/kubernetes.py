@@ -39,7 +39,7 @@ _FIRST = '(umask 077; mkdir -p "$XDG_RUNTIME_DIR")'
 _LOG_LINE = re.compile(r"[IWEF]\d{4} ")  # of klog
 
 _JOBS = (
-    *(".metadata.name", ".status.completedIndexes", ".status.failedIndexes"),
+    *(".metadata.labels.ccb-job", ".status.completedIndexes", ".status.failedIndexes"),
     *(".status.conditions[?(@.status=='True')].type", ".status.conditions[?(@.status=='True')].message"),
 )
 _PODS = (
@@ -109,14 +109,14 @@ class KubernetesEngine:
                 raise
 
     async def tasks(self, places: Mapping[int, JobPlace]) -> Mapping[int, SiteTask]:
-        jobs = {name: status for name, *status in await self._listed("jobs", _JOBS)}
+        jobs = {number: status for number, *status in await self._listed("jobs", _JOBS)}
         pods: dict[tuple[str, str], Sequence[str]] = {}
         alive = "--field-selector=status.phase!=Succeeded,status.phase!=Failed"
         for name, number, at, phase, going, *why in await self._listed("pods", _PODS, alive):
             if not going or (number, at) not in pods:  # its successor may be there already
                 pods[number, at] = name, phase, going, *why
         return {
-            index: _site_task(jobs.get(self._job_name(number)), at, pods.get((str(number), str(at))))
+            index: _site_task(jobs.get(str(number)), at, pods.get((str(number), str(at))))
             for index, (number, at) in places.items()
         }
 
@@ -127,13 +127,10 @@ class KubernetesEngine:
         ours = f"--selector=ccb-fleet={self._name}"
         await _kubectl(self._site, self._env, "delete", "jobs,configmaps", ours, "--wait=false")
 
-    def _job_name(self, number: int) -> str:
-        return f"{self._name}-{number}"
-
     def _job(self, number: int, tasks: int) -> dict[str, Any]:
         """Return a Job: the person's, whose first container keeps the worker. By its name, labels and indexes ccb finds
         its tasks again."""
-        job, name = self._site.model_copy(deep=True).job, self._job_name(number)
+        job, name = self._site.model_copy(deep=True).job, f"{self._name}-{number}"
         own = {"app.kubernetes.io/managed-by": "ccb", "ccb-fleet": self._name, "ccb-job": str(number)}
         for part in (job, job["spec"]["template"]):
             part.setdefault("metadata", {}).setdefault("labels", {}).update(own)
