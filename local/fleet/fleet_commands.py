@@ -60,25 +60,21 @@ async def run_fleet(arguments: Arguments, environ: Mapping[str, str]) -> ExitCod
     return await _run(folder, arguments, environ)
 
 
-def _with_more(manifest: Manifest, arguments: Arguments) -> Manifest:
-    """Add the options and the limits of the command line to those of a fleet."""
-    changes = {
-        "options": (*manifest.options, *own_options(arguments)),
-        "jobs": arguments.fleet.jobs or manifest.jobs,
-        "budget_usd": arguments.sdk.max_budget_usd or manifest.budget_usd,
-        "host_usd": arguments.fleet.host_usd or manifest.host_usd,
-    }
-    return manifest.model_copy(update=changes)
-
-
 @asynccontextmanager
 async def _driving(
     folder: FleetFolder, environ: Mapping[str, str], arguments: Arguments, table: view.FleetTable | None = None
 ) -> AsyncIterator[FleetRun]:
-    """Yield what runs a fleet, logged in at its site if it has one. Without a table, each task that ends is printed as
-    a line of JSON. Raises CcbError."""
+    """Yield what runs a fleet, logged in at its site if it has one. What the command line says is added to its options
+    and limits. Without a table, each task that ends is printed as a line of JSON. Raises CcbError."""
     with folder.driven():
-        folder.write_manifest(manifest := _with_more(folder.manifest(), arguments))
+        manifest = folder.manifest()
+        changes = {
+            "options": (*manifest.options, *own_options(arguments)),
+            "jobs": arguments.fleet.jobs or manifest.jobs,
+            "budget_usd": arguments.sdk.max_budget_usd or manifest.budget_usd,
+            "host_usd": arguments.fleet.host_usd or manifest.host_usd,
+        }
+        folder.write_manifest(manifest := manifest.model_copy(update=changes))
         allow_files(manifest.jobs)
         ended = table.ended if table else lambda row: print_line(json.dumps(view.task_json(folder.name, row)))
         prompts = NobodyToAsk(tell=table.tell if table else lambda sentence: say(f"ccb: {sentence}"))
@@ -95,7 +91,6 @@ async def _run(folder: FleetFolder, arguments: Arguments, environ: Mapping[str, 
             working = asyncio.create_task(run.run(failed=arguments.fleet.resume_failed), name="fleet")
             showing = [asyncio.create_task(table.show(run), name="table of a fleet")] if table else []
             interrupts.first.add_done_callback(lambda _: run.stop())
-            interrupts.second.add_done_callback(lambda _: run.stop(hurry=True))
             interrupts.second.add_done_callback(lambda _: working.cancel())
             try:
                 await asyncio.wait({working})
@@ -156,8 +151,7 @@ async def _logs(folder: FleetFolder, words: Sequence[str], environ: Mapping[str,
 
 async def _logs_of(manifest: Manifest, task: FleetTask, environ: Mapping[str, str]) -> ExitCode:
     arguments = task_arguments(manifest, task)
-    session = replace(arguments.session, session_id=None, begun=False, resume=task.session)
-    command = replace(arguments, command="logs", session=session)
+    command = replace(arguments, command="logs", session=replace(arguments.session, resume=task.session))
     try:
         if manifest.engine == "kubernetes":
             async with kubernetes_engine(manifest, environ) as engine:
@@ -171,18 +165,18 @@ async def _logs_of(manifest: Manifest, task: FleetTask, environ: Mapping[str, st
 
 async def _stop(folder: FleetFolder, environ: Mapping[str, str]) -> ExitCode:
     """Let the ccb that runs the fleet end it, and end what a site runs. Raises CcbError."""
-    manifest = folder.manifest()
-    if not manifest.engine and not folder.driver():
+    engine_name = folder.manifest().engine
+    if not engine_name and not folder.driver():
         do = "What a ccb that died has left ends with its turn; `ccb stop HOST` ends it now."
         raise UsageError(f"nobody runs the fleet {folder.name}", do=do)
     folder.stop_mark.touch()
     await folder.until_left()
-    if manifest.engine:
+    if engine_name:
         with folder.driven():
             manifest = folder.manifest()
             async with open_engine(manifest, environ) as engine:
                 await engine.cancel(len(manifest.submissions))
-    print_line(f"The fleet {folder.name} is stopped. Go on: {view.resume_command(manifest)}")
+    print_line(f"The fleet {folder.name} is stopped. Go on: ccb fleet run --resume-failed {folder.name}")
     return ExitCode.OK
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import shlex
-import shutil
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from pydantic import TypeAdapter
@@ -41,9 +41,12 @@ class FleetPlace:
 async def fleet_places(
     words: Sequence[str], inventories: Sequence[str], limit: str | None, environ: Mapping[str, str]
 ) -> list[FleetPlace]:
-    """Return the places that words and inventories name, each once. Raises UsageError."""
-    found = [_named(word) for word in named_places(words)]
-    found += await inventory_places(inventories, limit, environ)
+    """Return the places that words and inventories name, each once. A word `:DIRECTORY` is for those that are named
+    without one. Raises UsageError."""
+    directory = next((word for word in words if word.startswith(":")), "")
+    found = [_named(word, directory) for word in named_places(word for word in words if not word.startswith(":"))]
+    listed = await inventory_places(inventories, limit, environ)
+    found += [replace(each, place=each.place + directory) for each in listed]
     if not found:
         do = "Write HOST, @FILE or --inventory PATH, before an option of several words such as --allowedTools."
         raise UsageError("ccb fleet run needs hosts", do=do)
@@ -59,20 +62,15 @@ async def inventory_places(
     return [place for path in inventories for place in _inventory_places(await _listed(path, limit, environ), path)]
 
 
-def _named(word: str) -> FleetPlace:
+def _named(word: str, directory: str) -> FleetPlace:
     target = parse_target(word)
-    local = target.host == LOCAL_HOST and target.user is None
-    return FleetPlace(target.login, word, ("--local",) if local else ())
+    place = word if target.path is not None else word + directory
+    return FleetPlace(target.login, place, ("--local",) if target.login == LOCAL_HOST else ())
 
 
 async def _listed(path: str, limit: str | None, environ: Mapping[str, str]) -> Mapping[str, Any]:
     """Return what `ansible-inventory --list` prints. Raises UsageError."""
-    program = shutil.which("ansible-inventory", path=environ.get("PATH"))
-    if program is None:
-        what = f"ansible-inventory is not installed here, and it must read {path}"
-        raise UsageError(what, do="Install ansible-core.")
-    limits = [] if limit is None else ["--limit", limit]
-    argv = [program, "-i", path, "--list", *limits]
+    argv = ["ansible-inventory", "-i", path, "--list", *([] if limit is None else ["--limit", limit])]
     try:
         status, out, err = await said_by(argv, env=without_secrets(environ), deadline_s=_LISTED_S)
         if status == 0:
@@ -136,11 +134,9 @@ def _of_ssh(variable: str, text: str) -> Iterator[str]:
     if text and not flags:
         raise ValueError(f"{variable}: {text} is not understood")
     for flag, value in flags:
-        if flag == "-o":
-            yield from ("-o", value)
-        elif flag == "-J":
+        if flag == "-J":
             yield from ("-o", f"ProxyJump={value}")
-        elif flag in ("-i", "-p"):
+        elif flag in ("-o", "-i", "-p"):
             yield from (flag.replace("p", "P"), value)
         elif flag not in ("-C", "-q", "-T"):
             raise ValueError(f"{variable}: {flag} is not an option of ccb; -o, -J, -i and -p are")

@@ -53,13 +53,9 @@ def equal_answers(rows: Iterable[TaskRow]) -> list[tuple[list[str], str, Any]]:
 
 def exit_code(run: FleetRun) -> ExitCode:
     """Return OK if every task has its answer, else the exit code that all failed ones share, or AGENT_FAILED."""
-    results = [row.result for row in run.rows]
-    codes = {result.exit_code for result in results if result is not None and not result.ok}
-    if not codes and None in results:
-        return ExitCode.INTERRUPTED if run.stopping else ExitCode.LIMIT_REACHED
-    if not codes:
-        return ExitCode.OK
-    return codes.pop() if len(codes) == 1 else ExitCode.AGENT_FAILED
+    left = ExitCode.INTERRUPTED if run.stopping else ExitCode.LIMIT_REACHED
+    codes = {row.result.exit_code if row.result is not None else left for row in run.rows} - {ExitCode.OK}
+    return ExitCode.AGENT_FAILED if len(codes) > 1 else codes.pop() if codes else ExitCode.OK
 
 
 def print_answers(rows: Sequence[TaskRow]) -> None:
@@ -72,8 +68,10 @@ def print_answers(rows: Sequence[TaskRow]) -> None:
 
 def row_line(row: TaskRow) -> str:
     """Return what a task does, or what came of it."""
-    result = row.result
-    host = _host(row)
+    result, name = row.result, row.task.host
+    if len(name) > _HOST_WIDTH:  # the ends tell hosts and directories apart
+        name = f"{name[: _HOST_WIDTH // 2]}…{name[-(_HOST_WIDTH // 2 - 1) :]}"
+    host = set_cell_size(name, _HOST_WIDTH)
     if result is None:
         return f"… {host} {HostText(row.doing).line(60)}"
     facts = f"{age_text(result.duration_s):>5} {dollars(result.usd):>8}"
@@ -83,17 +81,9 @@ def row_line(row: TaskRow) -> str:
     return f"✗ {host} {facts}  {result.exit_code.name}: {why}"
 
 
-def _host(row: TaskRow) -> str:
-    name = row.task.host
-    if len(name) > _HOST_WIDTH:  # the ends tell hosts and directories apart
-        name = f"{name[: _HOST_WIDTH // 2]}…{name[-(_HOST_WIDTH // 2 - 1) :]}"
-    return set_cell_size(name, _HOST_WIDTH)
-
-
 def _exits(rows: Iterable[TaskRow]) -> dict[str, int]:
-    results = ((row.result, "running" if row.runs else "left") for row in rows)
-    counts = Counter(doing if result is None else result.exit_code.name for result, doing in results)
-    return dict(sorted(counts.items()))
+    states = ((row.result.exit_code.name if row.result else "running" if row.runs else "left") for row in rows)
+    return dict(sorted(Counter(states).items()))
 
 
 def totals(rows: Sequence[TaskRow], manifest: Manifest, usd: float) -> str:
@@ -142,11 +132,8 @@ class FleetTable:
 def say_end(run: FleetRun) -> None:
     """Say on stderr what is left, and how to go on."""
     left = [row for row in run.rows if row.result is None or not row.result.ok]
-    if run.over:
-        say(f"ccb: {run.over}: give a larger one with --max-budget-usd.")
+    if left and run.used_up:
+        say("ccb: the budget of the fleet is used up: give a larger one with --max-budget-usd.")
     if left:
-        say(f"ccb: {len(left)} of {len(run.rows)} tasks have no answer. Go on: {resume_command(run.manifest)}")
-
-
-def resume_command(manifest: Manifest) -> str:
-    return f"ccb fleet run --resume-failed {manifest.name}"
+        go_on = f"ccb fleet run --resume-failed {run.manifest.name}"
+        say(f"ccb: {len(left)} of {len(run.rows)} tasks have no answer. Go on: {go_on}")

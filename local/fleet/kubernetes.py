@@ -4,36 +4,32 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import copy
 import json
 import re
 import shlex
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pydantic import BaseModel
 
 from ccb.deploy import bundle as bundles
 from ccb.deploy.bootstrap import job_input
+from ccb.deploy.bundle import Bundle
 from ccb.tunnel.errors import ConnectionLost, NoSuchSession, UsageError
 from ccb.tunnel.plain_text import HostText
 from ccb.tunnel.secret import without_secrets
 from ccb.tunnel.transports.command_transport import said_by
 from ccb.tunnel.transports.login_prompts import NobodyToAsk
+from ccb.tunnel.transports.pipe import Transport
 
 from ..command_line.arguments import ConnectionOptions, FleetOptions
 from ..command_line.transport_choice import open_chosen_transport
 from ..config.policy import check_connection
 from ..config.settings_loading import load_policy
 from ..connect.startup import load_in_thread
+from .manifest import FleetTask, JobPlace, Manifest
 from .site_engine import SiteState, SiteTask, job_script
-
-if TYPE_CHECKING:
-    from ccb.deploy.bundle import Bundle
-    from ccb.tunnel.transports.pipe import Transport
-
-    from .manifest import FleetTask, JobPlace, Manifest
 
 _COMMAND_S = 120.0
 _PODS_OF_AN_INDEX = 3  # after so many more pods that fail, an index has failed
@@ -43,7 +39,7 @@ _FIRST = '(umask 077; mkdir -p "$XDG_RUNTIME_DIR")'
 _LOG_LINE = re.compile(r"[IWEF]\d{4} ")  # of klog
 
 _JOBS = (
-    *(".metadata.name", ".status.completedIndexes", ".status.failedIndexes"),
+    *(".metadata.labels.ccb-job", ".status.completedIndexes", ".status.failedIndexes"),
     *(".status.conditions[?(@.status=='True')].type", ".status.conditions[?(@.status=='True')].message"),
 )
 _PODS = (
@@ -83,16 +79,12 @@ async def kubernetes_site(fleet: FleetOptions, environ: Mapping[str, str]) -> Ku
     namespace = await _kubectl(site, env, "config", "view", "--minify", "--output=jsonpath={..namespace}")
     site = site.model_copy(update={"namespace": namespace.strip() or "default"})
     read = await _kubectl(site, env, "create", "--dry-run=client", "--output=json", f"--filename={fleet.job}")
-    job, end = json.JSONDecoder(object_hook=_without_nulls).raw_decode(read)
+    given = json.JSONDecoder(object_hook=lambda fields: {key: each for key, each in fields.items() if each is not None})
+    job, end = given.raw_decode(read)
     match job:
         case {"kind": "Job", "spec": {"template": {"spec": {"containers": [{}, *_]}}}} if not read[end:].strip():
             return site.model_copy(update={"job": job})
     raise UsageError(f"--job {fleet.job}: this is no Job, or not only one, or it has no container", do=do)
-
-
-def _without_nulls(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields of an object without those that are named and left empty."""
-    return {name: value for name, value in fields.items() if value is not None}
 
 
 class KubernetesEngine:
@@ -117,37 +109,31 @@ class KubernetesEngine:
                 raise
 
     async def tasks(self, places: Mapping[int, JobPlace]) -> Mapping[int, SiteTask]:
-        jobs = {name: status for name, *status in await self._listed("jobs", _JOBS)}
-        pods: dict[JobPlace, tuple[str, ...]] = {}
+        jobs = {number: status for number, *status in await self._listed("jobs", _JOBS)}
+        pods: dict[tuple[str, str], Sequence[str]] = {}
         alive = "--field-selector=status.phase!=Succeeded,status.phase!=Failed"
-        for name, number, index, *status in await self._listed("pods", _PODS, alive):
-            if number.isdecimal() and index.isdecimal():
-                place, going = (int(number), int(index)), status[1]
-                if not going or place not in pods:  # its successor may be there already
-                    pods[place] = name, *status
+        for name, number, at, phase, going, *why in await self._listed("pods", _PODS, alive):
+            if not going or (number, at) not in pods:  # its successor may be there already
+                pods[number, at] = name, phase, going, *why
         return {
-            index: _site_task(jobs.get(self._job_name(place[0])), place[1], pods.get(place))
-            for index, place in places.items()
+            index: _site_task(jobs.get(str(number)), at, pods.get((str(number), str(at))))
+            for index, (number, at) in places.items()
         }
 
-    async def reach(self, task: FleetTask, run: str) -> Transport:
+    async def reach(self, run: str) -> Transport:
         return await open_chosen_transport(self._site.way(run), NobodyToAsk(), self._env)
 
     async def cancel(self, jobs: int) -> None:
         ours = f"--selector=ccb-fleet={self._name}"
         await _kubectl(self._site, self._env, "delete", "jobs,configmaps", ours, "--wait=false")
 
-    def _job_name(self, number: int) -> str:
-        return f"{self._name}-{number}"
-
     def _job(self, number: int, tasks: int) -> dict[str, Any]:
         """Return a Job: the person's, whose first container keeps the worker. By its name, labels and indexes ccb finds
         its tasks again."""
-        job, name = copy.deepcopy(self._site.job), self._job_name(number)
+        job, name = self._site.model_copy(deep=True).job, f"{self._name}-{number}"
         own = {"app.kubernetes.io/managed-by": "ccb", "ccb-fleet": self._name, "ccb-job": str(number)}
         for part in (job, job["spec"]["template"]):
-            metadata = part.setdefault("metadata", {})
-            metadata["labels"] = {**metadata.get("labels", {}), **own}
+            part.setdefault("metadata", {}).setdefault("labels", {}).update(own)
         job["metadata"]["name"] = name
         job["spec"] |= {"completionMode": "Indexed", "completions": tasks, "parallelism": min(self._jobs, tasks)}
         job["spec"].setdefault("backoffLimitPerIndex", _PODS_OF_AN_INDEX)

@@ -9,7 +9,7 @@ import re
 import time
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -17,12 +17,13 @@ from pydantic import BaseModel, Field, ValidationError
 
 from ccb.tunnel.errors import ConfigError, ExitCode, UsageError
 
-from ..command_line.option_values import nearest, shortened
+from ..command_line.option_values import shortened
 from ..config.log import state_dir
 from ..config.settings_file import locked, replace_file
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _LOOKS_S = 0.2
+_MOST_NAMED = 10
 JobPlace = tuple[int, int]
 """The number of a job, counted from 1 on, and the place of a task in it."""
 
@@ -58,11 +59,6 @@ class Manifest(BaseModel, frozen=True):
     engine: str = ""
     site: dict[str, Any] = {}
     submissions: tuple[tuple[int, ...], ...] = ()
-
-    @property
-    def site_name(self) -> str:
-        """Return the name of the fleet at its site, where others may have one of the same name."""
-        return f"{self.name}-{self.id[:8]}"
 
     @property
     def places(self) -> dict[int, JobPlace]:
@@ -102,22 +98,20 @@ M = TypeVar("M", bound=BaseModel)
 
 
 class FleetFolder:
-    """The files of one fleet: `manifest.json`, and `results/INDEX.json` for each task that has ended."""
+    """The files of one fleet: `manifest.json`, and `results/INDEX.json` for each task that has ended. The mark tells
+    the ccb that runs this fleet to stop: it may drive others."""
 
     def __init__(self, path: Path) -> None:
-        self.path = path
-
-    @property
-    def name(self) -> str:
-        return self.path.name
+        self.path, self.name, self.stop_mark = path, path.name, path / "stopped"
+        self._manifest, self._lock = path / "manifest.json", path / "lock"
 
     def manifest(self) -> Manifest:
         """Raises ConfigError."""
-        return _read(Manifest, self.path / "manifest.json")
+        return _read(Manifest, self._manifest)
 
     def write_manifest(self, manifest: Manifest) -> None:
         """Raises ConfigError."""
-        _write(self.path / "manifest.json", manifest)
+        _write(self._manifest, manifest)
 
     def hand_in(self, manifest: Manifest, indexes: Iterable[int]) -> Manifest:
         """Write that tasks are handed to the site, before they are: a ccb that dies then does not do it twice."""
@@ -157,34 +151,21 @@ class FleetFolder:
         while self.driver():  # noqa: ASYNC110 - another process leaves it
             await asyncio.sleep(_LOOKS_S)
 
-    @property
-    def stop_mark(self) -> Path:
-        """Return the file that tells the ccb which runs this fleet to stop: it may drive others."""
-        return self.path / "stopped"
 
-    @property
-    def _lock(self) -> Path:
-        return self.path / "lock"
-
-
-@contextmanager
-def new_fleet(environ: Mapping[str, str], name: str | None = None) -> Iterator[FleetFolder]:
-    """Make the folder of a new fleet; without a name, one of the time. It is removed if nothing is written into it.
-    Raises UsageError for a name that is used."""
-    if name is not None and not _NAME.fullmatch(name):
+def new_fleet(environ: Mapping[str, str], manifest: Manifest) -> FleetFolder:
+    """Make the folder of a fleet. Raises UsageError for a name that is used, and ConfigError."""
+    name = manifest.name
+    if not _NAME.fullmatch(name):
         raise UsageError(f"{shortened(name)!r} is no name of a fleet", do="Take letters, digits, - _ and dots.")
-    path = state_dir(environ) / "fleets" / (name or time.strftime("%m%d-%H%M%S"))
+    folder = FleetFolder(state_dir(environ) / "fleets" / name)
     try:
-        path.mkdir(mode=0o700, parents=True)
+        folder.path.mkdir(mode=0o700, parents=True)
     except FileExistsError:
-        raise UsageError(f"there is a fleet {path.name} already", do="Choose another name with --name.") from None
+        raise UsageError(f"there is a fleet {name} already", do="Choose another name with --name.") from None
     except OSError as error:
-        raise _unwritable(path, error) from None
-    try:
-        yield FleetFolder(path)
-    finally:
-        with suppress(OSError):
-            path.rmdir()
+        raise _unwritable(folder.path, error) from None
+    folder.write_manifest(manifest)
+    return folder
 
 
 def fleets(environ: Mapping[str, str]) -> list[FleetFolder]:
@@ -196,14 +177,13 @@ def fleets(environ: Mapping[str, str]) -> list[FleetFolder]:
 def the_fleet(environ: Mapping[str, str], name: str | None) -> FleetFolder:
     """Return the fleet of that name, or the newest one. Raises UsageError."""
     found = fleets(environ)
+    if not found:
+        raise UsageError("there is no fleet yet", do='Start one: ccb fleet run -p "…" HOST HOST')
     for each in found:
         if name is None or each.name == name:
             return each
-    if name is None:
-        raise UsageError("there is no fleet yet", do='Start one: ccb fleet run -p "…" HOST HOST')
-    near = nearest(name, [each.name for each in found])
-    do = f"Did you mean {near[0]}?" if near else "`ccb fleet status` lists them."
-    raise UsageError(f"there is no fleet {shortened(name)!r}", do=do)
+    newest = ", ".join(each.name for each in found[:_MOST_NAMED])
+    raise UsageError(f"there is no fleet {shortened(name or '')!r}", do=f"The newest ones are {newest}.")
 
 
 def _read(kind: type[M], path: Path) -> M:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import shutil
+import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
@@ -35,10 +36,9 @@ _STDIN = 0
 
 async def fleet_of_hosts(arguments: Arguments, environ: Mapping[str, str], words: Sequence[str]) -> FleetFolder:
     """Write the manifest of a new fleet. Raises CcbError."""
-    fleet, at = arguments.fleet, next((word for word in words if word.startswith(":")), ":")[1:]
-    places = await fleet_places([word for word in words if word[:1] != ":"], fleet.inventories, fleet.limit, environ)
+    places = await fleet_places(words, arguments.fleet.inventories, arguments.fleet.limit, environ)
     prompt = await read_prompt(arguments.prompt, _STDIN, say=say)
-    return await _made(arguments, environ, _of_places(places, at, prompt))
+    return await _made(arguments, environ, _of_places(places, prompt), "", {})
 
 
 async def submit_fleet(arguments: Arguments, environ: Mapping[str, str]) -> ExitCode:
@@ -56,10 +56,10 @@ async def submit_fleet(arguments: Arguments, environ: Mapping[str, str]) -> Exit
     if not lines:
         raise UsageError(f"{fleet.prompts} has no tasks", do="Write a task a line.")
     if fleet.slurm is not None:
-        place, site = fleet.slurm, {"options": " ".join((fleet.sbatch or "").split())}
+        engine, place, site = "slurm", fleet.slurm, {"options": " ".join((fleet.sbatch or "").split())}
     else:
-        place, site = f"kubernetes:{fleet.path or HOME}", (await kubernetes_site(fleet, environ)).model_dump()
-    engine = "slurm" if fleet.slurm is not None else "kubernetes"
+        engine, place = "kubernetes", f"kubernetes:{fleet.path or HOME}"
+        site = (await kubernetes_site(fleet, environ)).model_dump()
     folder = await _made(arguments, environ, _of_lines(lines, place), engine, site)
     print_line(f"The fleet {folder.name} is submitted; tasks: {len(lines)}.")
     say(f"ccb: its model calls wait for this machine. Run: ccb fleet collect {folder.name} (or ccb proxy serve)")
@@ -73,41 +73,36 @@ def own_options(arguments: Arguments) -> tuple[str, ...]:
 
 
 async def _made(
-    arguments: Arguments,
-    environ: Mapping[str, str],
-    tasks: Iterable[FleetTask],
-    engine_name: str = "",
-    site: Mapping[str, Any] | None = None,
+    arguments: Arguments, environ: Mapping[str, str], tasks: Iterable[FleetTask], engine: str, site: dict[str, Any]
 ) -> FleetFolder:
-    """Write the manifest, and hand the tasks to the site if there is one. What it refuses leaves nothing. Raises
+    """Make the folder, and hand the tasks to the site if there is one. What it refuses leaves nothing. Raises
     CcbError."""
-    with new_fleet(environ, arguments.fleet.name) as folder:
-        manifest = Manifest(
-            name=folder.name,
-            options=own_options(arguments),
-            tasks=tuple(tasks),
-            jobs=arguments.fleet.jobs or _JOBS,
-            budget_usd=arguments.sdk.max_budget_usd,
-            host_usd=arguments.fleet.host_usd,
-            engine=engine_name,
-            site=dict(site or {}),
-        )
-        for task in manifest.tasks:
-            task_arguments(manifest, task)  # what is wrong with the command line is told before anything begins
-        if not engine_name:
-            folder.write_manifest(manifest)
-            return folder
-        async with open_engine(manifest, environ) as engine:
-            folder.hand_in(manifest, range(len(manifest.tasks)))
+    manifest = Manifest(
+        name=arguments.fleet.name or time.strftime("%m%d-%H%M%S"),
+        options=own_options(arguments),
+        tasks=tuple(tasks),
+        jobs=arguments.fleet.jobs or _JOBS,
+        budget_usd=arguments.sdk.max_budget_usd,
+        host_usd=arguments.fleet.host_usd,
+        engine=engine,
+        site=site,
+    )
+    for task in manifest.tasks:
+        task_arguments(manifest, task)  # what is wrong with the command line is told before anything begins
+    if not engine:
+        return new_fleet(environ, manifest)
+    async with open_engine(manifest, environ) as at_site:
+        folder = new_fleet(environ, manifest)
+        folder.hand_in(manifest, range(len(manifest.tasks)))
+        try:
+            await at_site.submit(1, manifest.tasks)
+        except CcbError:
             try:
-                await engine.submit(1, manifest.tasks)
+                await at_site.cancel(1)
+                shutil.rmtree(folder.path)
             except CcbError:
-                try:
-                    await engine.cancel(1)
-                    shutil.rmtree(folder.path)
-                except CcbError:
-                    say(f"ccb: perhaps the site has the tasks. `ccb fleet collect {folder.name}` goes on with them.")
-                raise
+                say(f"ccb: perhaps the site has the tasks. `ccb fleet collect {folder.name}` goes on with them.")
+            raise
     return folder
 
 
@@ -116,17 +111,12 @@ def open_engine(manifest: Manifest, environ: Mapping[str, str]) -> AbstractAsync
     return (slurm_engine if manifest.engine == "slurm" else kubernetes_engine)(manifest, environ)
 
 
-def _of_places(places: Sequence[FleetPlace], directory: str, prompt: str) -> Iterator[FleetTask]:
+def _of_places(places: Sequence[FleetPlace], prompt: str) -> Iterator[FleetTask]:
     """Yield the tasks. One that shares its host with others is called by its place."""
-    placed = {(_in_directory(each.place, directory), each.options): each.host for each in places}  # each once
-    of_host = Counter(placed.values())
-    for index, ((place, options), host) in enumerate(placed.items()):
-        name = host if of_host[host] == 1 else place
-        yield FleetTask(index=index, host=name, place=place, prompt=prompt, options=options)
-
-
-def _in_directory(place: str, directory: str) -> str:
-    return f"{place}:{directory}" if directory and parse_target(place).path is None else place
+    of_host = Counter(each.host for each in places)
+    for index, each in enumerate(places):
+        name = each.host if of_host[each.host] == 1 else each.place
+        yield FleetTask(index=index, host=name, place=each.place, prompt=prompt, options=each.options)
 
 
 class PromptLine(BaseModel, extra="forbid", frozen=True):

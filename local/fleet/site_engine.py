@@ -42,8 +42,8 @@ class SiteEngine(Protocol):
     async def tasks(self, places: Mapping[int, JobPlace]) -> Mapping[int, SiteTask]:
         """Return the tasks that the site knows, of those at these places, by their index in the fleet."""
 
-    async def reach(self, task: FleetTask, run: str) -> Transport:
-        """Return a transport, which the caller closes, to where a running task is."""
+    async def reach(self, run: str) -> Transport:
+        """Return a transport, which the caller closes, to where a run of a task is."""
 
     async def cancel(self, jobs: int) -> None:
         """End the jobs with the numbers up to `jobs`, and remove what was made for them. Their sessions can be

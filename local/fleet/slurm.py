@@ -5,26 +5,22 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
 
 from ccb.deploy.bootstrap import job_input
 from ccb.tunnel.errors import CcbError, ConnectionLost, Node, UsageError
 from ccb.tunnel.plain_text import HostText
 from ccb.tunnel.ssh.asyncssh_transport import SshTransport
 from ccb.tunnel.transports.node import NodeTransport, node_words
+from ccb.tunnel.transports.pipe import Transport
 
 from ..config.policy import check_hop
 from ..connect.host_connection import HostConnection
 from ..connect.host_script import run_command
+from ..connect.startup import LoadedBasics
 from ..terminal.terminal_prompts import TerminalPrompts, prompts_for
 from .fleet_run import task_arguments
 from .manifest import FleetTask, JobPlace, Manifest
 from .site_engine import SiteState, SiteTask, job_script
-
-if TYPE_CHECKING:
-    from ccb.tunnel.transports.pipe import Transport
-
-    from ..connect.startup import LoadedBasics
 
 _MOST_ON_ONE = 8  # of the sessions that an sshd allows on a connection (MaxSessions, 10): commands need some, too
 _COMMAND_S = 60.0
@@ -33,7 +29,7 @@ _COMMAND_S = 60.0
 _SUBMIT = """\
 (umask 077 && mkdir -p "$D" && cd "$D" && head -c {size} >{number}.sh && cat >worker.$$ && mv worker.$$ worker) || exit
 cd "$D" || exit
-exec sbatch --parsable --requeue --open-mode=append --output="$D/%a.out" --job-name={name} \\
+exec sbatch --parsable --requeue --open-mode=append --output="$D/%a.out" --job-name={name}-{number} \\
   --array=0-{last}%{jobs} {number}.sh "$D" </dev/null
 """
 
@@ -47,7 +43,9 @@ class SlurmEngine:
 
     def __init__(self, login: HostConnection, basics: LoadedBasics, manifest: Manifest) -> None:
         self._login, self._basics = login, basics
-        self._name, self._options, self._jobs = manifest.site_name, manifest.site["options"], manifest.jobs
+        self._name = f"ccb-{manifest.name}-{manifest.id[:8]}"  # others may have a fleet of that name there
+        self._folder = f'D="${{XDG_STATE_HOME:-$HOME/.local/state}}/ccb/jobs/{self._name}"\n'
+        self._options, self._jobs = manifest.site["options"], manifest.jobs
 
     async def submit(self, number: int, tasks: Sequence[FleetTask]) -> None:
         if await self._rows([number]):
@@ -55,16 +53,14 @@ class SlurmEngine:
         # srun would take the runtime directory of the login along; options of the command line outrank #SBATCH
         first, bundle = f"#SBATCH {self._options}\nunset XDG_RUNTIME_DIR", self._basics.bundle
         script, last = job_script(bundle, first, tasks).encode(), len(tasks) - 1
-        command = _SUBMIT.format(
-            size=len(script), number=number, name=self._job_name(number), last=last, jobs=self._jobs
-        )
+        command = _SUBMIT.format(size=len(script), number=number, name=self._name, last=last, jobs=self._jobs)
         await self._run(self._folder + command, script + await asyncio.to_thread(job_input, bundle))
 
     async def tasks(self, places: Mapping[int, JobPlace]) -> Mapping[int, SiteTask]:
         rows = await self._rows(sorted({number for number, _ in places.values()}))
         return {index: rows[place] for index, place in places.items() if place in rows}
 
-    async def reach(self, task: FleetTask, run: str) -> Transport:
+    async def reach(self, run: str) -> Transport:
         job, name, _ = run.split(" ")
         check_hop(self._basics.settings.policy, name, "")
         node = Node(name, "", job)
@@ -72,18 +68,11 @@ class SlurmEngine:
 
     async def cancel(self, jobs: int) -> None:
         for number in range(1, jobs + 1):
-            await self._run(f'exec scancel --quiet --user="$(id -un)" --name={self._job_name(number)}')
+            await self._run(f'exec scancel --quiet --user="$(id -un)" --name={self._name}-{number}')
         await self._run(self._folder + 'rm -rf "$D"')
 
-    @property
-    def _folder(self) -> str:
-        return f'D="${{XDG_STATE_HOME:-$HOME/.local/state}}/ccb/jobs/{self._name}"\n'
-
-    def _job_name(self, number: int) -> str:
-        return f"ccb-{self._name}-{number}"
-
     async def _rows(self, numbers: Sequence[int]) -> dict[JobPlace, SiteTask]:
-        names = {self._job_name(each): each for each in numbers}
+        names = {f"{self._name}-{each}": each for each in numbers}
         told = "--noheader --array --states=all --format='%j|%K|%A|%T|%S|%r|%N'"
         output = await self._run(f'exec squeue {told} --user="$(id -un)" --name={",".join(names)}')
         found: dict[JobPlace, SiteTask] = {}
@@ -121,7 +110,7 @@ class SlurmEngine:
 
 
 class _Step(NodeTransport):
-    """Runs commands on the node of a job, each in a step of that."""
+    """Runs commands on the node of a job, each in a step of that: what srun refuses now it may do soon."""
 
     def failure(self, status: int | None, said: str) -> CcbError | None:
         return ConnectionLost(f"srun does not reach {self.name}", evidence=said) if status else None

@@ -157,6 +157,7 @@ async def test_ctrl_c_ends_the_turns_in_order_and_says_how_to_go_on(host: Host) 
     again = await host.laptop.run(["fleet", "run", "--resume-failed", "web"])
     assert again.code == 0, again.stderr
     assert {each: row["text"] for each, row in tasks(again).items()} == {"b": "11.9", "c": "12.1"}
+    assert [each for each in host.model.requests if "or you were stopped" in each.last_user_text], "the turn goes on"
 
 
 async def test_another_ccb_stops_a_fleet_shows_it_and_reads_its_logs(host: Host) -> None:

@@ -38,6 +38,8 @@ async def test_words_name_hosts_files_and_patterns_each_place_once(environ: dict
         "ann@web-1:/srv", "ann@web-2:/srv", "web-1", "db:/srv/db", "web-1:/srv", "web-2:/srv", "local", "[::1]:app",
     ]  # fmt: skip
     assert (found[0].host, found[-2].options) == ("ann@web-1", ("--local",))
+    placed = await fleet_places(["web-1", ":/srv", "db:app"], [], None, environ)
+    assert [each.place for each in placed] == ["web-1:/srv", "db:app"]
 
 
 @pytest.mark.parametrize(
@@ -110,5 +112,5 @@ async def test_what_names_no_host_is_said(
 
 
 async def test_without_ansible_an_inventory_is_refused(environ: dict[str, str]) -> None:
-    with pytest.raises(UsageError, match="ansible-inventory is not installed here, and it must read hosts"):
+    with pytest.raises(UsageError, match="no command 'ansible-inventory'"):
         await fleet_places([], ["hosts"], None, {**environ, "PATH": "/nowhere"})

@@ -28,8 +28,7 @@ def environ(tmp_path: Path) -> dict[str, str]:
 def test_a_fleet_is_read_back_and_is_private(environ: dict[str, str]) -> None:
     manifest = Manifest(name="web", tasks=(TASK,), jobs=8, options=("--model=haiku",), budget_usd=2.5)
     result = task_result(index=0, answered=True, exit_code=0, text="12 \ud800", data={"version": 12})
-    with new_fleet(environ, "web") as folder:
-        folder.write_manifest(manifest)
+    folder = new_fleet(environ, manifest)
     folder.write_result(result)
     assert the_fleet(environ, None).manifest() == the_fleet(environ, "web").manifest() == manifest
     assert folder.results() == {0: result} and result.text == "12 ?"
@@ -37,17 +36,18 @@ def test_a_fleet_is_read_back_and_is_private(environ: dict[str, str]) -> None:
     assert {stat.S_IMODE(each.stat().st_mode) for each in files} == {0o700, 0o600}
 
 
+def named(name: str) -> Manifest:
+    return Manifest(name=name, tasks=(TASK,), jobs=1)
+
+
 def test_names_are_used_once_and_a_fleet_is_driven_once(environ: dict[str, str]) -> None:
     with pytest.raises(UsageError, match="there is no fleet yet"):
         the_fleet(environ, None)
-    with new_fleet(environ, "web"):
-        pass  # the name is free if nothing was written
-    with new_fleet(environ, "web") as web, new_fleet(environ) as one:
-        for name, said in (("web", "already"), ("../web", "no name")):
-            with pytest.raises(UsageError, match=said), new_fleet(environ, name):
-                pass
-        for folder in (web, one):
-            folder.write_manifest(Manifest(name=folder.name, tasks=(TASK,), jobs=1))
+    for name in ("web", "one"):
+        new_fleet(environ, named(name))
+    for name, said in (("web", "already"), ("../web", "no name")):
+        with pytest.raises(UsageError, match=said):
+            new_fleet(environ, named(name))
     assert len({each.name for each in fleets(environ)}) == 2
     with pytest.raises(UsageError, match="no fleet 'wen'") as missing:
         the_fleet(environ, "wen")
@@ -62,8 +62,8 @@ def test_names_are_used_once_and_a_fleet_is_driven_once(environ: dict[str, str])
 
 def test_an_attempt_has_one_input_id_and_damage_is_named(environ: dict[str, str]) -> None:
     assert TASK.input_id(1) == TASK.input_id(1) != TASK.input_id(2)
-    with new_fleet(environ, "web") as folder:
-        (folder.path / "manifest.json").write_text('{"tasks": 1}')
+    folder = new_fleet(environ, named("web"))
+    (folder.path / "manifest.json").write_text('{"tasks": 1}')
     with pytest.raises(ConfigError, match=r"manifest\.json cannot be read"):
         folder.manifest()
 
@@ -92,7 +92,7 @@ def test_what_a_lying_host_answers_is_kept_or_refused_and_can_be_read_again(
     message = parse_message({"type": "result", "subtype": "success", "result": "12", **said})
     assert isinstance(message, ResultMessage)
     answer = answer_of(message, 0.0, denied_unasked=False)
-    result = result_of(answer, answer.exit_code, index=0, attempt=1)
-    with new_fleet(environ, "web") as folder:
-        folder.write_result(result)
+    result = result_of(answer, index=0, attempt=1)
+    folder = new_fleet(environ, named("web"))
+    folder.write_result(result)
     assert folder.results() == {0: result} and (result.exit_code, result.answered) == (code, True)

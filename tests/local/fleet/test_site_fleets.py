@@ -56,8 +56,9 @@ async def test_what_cannot_be_submitted_is_refused_and_leaves_no_fleet(
 
 def fleet(environ: Mapping[str, str]) -> tuple[FleetFolder, Manifest]:
     task = FleetTask(index=0, host="login", place="login:/srv", prompt="Do it.", session=str(uuid.uuid4()))
-    with new_fleet(environ, "night") as folder:
-        return folder, folder.hand_in(Manifest(name="night", tasks=(task,), jobs=1, engine="slurm"), [0])
+    manifest = Manifest(name="night", tasks=(task,), jobs=1, engine="slurm")
+    folder = new_fleet(environ, manifest)
+    return folder, folder.hand_in(manifest, [0])
 
 
 class ScriptedSite:
@@ -75,7 +76,7 @@ class ScriptedSite:
             raise ConnectionLost("the login node is away")
         return {0: said}
 
-    async def reach(self, task: FleetTask, run: str) -> Transport:
+    async def reach(self, run: str) -> Transport:
         raise ConnectionLost("nobody is there")
 
     async def cancel(self, jobs: int) -> None:
@@ -166,4 +167,4 @@ async def test_a_budget_that_is_used_up_ends_the_jobs(tmp_path: Path) -> None:
     site, poor = ScriptedSite(lambda asked: WAITING), manifest.model_copy(update={"budget_usd": 0.0})
     run = FleetRun(folder, poor, NobodyToAsk(), environ, lambda row: None, site)
     await run.run(failed=False)
-    assert (run.over, site.cancelled) == ("the budget of the fleet is used up", 1)
+    assert (run.used_up, site.cancelled) == (True, 1)
