@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ccb.tunnel.errors import CredentialError, NoCredential, NoSuchSession, UsageError
 from ccb.tunnel.link.link import Greeting
@@ -140,6 +140,7 @@ async def connect_session(
         from ..terminal.shell_relay import PersonShells
         from .dialer import FileConnection
         from .host_sessions import HostSessions
+        from .laptop_services import open_services
         from .project_trust import ProjectDesk
 
         asked = await _asked(arguments, startup, environ, proxy_desk, key, new=new)
@@ -153,7 +154,9 @@ async def connect_session(
         proxy_desk.tell(session, public_host(arguments.connection))
         hooks = policies.own_hooks(settings)
         group = await _join_group(arguments, session, host, proxy_desk, stack)
-        mcp = await _laptop_services(arguments, startup, asked, desk, session, group, hooks, new=new, stack=stack)
+        mcp = await open_services(
+            arguments, startup, asked.options, desk, session, asked.servers, group, hooks, new=new, stack=stack
+        )
         _watch(session, asked.models, environ, startup, stack)
         hello = session.hello
         proxy_desk.serves(CallPlace(requests.counted_session(parameters, hello.session), key, hello.cwd.raw))
@@ -180,7 +183,7 @@ async def connect_session(
             session,
             shown,
             asked.options,
-            (*startup.warnings, *not_taken, *asked.warnings, *_other_directory(arguments, hello.cwd)),
+            (*settings.warnings, *not_taken, *asked.warnings, *_other_directory(arguments, hello.cwd)),
             _resume(given, hello),
             desk,
             sessions,
@@ -252,36 +255,6 @@ async def _asked(
     if options.model in chosen:
         check_allowed(known_models.short_names(environ).get(options.model, options.model), settings, key)
     return _Asked(options, chosen, servers, (*said, *not_found, *mcp_warnings, *left))
-
-
-async def _laptop_services(
-    arguments: Arguments,
-    startup: starting.SessionStartup,
-    asked: _Asked,
-    desk: ProjectDesk,
-    session: RemoteSession,
-    group: GroupMember | None,
-    hooks: Mapping[str, Any],
-    *,
-    new: bool,
-    stack: AsyncExitStack,
-) -> LaptopServers | None:
-    """Serve what the worker may ask of the laptop; what is not registered here, it refuses."""
-    from .laptop_services import open_servers
-
-    mcp: LaptopServers | None = None
-    has_some = asked.servers or arguments.agent.channels or group is not None
-    if has_some or arguments.streams.input_format == "stream-json":
-        mcp = await open_servers(
-            arguments, startup, asked.options, desk, session, asked.servers, group, hooks, new=new, stack=stack
-        )
-    if asked.options.web == "laptop":
-        from ccb.tunnel.wire.web_fetch import WEB_FETCH
-
-        from .laptop_services import LaptopWeb
-
-        session.register(WEB_FETCH, LaptopWeb(allow_private=asked.options.web_allow_private).fetch)
-    return mcp
 
 
 async def _join_group(
