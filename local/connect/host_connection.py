@@ -44,7 +44,7 @@ class HostConnection:
         arguments: Arguments,
         prompts: Prompts,
         environ: Mapping[str, str] = os.environ,
-        load: Callable[[Mapping[str, str], SettingsChoice], starting.LoadedBasics] = starting.load_dialing_startup,
+        load: Callable[[Mapping[str, str], SettingsChoice], starting.LoadedBasics] = starting.load_startup,
         sharing: Sharing | None = None,
         shared: Callable[[Mapping[str, str], SettingsChoice], starting.LoadedBasics] | None = None,
         ledger: LedgerThread | None = None,

@@ -52,7 +52,6 @@ _NEEDED_NEXT = (
 @dataclass(frozen=True)
 class LoadedBasics:
     settings: Settings
-    warnings: tuple[str, ...]
     bundle: Bundle
 
 
@@ -65,21 +64,15 @@ class SessionStartup(LoadedBasics):
     models: ModelTable
 
 
-def load_startup(environ: Mapping[str, str], choice: SettingsChoice | None = None) -> LoadedBasics:
-    """Read the settings that `choice` names, and build the bundle or read it from the cache. Raises ConfigError."""
+def load_startup(environ: Mapping[str, str], choice: SettingsChoice) -> LoadedBasics:
+    """Read the settings that `choice` names, build the bundle or read it from the cache, and import what starts a
+    worker. Raises ConfigError."""
     from ccb.deploy import bundle
 
-    from ..config.settings import EVERYTHING
     from ..config.settings_loading import load_settings
 
-    settings = load_settings(environ, choice or EVERYTHING)
-    return LoadedBasics(settings, tuple(settings.warnings), bundle.load())
-
-
-def load_dialing_startup(environ: Mapping[str, str], choice: SettingsChoice | None = None) -> LoadedBasics:
-    """Load the startup, and import the dialer: with these the worker can be started. Raises ConfigError."""
     importlib.import_module("ccb.local.connect.dialer")
-    return load_startup(environ, choice)
+    return LoadedBasics(load_settings(environ, choice), bundle.load())
 
 
 def loaded_once() -> Callable[[Mapping[str, str], SettingsChoice], LoadedBasics]:
@@ -90,7 +83,7 @@ def loaded_once() -> Callable[[Mapping[str, str], SettingsChoice], LoadedBasics]
     def load(environ: Mapping[str, str], choice: SettingsChoice) -> LoadedBasics:
         with lock:
             if choice not in kept:
-                basics, first = load_dialing_startup(environ, choice), next(iter(kept.values()), None)
+                basics, first = load_startup(environ, choice), next(iter(kept.values()), None)
                 commands = basics.bundle.commands
                 bundle = replace(basics.bundle, commands=cache(commands) if commands is not None else None)
                 kept[choice] = replace(basics, bundle=first.bundle if first is not None else bundle)
@@ -122,7 +115,7 @@ def load_session_startup(
     model = chosen_model(settings, next(iter(models), None))
     table = ModelTable()
     provider = session_provider(environ, settings, model, *others, stored=stored, table=table, agent=agent)
-    return SessionStartup(basics.settings, basics.warnings, basics.bundle, provider, stored, table)
+    return SessionStartup(settings, basics.bundle, provider, stored, table)
 
 
 async def open_proxy(

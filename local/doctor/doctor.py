@@ -85,7 +85,7 @@ def _startup(environ: Mapping[str, str], choice: SettingsChoice) -> LoadedBasics
     try:
         return load_startup(environ, choice)
     except CcbError:  # the checks of this machine have reported the error
-        return LoadedBasics(Settings(), (), bundle.load())
+        return LoadedBasics(Settings(), bundle.load())
 
 
 async def print_report(arguments: Arguments, environ: Mapping[str, str]) -> ExitCode:
