@@ -107,13 +107,13 @@ Rule = tuple[object, type[UsageError], str, str]
 
 
 def _rules_of_commands(arguments: Arguments) -> tuple[Rule, ...]:
-    account, session = arguments.account, arguments.session
+    own, session = arguments.host_command, arguments.session
     return (
-        (account.api_key_stdin and account.oauth_stdin, UsageError,
+        (own.api_key_stdin and own.oauth_stdin, UsageError,
          "--api-key-stdin and --oauth-stdin cannot be used together", "Give one of them."),
-        (arguments.command == "stop" and arguments.host_command.all and session.resume, UsageError,
+        (arguments.command == "stop" and own.all and session.resume, UsageError,
          "an ID and --all cannot be used together", "Give one of them."),
-        (arguments.archive.with_files and arguments.archive.no_files, UsageError,
+        (own.with_files and own.no_files, UsageError,
          "--with-files and --no-files cannot be used together", "Give one of them."),
         (session.continue_latest or session.fork_session or session.session_id, UsageError,
          "--continue, --fork-session and --session-id belong to `ccb ssh`", "Write `ccb ssh HOST …`."),

@@ -86,10 +86,10 @@ async def run_export(arguments: Arguments, environ: Mapping[str, str]) -> ExitCo
     async with _Host(arguments, environ) as host:
         given = await session_meant(arguments, *await host.reached())
         session = (await host.step("look", session=given)).session
-        path = await in_thread(lambda: _place_of(Path(arguments.archive.output or "."), session))
+        path = await in_thread(lambda: _place_of(Path(arguments.host_command.output or "."), session))
         made = path.with_name(f".{path.name}.{session[:_SHORT]}")  # an older file stays if this one is damaged
         try:
-            _, size = await host.fetch(made, session, files=arguments.archive.with_files)
+            _, size = await host.fetch(made, session, files=arguments.host_command.with_files)
             await in_thread(lambda: made.replace(path))
         finally:
             await in_thread(lambda: made.unlink(missing_ok=True))
@@ -113,7 +113,7 @@ async def run_import(arguments: Arguments, environ: Mapping[str, str]) -> ExitCo
     """Make the session in a file one of the host."""
     path = await in_thread(Path(arguments.rest[0]).expanduser)
     with tempfile.TemporaryDirectory() as folder:
-        if arguments.archive.source == "claude":
+        if arguments.host_command.source == "claude":
             from ..files.claude_transcript import convert
 
             source, path = path, Path(folder) / "session.tar"
@@ -181,7 +181,7 @@ async def move_along(arguments: Arguments, session: str, place: str, environ: Ma
 
 async def _takes_files(arguments: Arguments) -> bool:
     """Return whether the files of the directory go along. Raise UsageError if nobody says so."""
-    options = arguments.archive
+    options = arguments.host_command
     if options.with_files or options.no_files:
         return options.with_files
     if not sys.stdin.isatty():
