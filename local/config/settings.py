@@ -361,7 +361,9 @@ class Settings:
                 twice.append(f"{layer.path}, line {line}: {name} {said}")
             for name in layer.unknown:
                 place = f"{layer.path}, line {line_of(layer.text, name.split('.'))}"
-                unknown.append(f"{place}: unknown key {name!r} has no effect{_near(name)}")
+                near = near_setting(name)
+                meant = f"; did you mean {near!r}?" if near else ""
+                unknown.append(f"{place}: unknown key {name!r} has no effect{meant}")
             rules += rules_without_tool(layer.path, layer.text, layer.values)
         return twice + unknown + rules + notes
 
@@ -391,11 +393,6 @@ class Settings:
 
 
 SETTING_NAMES = tuple(each.name for each in fields(Settings) if each.metadata and each.name != POLICY)
-
-
-def _near(name: str) -> str:
-    near = near_setting(name)
-    return f"; did you mean {near!r}?" if near else ""
 
 
 def near_setting(name: str) -> str:

@@ -130,16 +130,6 @@ def parse_settings(path: str, text: str) -> dict[str, Any]:
     return data
 
 
-def write_settings(
-    path: Path, environ: Mapping[str, str], changes: Mapping[str, object], below: Sequence[str] = ()
-) -> None:
-    """Set keys of the settings file, or of the object `below` some, and keep all else in it. Raises ConfigError."""
-    text = read_settings_text(path, environ) or ""
-    for key, value in changes.items():
-        text = changed(str(path), text, (*below, key), value)
-    write_text(path, text)
-
-
 def changed(path: str, text: str, keys: Sequence[str], value: object) -> str:
     """Return the text of the file `path` with another value below `keys`, None for no value. Objects that are missing
     are added; the order of keys and the indentation stay. Raises ConfigError."""
