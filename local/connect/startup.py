@@ -7,7 +7,6 @@ import importlib
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
 from dataclasses import replace
-from functools import cache
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
@@ -84,9 +83,7 @@ def loaded_once() -> Callable[[Mapping[str, str], SettingsChoice], LoadedBasics]
         with lock:
             if choice not in kept:
                 basics, first = load_startup(environ, choice), next(iter(kept.values()), None)
-                commands = basics.bundle.commands
-                bundle = replace(basics.bundle, commands=cache(commands) if commands is not None else None)
-                kept[choice] = replace(basics, bundle=first.bundle if first is not None else bundle)
+                kept[choice] = replace(basics, bundle=first.bundle) if first is not None else basics
             return kept[choice]
 
     return load
