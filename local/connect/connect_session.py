@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from ..ledger.proxy_control import ProxyControl
     from ..mcp.mcp_config import ServerConfig
     from ..mcp.mcp_service import LaptopServers
-    from ..mcp.session_group import GroupMember
     from ..ports.port_forwards import PortForwards
     from ..providers.known_models import OfferedModels
     from ..session.own_hooks import NotificationHooks
@@ -133,8 +132,9 @@ async def connect_session(
         proxy, proxy_desk = await starting.open_proxy(arguments, startup, environ, stack, host.ledger)
         from ..config.project_records import Projects
         from ..ledger.call_ledger import CallPlace
+        from ..ledger.proxy_control import control_server
         from ..ports.port_forwards import PortForwards, asks_reader
-        from ..providers.known_models import OfferedModels
+        from ..providers.known_models import OfferedModels, refresh_lists
         from ..session.own_hooks import NotificationHooks
         from ..session.remote_session import RemoteSession
         from ..terminal.shell_relay import PersonShells
@@ -151,16 +151,26 @@ async def connect_session(
         attach = _attach_options(given, arguments, startup, asked.options, parameters, desk, tail)
         session = await stack.enter_async_context(RemoteSession(partial(dialer.dial, proxy), attach))
         session.register(TRUST_PROJECT, partial(desk.answer, session))
-        proxy_desk.tell(session, public_host(arguments.connection))
+        public = public_host(arguments.connection)
+        proxy_desk.tell(session, public)
         hooks = policies.own_hooks(settings)
-        group = await _join_group(arguments, session, host, proxy_desk, stack)
+        group = None
+        if arguments.agent.group is not None:
+            from ..mcp.session_group import GroupMember
+
+            group = GroupMember(
+                arguments.agent.group, public, session, environ, lambda: proxy_desk.state().revoked, host.members
+            )
+            await stack.enter_async_context(group.reachable())
         mcp = await open_services(
             arguments, startup, asked.options, desk, session, asked.servers, group, hooks, new=new, stack=stack
         )
-        _watch(session, asked.models, environ, startup, stack)
+        asking = refresh_lists(asked.models or ["default"], environ, settings, startup.stored, after_s=5.0)
+        for name, work in (("network watch", _watch_network(session)), ("lists of models", asking)):
+            stack.push_async_callback(cancelled, asyncio.create_task(work, name=name))
         hello = session.hello
         proxy_desk.serves(CallPlace(requests.counted_session(parameters, hello.session), key, hello.cwd.raw))
-        await stack.enter_async_context(proxy_desk.control(environ))
+        await stack.enter_async_context(control_server(environ, proxy_desk.state, proxy_desk.revoke))
         sessions = HostSessions(lambda: dialer.transport(ask=False), startup)
         if settings.policy.retentionDays is not None:
             stack.push_async_callback(sessions.remove_old, settings.policy.retentionDays * starting.DAY_S)
@@ -255,34 +265,6 @@ async def _asked(
     if options.model in chosen:
         check_allowed(known_models.short_names(environ).get(options.model, options.model), settings, key)
     return _Asked(options, chosen, servers, (*said, *not_found, *mcp_warnings, *left))
-
-
-async def _join_group(
-    arguments: Arguments, session: RemoteSession, host: HostConnection, proxy_desk: ProxyControl, stack: AsyncExitStack
-) -> GroupMember | None:
-    name = arguments.agent.group
-    if name is None:
-        return None
-    from ..mcp.session_group import GroupMember
-
-    called = public_host(arguments.connection)
-    member = GroupMember(name, called, session, host.environ, lambda: proxy_desk.state().revoked, host.members)
-    await stack.enter_async_context(member.reachable())
-    return member
-
-
-def _watch(
-    session: RemoteSession,
-    models: Sequence[str],
-    environ: Mapping[str, str],
-    startup: starting.SessionStartup,
-    stack: AsyncExitStack,
-) -> None:
-    from ..providers.known_models import refresh_lists
-
-    asking = refresh_lists(models or ["default"], environ, startup.settings, startup.stored, after_s=5.0)
-    for name, work in (("network watch", _watch_network(session)), ("lists of models", asking)):
-        stack.push_async_callback(cancelled, asyncio.create_task(work, name=name))
 
 
 @asynccontextmanager

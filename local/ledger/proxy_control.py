@@ -11,7 +11,7 @@ import logging
 import os
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import asynccontextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -211,9 +211,6 @@ class ProxyControl:
             self._audit.revoked()
             said = "This session may call no models any more (revoked). Leave, and resume it, to grant it again."
             self._warnings(said)
-
-    def control(self, environ: Mapping[str, str]) -> AbstractAsyncContextManager[None]:
-        return control_server(environ, self.state, self.revoke)
 
 
 def check_allowed(model: str, settings: Settings, host: str) -> None:
