@@ -31,7 +31,6 @@ from . import startup as starting
 from .host_connection import HostConnection
 
 if TYPE_CHECKING:
-    from ..config.settings import Settings
     from ..ledger.proxy_control import ProxyControl
     from ..mcp.mcp_config import ServerConfig
     from ..mcp.mcp_service import LaptopServers
@@ -241,10 +240,11 @@ async def _asked(
     servers, mcp_warnings = await laptop_servers(arguments, settings, environ, startup.stored.secrets)
     folder = claude_folder(environ) if choice.user and settings.importClaudeSettings != "off" else None
     files, left = requests.own_files(folder)
-    chosen = _models(arguments, settings, new=new)
-    not_found = await known_models.check_models(chosen, environ, settings, startup.stored)
     model = starting.chosen_model(settings, arguments.agent.model) or ""
+    named = model if new else starting.without_alias(settings, arguments.agent.model)
     other = starting.without_alias(settings, arguments.sdk.fallback_model)
+    chosen = [each for each in (named, other, starting.without_alias(settings, settings.smallModel)) if each]
+    not_found = await known_models.check_models(chosen, environ, settings, startup.stored)
     group = arguments.agent.group
     if group is not None:
         policies.check_group(settings.policy, group, servers)
@@ -310,13 +310,6 @@ async def dialer_to(
     stack.push_async_callback(dialer.aclose)
     await dialer.transport(ask=ask)
     return dialer, basics
-
-
-def _models(arguments: Arguments, settings: Settings, *, new: bool) -> list[str]:
-    flag = arguments.agent.model
-    named = starting.chosen_model(settings, flag) if new else starting.without_alias(settings, flag)
-    others = (arguments.sdk.fallback_model, settings.smallModel)
-    return [each for each in (named, *(starting.without_alias(settings, other) for other in others)) if each]
 
 
 async def _credential_name(arguments: Arguments, startup: starting.SessionStartup, environ: Mapping[str, str]) -> str:

@@ -17,6 +17,7 @@ from ccb.tunnel.tasks import cancelled
 from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.model_facts import ALIASES, ModelTable, may_be_model
 
+from ..command_line.option_values import nearest
 from ..command_line.transport_choice import host_key
 from ..config.log import state_dir
 from ..config.policy import ledger_folder
@@ -178,10 +179,8 @@ def without_alias(settings: Settings, model: str | None) -> str | None:
         return model
     found = settings.modelAliases.get(model, model)
     if not may_be_model(found):
-        import difflib  # nobody waits for it here
-
         names = [*settings.modelAliases, *ALIASES]
-        near = difflib.get_close_matches(found.lower(), names, n=1)
+        near = nearest(found.lower(), names)
         do = f"Did you mean {near[0]}?" if near else f"It is {', '.join(names)}, or the full id of a model."
         raise UsageError(f"{found[:100]!r} is no model", do=do)
     return found
