@@ -22,8 +22,6 @@ from ..command_line.exit_codes import ExitCode
 from ..command_line.parser import arguments_at
 from ..command_line.transport_choice import host_command, host_label, needs_host, resume_command
 from ..config.policy import check_directory
-from ..config.settings import Settings, settings_choice
-from ..config.settings_loading import load_settings
 from ..connect.session_rows import Count, HostWords, ReportRow, SessionId, rows_of
 from ..files.copying import CopyOrder, size_of
 from ..terminal.console import print_line, say
@@ -48,9 +46,6 @@ class StepRow(ReportRow):
 class _Host(CopyingHost):
     """One end of a move. Its steps go through to the node that owns the session; the archive is in the home."""
 
-    def _settings(self) -> Settings:
-        return load_settings(self._environ, settings_choice(self._arguments))
-
     async def step(self, name: str, **params: object) -> StepRow:
         """Let the host carry out a step, and return its report. Over a lost connection it is asked once more."""
         try:
@@ -59,9 +54,9 @@ class _Host(CopyingHost):
             return await self._step(name, params, again=True)
 
     async def _step(self, name: str, params: Mapping[str, object], *, again: bool) -> StepRow:
-        transport, bundle = await self.reached(again)
+        transport, basics = await self.reached(again)
         command = {"command": "move", "step": name, **params}
-        found = await rows_of(transport, bundle, command, "done", StepRow, settings=self._settings())
+        found = await rows_of(transport, basics.bundle, command, "done", StepRow, settings=basics.settings)
         if not found:
             raise ProtocolError(f"{transport.name} did not say what became of the move", do="Try it again.")
         return found[0]
@@ -76,7 +71,8 @@ class _Host(CopyingHost):
 
     async def bring(self, path: Path, session: str, place: StepRow, *, files: bool) -> None:
         """Let the host have a session. Raise PolicyRefused for a directory in which none may work."""
-        check_directory(self._settings().policy, place.directory.raw)
+        _, basics = await self.reached()
+        check_directory(basics.settings.policy, place.directory.raw)
         await self.copy(CopyOrder(True, str(path), place.path.raw))
         await self.step("receive", session=session, directory=place.directory.raw, files=files)
 
