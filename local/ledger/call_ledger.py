@@ -154,24 +154,21 @@ class CallLedger(AbstractContextManager["CallLedger"]):
         with self._alone():  # SQLite does not wait for another one that switches to WAL
             if not path.exists():  # to close an open file later would drop the locks of this process on it
                 os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600))
-            self._base = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=_BUSY_MS / 1000)
-            self._set_up(self._base)
+            base = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=_BUSY_MS / 1000)
+            self._base = base
+            if base.execute("PRAGMA journal_mode").fetchone()[0] != "wal":
+                base.execute("PRAGMA journal_mode=WAL")
+            base.execute("PRAGMA synchronous=NORMAL")
+            if base.execute("PRAGMA user_version").fetchone()[0] < _VERSION:
+                tables = (_TABLE, _EVENTS, _RESERVATIONS, _SETTLEMENTS, _FORWARDED, _FLEETS)
+                for statement in (*tables, *_INDEXES, *_APPEND_ONLY, *_OPEN):
+                    base.execute(statement)
+                if "estimated" not in {row[1] for row in base.execute("PRAGMA table_info(calls)")}:
+                    base.execute(_ESTIMATED)
+                base.execute(f"PRAGMA user_version={_VERSION}")
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-    @staticmethod
-    def _set_up(base: sqlite3.Connection) -> None:
-        if base.execute("PRAGMA journal_mode").fetchone()[0] != "wal":
-            base.execute("PRAGMA journal_mode=WAL")
-        base.execute("PRAGMA synchronous=NORMAL")
-        if base.execute("PRAGMA user_version").fetchone()[0] < _VERSION:
-            tables = (_TABLE, _EVENTS, _RESERVATIONS, _SETTLEMENTS, _FORWARDED, _FLEETS)
-            for statement in (*tables, *_INDEXES, *_APPEND_ONLY, *_OPEN):
-                base.execute(statement)
-            if "estimated" not in {row[1] for row in base.execute("PRAGMA table_info(calls)")}:
-                base.execute(_ESTIMATED)
-            base.execute(f"PRAGMA user_version={_VERSION}")
 
     def close(self) -> None:
         self._base.close()
