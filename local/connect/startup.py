@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import importlib
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from contextlib import AsyncExitStack, suppress
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, suppress
 from dataclasses import replace
 from threading import Lock
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ccb.tunnel.errors import ConnectionLost, UsageError
 from ccb.tunnel.heavy_imports import collection_paused
@@ -211,7 +211,7 @@ class StartupLoader:
         return await load_in_thread(load)
 
 
-class SessionLoader:
+class SessionLoader(AbstractAsyncContextManager["SessionLoader"]):
     """Loads the `rest` of what a session needs. It competes with the login for one interpreter: it is loaded when
     somebody asks for it, or when the login takes long. Use as a context manager."""
 
@@ -225,9 +225,6 @@ class SessionLoader:
         self._asked = asyncio.Event()
         self._basics = asyncio.create_task(basics, name="load")
         self._rest = asyncio.create_task(self._load_rest(rest), name="load the rest")
-
-    async def __aenter__(self) -> Self:
-        return self
 
     async def __aexit__(self, *_: object) -> None:
         await cancelled(self._basics, self._rest)
