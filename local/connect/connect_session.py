@@ -93,18 +93,12 @@ class OpenSession:
 
 @asynccontextmanager
 async def connect_session(
-    host: HostConnection,
-    arguments: Arguments,
-    *,
-    session_id: str = "",
-    choose: Choose | None = None,
-    tail: int | None = None,
+    host: HostConnection, arguments: Arguments, *, choose: Choose | None = None, tail: int | None = None
 ) -> AsyncIterator[OpenSession]:
-    """Deploy, attach, and stay attached over lost connections. Leaving keeps the connection of `host`. `session_id` is
-    that of a new session, if `arguments` name none; `choose` picks an existing one. `tail`: a program reads so many
-    bytes of earlier events (0: all), and all later ones; nobody can be asked to log in again. Raises CcbError."""
-    environ = host.environ
-    session_id = session_id or arguments.session.session_id or new_uuid()
+    """Deploy, attach, and stay attached over lost connections. Leaving keeps the connection of `host`. `choose` picks
+    an existing session. `tail`: a program reads so many bytes of earlier events (0: all), and all later ones; nobody
+    can be asked to log in again. Raises CcbError."""
+    environ, session_id = host.environ, arguments.session.session_id or new_uuid()
     async with AsyncExitStack() as stack:
         given = arguments
         arguments, not_taken = await host.placed(given)
