@@ -40,9 +40,9 @@ def validate(arguments: Arguments) -> None:
     if arguments.headless and arguments.command not in ("", "ssh", "attach", "fleet"):
         raise UsageError(f"ccb {arguments.command} has no headless mode")
     own = _rules_of_sessions if arguments.command in ("", "ssh") else _rules_of_commands
-    for wrong, what, do in (*own(arguments), *_rules_of_streams(arguments)):
+    for wrong, error, what, do in (*own(arguments), *_rules_of_streams(arguments)):
         if wrong:
-            raise UsageError(what, do=do)
+            raise error(what, do=do)
 
 
 def refuse_ssh_options(connection: ConnectionOptions, instead: str) -> None:
@@ -101,19 +101,20 @@ def _check_owners(arguments: Arguments) -> None:
             raise UsageError(f"{option.names[0]} belongs to {owners}")
 
 
-Rule = tuple[object, str, str]
-"""Whether it is wrong, what is wrong, and what to do."""
+Rule = tuple[object, type[UsageError], str, str]
+"""Whether it is wrong, and the error: what it is, and what to do."""
 
 
 def _rules_of_commands(arguments: Arguments) -> tuple[Rule, ...]:
     own, session = arguments.host_command, arguments.session
     return (
-        (own.api_key_stdin and own.oauth_stdin,
+        (own.api_key_stdin and own.oauth_stdin, UsageError,
          "--api-key-stdin and --oauth-stdin cannot be used together", "Give one of them."),
-        (arguments.command == "stop" and own.all and session.resume,
+        (arguments.command == "stop" and own.all and session.resume, UsageError,
          "an ID and --all cannot be used together", "Give one of them."),
-        (own.with_files and own.no_files, "--with-files and --no-files cannot be used together", "Give one of them."),
-        (session.continue_latest or session.fork_session or session.session_id,
+        (own.with_files and own.no_files, UsageError,
+         "--with-files and --no-files cannot be used together", "Give one of them."),
+        (session.continue_latest or session.fork_session or session.session_id, UsageError,
          "--continue, --fork-session and --session-id belong to `ccb ssh`", "Write `ccb ssh HOST …`."),
     )  # fmt: skip
 
@@ -121,31 +122,31 @@ def _rules_of_commands(arguments: Arguments) -> tuple[Rule, ...]:
 def _rules_of_sessions(arguments: Arguments) -> tuple[Rule, ...]:
     agent, permissions, session = arguments.agent, arguments.permissions, arguments.session
     return (
-        (agent.init_only and (arguments.prompt is not None or session.continues),
+        (agent.init_only and (arguments.prompt is not None or session.continues), UsageError,
          "--init-only starts a new session without a prompt",
          "Leave out the prompt and --continue or --resume, or write --init."),
-        (agent.remote_bin and agent.role is not None,
-         "--remote-bin and --agent cannot be used together", "Give one of them."),
-        (agent.maintenance and (agent.init or agent.init_only),
+        (agent.remote_bin and agent.role is not None, UsageError, "--remote-bin and --agent cannot be used together",
+         "Give one of them."),
+        (agent.maintenance and (agent.init or agent.init_only), UsageError,
          "--maintenance and --init cannot be used together", "Give one of them."),
-        (permissions.allow_net and permissions.sandbox in ("read-only", "off"),
+        (permissions.allow_net and permissions.sandbox in ("read-only", "off"), UsageError,
          "--allow-net belongs to --sandbox workspace", "Give --sandbox workspace, or leave out --allow-net."),
-        (session.continue_latest and session.resume is not None,
+        (session.continue_latest and session.resume is not None, UsageError,
          "--continue and --resume cannot be used together", "Give one of them."),
-        (session.worktree is not None and session.continues, "--worktree is for a new session",
+        (session.worktree is not None and session.continues, UsageError, "--worktree is for a new session",
          "Leave it out: a session that is continued goes back into its own worktree."),
-        (session.fork_session and not session.continues,
-         "--fork-session needs --continue or --resume", "Say which session to copy."),
-        (session.session_id and session.continues and not session.fork_session,
+        (session.fork_session and not session.continues, UsageError, "--fork-session needs --continue or --resume",
+         "Say which session to copy."),
+        (session.session_id and session.continues and not session.fork_session, UsageError,
          "Error: --session-id can only be used with --continue or --resume if --fork-session is also specified.",
          "Add --fork-session, or leave out --session-id."),
-        ((session.rewind_files or session.resume_at) and not session.continues,
+        ((session.rewind_files or session.resume_at) and not session.continues, UsageError,
          "--rewind-files and --resume-session-at need --continue or --resume", "Say which session to go back in."),
-        (session.drops_turn and not session.resume_at,
-         "--resume-drops-turn needs --resume-session-at", "Say after which message the session goes on."),
-        (session.resume_at and not arguments.headless,
-         "--resume-session-at is for headless runs", "Add -p, or go back with /rewind in the session."),
-        (session.resume == "" and not session.newest and arguments.headless,
+        (session.drops_turn and not session.resume_at, UsageError, "--resume-drops-turn needs --resume-session-at",
+         "Say after which message the session goes on."),
+        (session.resume_at and not arguments.headless, UsageError, "--resume-session-at is for headless runs",
+         "Add -p, or go back with /rewind in the session."),
+        (session.resume == "" and not session.newest and arguments.headless, UsageError,
          "--resume needs the ID of a session in a headless run", "`ccb ps HOST` lists them."),
     )  # fmt: skip
 
@@ -154,19 +155,19 @@ def _rules_of_streams(arguments: Arguments) -> tuple[Rule, ...]:
     streams = arguments.streams
     json_out, json_in = streams.output_format == "stream-json", streams.input_format == "stream-json"
     return (
-        (json_in and not json_out,
+        (json_in and not json_out, UsageError,
          "Error: --input-format=stream-json requires output-format=stream-json.", "Add --output-format=stream-json."),
-        (json_out and not streams.verbose,
+        (json_out and not streams.verbose, UsageError,
          "Error: When using --print, --output-format=stream-json requires --verbose", "Add --verbose."),
-        (streams.include_partial_messages and not json_out,
+        (streams.include_partial_messages and not json_out, UsageError,
          "Error: --include-partial-messages requires --print and --output-format=stream-json.",
          "Add -p and --output-format=stream-json."),
-        (streams.replay_user_messages and not json_in,
+        (streams.replay_user_messages and not json_in, UsageError,
          "Error: --replay-user-messages requires both --input-format=stream-json and --output-format=stream-json.",
          "Add both."),
-        (streams.permission_prompt_tool == "stdio" and not json_in,
+        (streams.permission_prompt_tool == "stdio" and not json_in, UsageError,
          "Error: --permission-prompt-tool stdio requires --input-format=stream-json.",
          "Without it, allow what is needed with --allowedTools or --permission-mode."),
-        (streams.permission_prompt_tool and not arguments.headless,
+        (streams.permission_prompt_tool and not arguments.headless, UsageError,
          "--permission-prompt-tool is for headless runs", "Add -p, or leave it out: ccb asks you."),
     )  # fmt: skip
