@@ -23,7 +23,7 @@ Kind = Literal[
 Dialect = Literal["anthropic", "chat", "responses"]
 Effort = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
 
-_NO_LOGIN = r"^https?://[^@\s]+$"  # a key stands in no file
+_URL = r"^https?://[^@\s]+$"  # a key stands in no file
 _PLACE = r"^[a-z0-9][a-z0-9.:-]{0,62}$"
 _PROJECT = r"^[A-Za-z0-9][A-Za-z0-9._:-]{0,62}$"
 POLICY = "policy"
@@ -199,9 +199,7 @@ class OtelSettings:
     """Where traces and metrics of sessions go. The variables of OpenTelemetry outrank `endpoint`, unless a policy sets
     this section."""
 
-    endpoint: str | None = key(
-        "Address of an OTLP receiver (HTTP), such as `http://localhost:4318`.", pattern=_NO_LOGIN
-    )
+    endpoint: str | None = key("Address of an OTLP receiver (HTTP), such as `http://localhost:4318`.", pattern=_URL)
     metrics: bool = key("Send metrics, too.", True)
     content: bool = key("Send prompts, answers, and inputs and results of tools, too.", False)
 

@@ -87,12 +87,6 @@ def refuse_wrong_models(path: str, text: str, known: Mapping[str, Any]) -> None:
             )
 
 
-def read_settings_file(path: Path, environ: Mapping[str, str]) -> dict[str, Any] | None:
-    """Return the JSON object in the file, or None without a file. Raises ConfigError."""
-    text = read_settings_text(path, environ)
-    return None if text is None else parse_settings(str(path), text)
-
-
 def read_settings_text(
     path: Path, environ: Mapping[str, str], most: int = MAX_BYTES, owners: Sequence[int] = ()
 ) -> str | None:

@@ -152,10 +152,10 @@ def load_policy() -> PolicySettings:
 
 def load_sharing(environ: Mapping[str, str] = os.environ) -> Sharing:
     """Return which connections may be shared, without loading anything slow: it is known before the first packet."""
+    data: dict[str, Any] = {}
     try:
-        data = settings_file.read_settings_file(settings_path(environ), environ) or {}
-        if (held := settings_file.read_settings_text(policy_file(), {}, owners=(0,))) is not None:
-            data |= settings_file.parse_settings(str(policy_file()), held)
+        for _, path, text in _sources(environ, EVERYTHING):
+            data |= settings_file.parse_settings(path, text) if text is not None else {}
     except ConfigError:
         data = {"pipelinedLogin": False}
     minutes, pipelined = data.get("keepConnection", 0), data.get("pipelinedLogin", True) is True
