@@ -70,7 +70,7 @@ def _figures(environ: Mapping[str, str]) -> str:
 async def _main(home: Path, upstream: str, budget: float) -> None:
     environ = {"HOME": str(home), "ANTHROPIC_BASE_URL": upstream, "ANTHROPIC_API_KEY": "k"}
     settings = Settings(budgets=BudgetSettings(dayUsd=budget or None))
-    basics = replace(LoadedBasics(settings, (), None))  # type: ignore[arg-type]  # nothing is deployed
+    basics = replace(LoadedBasics(settings, None))  # type: ignore[arg-type]  # nothing is deployed
     ledger = LedgerThread(state_dir(environ))
     path = home / f"{os.getpid()}.sock"
 

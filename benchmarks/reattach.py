@@ -59,13 +59,9 @@ async def _measure(
     argv = ["ssh", f"{user.name}@127.0.0.1:~", *server.client_options(link.port)]
     for number in range(RUNS + 1):
         start = time.monotonic()
-        arguments = parse_arguments(argv)
-        session_id = f"00000000-0000-4000-8000-{number:012d}"
+        arguments = parse_arguments([*argv, "--session-id", f"00000000-0000-4000-8000-{number:012d}"])
         prompts = prompts_for(headless=True)
-        async with (
-            HostConnection(arguments, prompts, environ) as host,
-            connect_session(host, arguments, session_id=session_id) as connected,
-        ):
+        async with HostConnection(arguments, prompts, environ) as host, connect_session(host, arguments) as connected:
             session = connected.session
             usage = Request(client_kind("get_context_usage", lambda fields: None), None)
             await session.request(usage)  # sent together with the attach, answered together with its grant

@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import ccb
@@ -46,7 +47,7 @@ class Bundle:
 
 def load() -> Bundle:
     """Return the bundle that was built into the wheel, or, in a source tree, the bundle of its sources."""
-    return replace(_load("worker"), commands=lambda: _load("commands"))
+    return replace(_load("worker"), commands=cache(lambda: _load("commands")))
 
 
 def _load(name: str) -> Bundle:

@@ -49,14 +49,13 @@ class Session:
         arguments: Arguments,
         callbacks: Callbacks | None = None,
         pending: PendingPrompts | None = None,
-        session_id: str = "",
         tail: int | None = None,
     ) -> None:
-        """`pending` are the prompts that wait, `session_id` and `tail` are those of `connect_session`. With `callbacks`
+        """`pending` are the prompts that wait, `tail` is that of `connect_session`. With `callbacks`
         None, who opens it follows `found`, and sends prompts and answers to `remote`."""
         self.pending = PendingPrompts() if pending is None else pending
         self._host, self._arguments, self._callbacks = host, arguments, callbacks
-        self._session_id, self._tail = session_id, tail
+        self._tail = tail
         self._ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._prompts: PromptQueue | None = None
         self._leave = asyncio.Event()
@@ -218,9 +217,7 @@ class Session:
         from ..connect.connect_session import connect_session
 
         try:
-            async with connect_session(
-                self._host, self._arguments, session_id=self._session_id, tail=self._tail
-            ) as opened:
+            async with connect_session(self._host, self._arguments, tail=self._tail) as opened:
                 from .session_reader import SessionReader  # the worker is still being loaded
 
                 self.opened, self.reader = opened, SessionReader(self.pending)

@@ -49,11 +49,7 @@ class Group(Enum):
     STREAMS = "streams", "Without the terminal interface (headless)"
     CONNECTION = "connection", "Connection"
     HOST_COMMAND = "host_command", "Options of single commands"
-    ARCHIVE = "archive", "Options of `ccb export`, `import` and `move`"
     FLEET = "fleet", "Options of `ccb fleet`"
-    USAGE = "usage", "Options of `ccb usage`"
-    SCHEDULE = "schedule", "Options of `ccb schedule`"
-    ACCOUNT = "account", "Options of `ccb auth`"
     SDK = "sdk", "For programs that drive ccb (SDKs)"
     GENERAL = "", "General"
 
@@ -402,10 +398,6 @@ class HostCommandOptions:
     headers: tuple[str, ...] = option(
         "--header -H", "Send a header to the server's URL; may be repeated.", "name: value", kind=REPEAT,
         commands="mcp add")
-
-
-@dataclass(frozen=True)
-class ArchiveOptions:
     output: str | None = option("--output", "Write the session to this file.", "file", commands="export")
     with_files: bool = option(
         "--with-files", "Take the files of the directory along, also what is not committed; what git ignores stays.",
@@ -414,6 +406,25 @@ class ArchiveOptions:
     source: Literal["claude"] | None = option(
         "--from", "Read a transcript of this program (claude), not an export.", "program",
         choices=("claude",), commands="import")
+    by: Literal["host", "model", "day", "session"] = option(
+        "--by", "Print one line for each of these: host, model, day (default) or session.", "what",
+        choices=("host", "model", "day", "session"), commands="usage", default="day")
+    days: float | None = option(
+        "--days", "Count only the last days.", "n", read=read_number("days", positive=True), commands="usage")
+    on: str | None = option(
+        "--on", "When to run: a calendar of systemd (`Mon..Fri 06:30`), or five fields of cron (`30 6 * * 1-5`) where "
+        "that or launchd runs timers.", "calendar", commands="schedule add")
+    notify: str | None = option(
+        "--notify", "Run this after each run, with CCB_SCHEDULE and CCB_EXIT_CODE.", "command", commands="schedule add")
+    account: str | None = option("--account", "Name the account.", "name", commands="auth login, auth logout")
+    api_key_stdin: bool = option("--api-key-stdin", "Read the key from stdin; do not ask.", commands="auth login")
+    oauth_stdin: bool = option(
+        "--oauth-stdin", "Read a login from stdin (JSON): access_token, refresh_token, client_id, expires_in, "
+        "token_url.", commands="auth login")
+    bearer: bool = option("--bearer", "It is a token, sent in `Authorization: Bearer`.", commands="auth login")
+    workspace: str = option(
+        "--workspace", "Name Anthropic's workspace that the account uses.", "id", commands="auth login", default="")
+    in_file: bool = option("--file", "Store it in a file, encrypted with a passphrase.", commands="auth login")
 
 
 @dataclass(frozen=True)
@@ -454,37 +465,6 @@ class FleetOptions:
     total_usd: float | None = None
 
 
-@dataclass(frozen=True)
-class UsageOptions:
-    by: Literal["host", "model", "day", "session"] = option(
-        "--by", "Print one line for each of these: host, model, day (default) or session.", "what",
-        choices=("host", "model", "day", "session"), commands="usage", default="day")
-    days: float | None = option(
-        "--days", "Count only the last days.", "n", read=read_number("days", positive=True), commands="usage")
-
-
-@dataclass(frozen=True)
-class ScheduleOptions:
-    on: str | None = option(
-        "--on", "When to run: a calendar of systemd (`Mon..Fri 06:30`), or five fields of cron (`30 6 * * 1-5`) where "
-        "that or launchd runs timers.", "calendar", commands="schedule add")
-    notify: str | None = option(
-        "--notify", "Run this after each run, with CCB_SCHEDULE and CCB_EXIT_CODE.", "command", commands="schedule add")
-
-
-@dataclass(frozen=True)
-class AccountOptions:
-    account: str | None = option("--account", "Name the account.", "name", commands="auth login, auth logout")
-    api_key_stdin: bool = option("--api-key-stdin", "Read the key from stdin; do not ask.", commands="auth login")
-    oauth_stdin: bool = option(
-        "--oauth-stdin", "Read a login from stdin (JSON): access_token, refresh_token, client_id, expires_in, "
-        "token_url.", commands="auth login")
-    bearer: bool = option("--bearer", "It is a token, sent in `Authorization: Bearer`.", commands="auth login")
-    workspace: str = option(
-        "--workspace", "Name Anthropic's workspace that the account uses.", "id", commands="auth login", default="")
-    in_file: bool = option("--file", "Store it in a file, encrypted with a passphrase.", commands="auth login")
-
-
 # fmt: on
 
 
@@ -509,11 +489,7 @@ class Arguments:
     screen: ScreenOptions = field(default_factory=ScreenOptions)
     streams: StdioOptions = field(default_factory=StdioOptions)
     host_command: HostCommandOptions = field(default_factory=HostCommandOptions)
-    archive: ArchiveOptions = field(default_factory=ArchiveOptions)
     fleet: FleetOptions = field(default_factory=FleetOptions)
-    usage: UsageOptions = field(default_factory=UsageOptions)
-    schedule: ScheduleOptions = field(default_factory=ScheduleOptions)
-    account: AccountOptions = field(default_factory=AccountOptions)
     sdk: SdkOptions = field(default_factory=SdkOptions)
     copy: tuple[bool, str, str] | None = None
     directory_is_current: bool = False

@@ -39,9 +39,8 @@ def validate(arguments: Arguments) -> None:
     _check_owners(arguments)
     if arguments.headless and arguments.command not in ("", "ssh", "attach", "fleet"):
         raise UsageError(f"ccb {arguments.command} has no headless mode")
-    own = (*_rules_of_sessions(arguments), *_rules_of_going_back(arguments))
-    rules = own if arguments.command in ("", "ssh") else _rules_of_commands(arguments)
-    for wrong, error, what, do in (*rules, *_rules_of_streams(arguments)):
+    own = _rules_of_sessions if arguments.command in ("", "ssh") else _rules_of_commands
+    for wrong, error, what, do in (*own(arguments), *_rules_of_streams(arguments)):
         if wrong:
             raise error(what, do=do)
 
@@ -107,13 +106,13 @@ Rule = tuple[object, type[UsageError], str, str]
 
 
 def _rules_of_commands(arguments: Arguments) -> tuple[Rule, ...]:
-    account, session = arguments.account, arguments.session
+    own, session = arguments.host_command, arguments.session
     return (
-        (account.api_key_stdin and account.oauth_stdin, UsageError,
+        (own.api_key_stdin and own.oauth_stdin, UsageError,
          "--api-key-stdin and --oauth-stdin cannot be used together", "Give one of them."),
-        (arguments.command == "stop" and arguments.host_command.all and session.resume, UsageError,
+        (arguments.command == "stop" and own.all and session.resume, UsageError,
          "an ID and --all cannot be used together", "Give one of them."),
-        (arguments.archive.with_files and arguments.archive.no_files, UsageError,
+        (own.with_files and own.no_files, UsageError,
          "--with-files and --no-files cannot be used together", "Give one of them."),
         (session.continue_latest or session.fork_session or session.session_id, UsageError,
          "--continue, --fork-session and --session-id belong to `ccb ssh`", "Write `ccb ssh HOST …`."),
@@ -136,12 +135,6 @@ def _rules_of_sessions(arguments: Arguments) -> tuple[Rule, ...]:
          "--continue and --resume cannot be used together", "Give one of them."),
         (session.worktree is not None and session.continues, UsageError, "--worktree is for a new session",
          "Leave it out: a session that is continued goes back into its own worktree."),
-    )  # fmt: skip
-
-
-def _rules_of_going_back(arguments: Arguments) -> tuple[Rule, ...]:
-    session = arguments.session
-    return (
         (session.fork_session and not session.continues, UsageError, "--fork-session needs --continue or --resume",
          "Say which session to copy."),
         (session.session_id and session.continues and not session.fork_session, UsageError,

@@ -7,7 +7,7 @@ import os
 import re
 import shlex
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -373,10 +373,7 @@ def _place_shell(arguments: Arguments, words: Sequence[str]) -> Arguments:
     if arguments.connection.local:
         arguments = replace(arguments, directory=str(_current_directory()))
     elif needs_host(arguments.connection):
-        if not words:
-            raise UsageError("ccb shell needs a host", do="Write `ccb shell [user@]host[:/path]`.")
-        target, words = parse_target(words[0]), words[1:]
-        arguments = replace(_with_target(arguments, target), directory=target.path)
+        arguments, words = _take_host(arguments, words), words[1:]
     if len(words) > 1 or not all(re.fullmatch("[1-9]", each) for each in words):
         raise UsageError("ccb shell takes one number of a shell after the place", do="See `ccb help shell`.")
     return replace(arguments, rest=tuple(words))
@@ -419,7 +416,7 @@ def _take_host(arguments: Arguments, words: Sequence[str]) -> Arguments:
         do = f"Write `ccb {command} [user@]host`, or --local for this machine."
         raise UsageError(f"ccb {command} needs a host", do=do)
     target = parse_target(words[0])
-    if target.path is not None and command in ("acp", "trust", "config", "ports", "export", "move"):
+    if target.path is not None and command in ("acp", "trust", "config", "ports", "export", "move", "shell"):
         return replace(_with_target(arguments, target), directory=target.path)
     if target.path is not None:
         raise UsageError(f"ccb {command} takes a host without a path", do=f"Write `ccb {command} {target.login}`.")
@@ -477,16 +474,13 @@ def _check_spelling(words: Sequence[str], *, headless: bool) -> None:
             f"{shortened(words[0])!r} is a path on a host, but without `ssh` the session would run on this machine",
             do=f"Did you mean `ccb ssh {shortened(words[0])}`? If it is a prompt, write it after --.",
         )
-    near = _OTHER_NAMES.get(words[0]) or "".join(nearest(words[0], _of_the_same_letter(words[0]), 0.7))
+    of_same_letter = (name for name in NAMES if name[0] == words[0][:1])
+    near = _OTHER_NAMES.get(words[0]) or "".join(nearest(words[0], of_same_letter, 0.7))
     short = len(words) < 3 or (len(words) == 3 and is_session_id(words[2]))
     if not headless and near and short:
         prompt = shortened(shlex.join(words))
         do = f"Did you mean `ccb {near}`? If it is a prompt: `ccb -- {prompt}`."
         raise UsageError(f"{shortened(words[0])!r} is not a command", do=do)
-
-
-def _of_the_same_letter(word: str) -> Iterable[str]:
-    return (name for name in NAMES if name[0] == word[:1])
 
 
 def _with_target(arguments: Arguments, target: Target) -> Arguments:

@@ -15,7 +15,7 @@ from ccb.tunnel.providers.anthropic import anthropic_endpoint
 from ccb.tunnel.providers.provider_kinds import KINDS
 from ccb.tunnel.wire.dataclass import dataclass
 
-from ..command_line.arguments import AccountOptions, Arguments
+from ..command_line.arguments import Arguments, HostCommandOptions
 from ..command_line.exit_codes import ExitCode
 from ..config.log import state_dir
 from ..config.settings import Settings, settings_path
@@ -29,7 +29,7 @@ from ..providers.key_login import AuthTarget, check_account, target
 from ..terminal.console import print_line, say
 from ..terminal.terminal_prompts import TerminalPrompts, ask
 
-NOTHING_GIVEN = AccountOptions()
+NOTHING_GIVEN = HostCommandOptions()
 _MAX_INPUT = 64 * 1024
 _MILLISECONDS = 1e11  # a Unix time above this is in milliseconds, as some tools keep it
 _TOKEN_PATH = "/v1/oauth/token"  # noqa: S105  # a path
@@ -42,16 +42,16 @@ _KINDS = {"api_key": "an API key", "bearer": "a token", "oauth": "a login"}
 
 def run_auth(arguments: Arguments, environ: Mapping[str, str]) -> int:
     action, provider = arguments.rest[0], next(iter(arguments.rest[1:]), "")
-    options, account = arguments.host_command, arguments.account
+    options = arguments.host_command
     try:
         if action == "login":
-            login(environ, provider or ANTHROPIC, account)
+            login(environ, provider or ANTHROPIC, options)
             return ExitCode.OK
         settings = load_settings(environ)
         if action == "status":
             return asyncio.run(_status(environ, settings, provider, as_json=options.json))
         where = target(provider or ANTHROPIC, environ, settings)
-        return asyncio.run(_log_out(environ, settings, where, account.account or "", all=options.all))
+        return asyncio.run(_log_out(environ, settings, where, options.account or "", all=options.all))
     except (KeyboardInterrupt, EOFError):
         say("", "Nothing was stored.")
         return ExitCode.INTERRUPTED
@@ -63,7 +63,7 @@ def _targets(environ: Mapping[str, str], settings: Settings) -> Iterator[AuthTar
             yield target(name, environ, settings)
 
 
-def login(environ: Mapping[str, str], provider: str = ANTHROPIC, given: AccountOptions = NOTHING_GIVEN) -> None:
+def login(environ: Mapping[str, str], provider: str = ANTHROPIC, given: HostCommandOptions = NOTHING_GIVEN) -> None:
     """Ask for a credential, check it with the provider, and store it. Raises CcbError; nothing is stored then."""
     settings = load_settings(environ)
     environ = settings.network.over(environ)
@@ -95,7 +95,7 @@ def login(environ: Mapping[str, str], provider: str = ANTHROPIC, given: AccountO
             print_line('This machine has a keyring, too. To use the file, set {"credentials": {"store": "file"}}.')
 
 
-def _store(environ: Mapping[str, str], settings: Settings, given: AccountOptions) -> SecretStore:
+def _store(environ: Mapping[str, str], settings: Settings, given: HostCommandOptions) -> SecretStore:
     prompts = TerminalPrompts()
     file = EncryptedFile(credentials_path(environ), environ, prompts, helper=settings.credentials.passphraseHelper)
     if given.in_file:
@@ -111,7 +111,7 @@ def _store(environ: Mapping[str, str], settings: Settings, given: AccountOptions
     return store
 
 
-def _read(where: AuthTarget, name: str, given: AccountOptions) -> Account:
+def _read(where: AuthTarget, name: str, given: HostCommandOptions) -> Account:
     if given.oauth_stdin:
         return _login_in(sys.stdin.read(_MAX_INPUT), where, name)
     if given.api_key_stdin:

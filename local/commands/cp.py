@@ -10,7 +10,6 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack
 from typing import Self
 
-from ccb.deploy.bundle import Bundle
 from ccb.tunnel.plain_text import HostText
 from ccb.tunnel.tasks import cancelled
 from ccb.tunnel.transports.pipe import Transport
@@ -20,6 +19,7 @@ from ..command_line.arguments import Arguments
 from ..command_line.exit_codes import ExitCode
 from ..command_line.transport_choice import host_label
 from ..connect.host_connection import connect_host
+from ..connect.startup import LoadedBasics
 from ..files.both_ends.copy_channel import CopyProgress
 from ..files.copying import CopyOrder, copy, progress_line, size_of
 from ..terminal.console import say, write_over
@@ -50,7 +50,7 @@ class CopyingHost:
         self._prompts = prompts_for(headless=False)
         self._connected = asyncio.Event()  # while it is not set, a login may ask for something on the terminal
         self._stack = AsyncExitStack()
-        self._reached: tuple[Transport, Bundle] | None = None
+        self._reached: tuple[Transport, LoadedBasics] | None = None
 
     async def __aenter__(self) -> Self:
         return self
@@ -58,8 +58,8 @@ class CopyingHost:
     async def __aexit__(self, *_: object) -> None:
         await self._stack.aclose()
 
-    async def reached(self, again: bool = False) -> tuple[Transport, Bundle]:
-        """Return the connection, or `again` a new one, and the worker that runs commands over it. Raise CcbError."""
+    async def reached(self, again: bool = False) -> tuple[Transport, LoadedBasics]:
+        """Return the connection, or `again` a new one, and what runs commands over it. Raise CcbError."""
         if self._reached is None or again:
             if self._reached is None and sys.stderr.isatty():
                 say(f"Connecting to {host_label(self._arguments.connection)} …")

@@ -10,7 +10,6 @@ import shutil
 import sys
 from collections.abc import Mapping, Sequence
 
-from ccb.deploy.bundle import Bundle
 from ccb.tunnel.errors import CcbError, Node, NoSuchSession, UsageError
 from ccb.tunnel.openssh.kept_connections import all_kept
 from ccb.tunnel.plain_text import HostText, age_text
@@ -19,11 +18,10 @@ from ccb.tunnel.transports.pipe import Transport
 from ..command_line.arguments import Arguments
 from ..command_line.exit_codes import ExitCode
 from ..command_line.transport_choice import host_label
-from ..config.settings import Settings, settings_choice
-from ..config.settings_loading import load_settings
 from ..connect.host_connection import connect_host
 from ..connect.nodes import through
 from ..connect.session_rows import Count, HostWords, ReportRow, SessionRow, list_sessions, reports, row_of, with_prompts
+from ..connect.startup import LoadedBasics
 from ..terminal.console import print_line, say
 from ..terminal.terminal_prompts import prompts_for, read_line
 from .session_table import MAX_LISTED, session_table, size_text
@@ -75,11 +73,11 @@ async def run_host_command(arguments: Arguments, environ: Mapping[str, str]) -> 
         await _confirm(arguments)
     host = host_label(arguments.connection)
     _hint(f"Connecting to {host} …")
-    async with connect_host(arguments, prompts_for(headless=False), environ) as (transport, bundle):
+    async with connect_host(arguments, prompts_for(headless=False), environ) as (transport, basics):
         slow = asyncio.get_running_loop().call_later(_SLOW_S, _hint, f"Waiting for {host} …")
         try:
             run_there = {"ps": _ps, "logs": _logs, "stop": _stop}.get(arguments.command, _remove)
-            return await run_there(arguments, transport, bundle)
+            return await run_there(arguments, transport, basics)
         finally:
             slow.cancel()
 
@@ -98,11 +96,10 @@ async def _confirm(arguments: Arguments) -> None:
         raise UsageError("nothing was removed", do="Answer yes, or see first what would be removed: --dry-run.")
 
 
-async def _ps(arguments: Arguments, transport: Transport, bundle: Bundle) -> ExitCode:
-    rows = await list_sessions(transport, bundle)
+async def _ps(arguments: Arguments, transport: Transport, basics: LoadedBasics) -> ExitCode:
+    rows = await list_sessions(transport, basics.bundle)
     if any(row.host for row in rows):
-        settings = load_settings(os.environ, settings_choice(arguments))
-        rows, silent = await with_their_nodes(rows, transport, bundle, settings)
+        rows, silent = await with_their_nodes(rows, transport, basics)
         say(*(f"ccb: {each}" for each in silent))
     if arguments.host_command.json:
         print_line(*(json.dumps(row.model_dump()) for row in rows))
@@ -118,13 +115,13 @@ async def _ps(arguments: Arguments, transport: Transport, bundle: Bundle) -> Exi
     return ExitCode.OK
 
 
-async def session_meant(arguments: Arguments, transport: Transport, bundle: Bundle) -> str:
+async def session_meant(arguments: Arguments, transport: Transport, basics: LoadedBasics) -> str:
     """Return the session that is named, the latest one of a directory that is named, the only one that runs, or but for
     `stop` the only one. Raise UsageError, which lists them, if there are several. Return "" for `stop` where none
     runs."""
     if arguments.session.resume:
         return arguments.session.resume
-    rows = await list_sessions(transport, bundle, arguments.directory)
+    rows = await list_sessions(transport, basics.bundle, arguments.directory)
     if arguments.directory is not None:
         where = f"{host_label(arguments.connection)}:{arguments.directory}"
         rows = [row for row in rows if row.state != "moved" or arguments.command == "move"]  # it ends that move
@@ -146,10 +143,10 @@ async def session_meant(arguments: Arguments, transport: Transport, bundle: Bund
     return rows[0].session if rows else ""
 
 
-async def _logs(arguments: Arguments, transport: Transport, bundle: Bundle) -> ExitCode:
-    session = await session_meant(arguments, transport, bundle)
+async def _logs(arguments: Arguments, transport: Transport, basics: LoadedBasics) -> ExitCode:
+    session = await session_meant(arguments, transport, basics)
     command = {"command": "logs", "session": session, "lines": arguments.host_command.lines or _LINES}
-    async with contextlib.aclosing(reports(transport, bundle, command)) as answer:
+    async with contextlib.aclosing(reports(transport, basics.bundle, command)) as answer:
         async for report in answer:
             if report.kind == "log":
                 row = row_of(LogRow, report.body, transport.name)
@@ -158,20 +155,19 @@ async def _logs(arguments: Arguments, transport: Transport, bundle: Bundle) -> E
     return ExitCode.OK
 
 
-async def _stop(arguments: Arguments, transport: Transport, bundle: Bundle) -> ExitCode:
+async def _stop(arguments: Arguments, transport: Transport, basics: LoadedBasics) -> ExitCode:
     """Returns AGENT_FAILED if a session could not be stopped."""
     command: dict[str, object] = {"command": "stop"}
     if arguments.host_command.all:
         command["all"] = True
-    elif session := await session_meant(arguments, transport, bundle):
+    elif session := await session_meant(arguments, transport, basics):
         command["session"] = session
     else:
         print_line(f"No session runs on {host_label(arguments.connection)}.")
         return ExitCode.OK
     count = 0
     code = ExitCode.OK
-    settings = load_settings(os.environ, settings_choice(arguments))
-    async with contextlib.aclosing(reports(transport, bundle, command, settings=settings)) as answer:
+    async with contextlib.aclosing(reports(transport, basics.bundle, command, settings=basics.settings)) as answer:
         async for report in answer:
             row = row_of(ChangeRow, report.body, transport.name)
             if report.kind in ("stopped", "ended"):
@@ -185,7 +181,7 @@ async def _stop(arguments: Arguments, transport: Transport, bundle: Bundle) -> E
     return code
 
 
-async def _remove(arguments: Arguments, transport: Transport, bundle: Bundle) -> ExitCode:
+async def _remove(arguments: Arguments, transport: Transport, basics: LoadedBasics) -> ExitCode:
     """Run `gc` or `clean`. Returns AGENT_FAILED if `clean` had to leave something on the host."""
     dry_run = arguments.host_command.dry_run
     command: dict[str, object] = {"command": arguments.command, "dry_run": dry_run}
@@ -193,7 +189,7 @@ async def _remove(arguments: Arguments, transport: Transport, bundle: Bundle) ->
         command["older_than_s"] = arguments.host_command.older_than * _DAY_S
     removed: list[ChangeRow] = []
     kept = 0
-    async with contextlib.aclosing(reports(transport, bundle, command)) as answer:
+    async with contextlib.aclosing(reports(transport, basics.bundle, command)) as answer:
         async for report in answer:
             row = row_of(ChangeRow, report.body, transport.name)
             if line := change_line(report.kind, row, dry_run=dry_run):
@@ -226,14 +222,14 @@ def change_line(kind: str, row: ChangeRow, *, dry_run: bool) -> str:
 
 
 async def with_their_nodes(
-    rows: Sequence[SessionRow], transport: Transport, bundle: Bundle, settings: Settings
+    rows: Sequence[SessionRow], transport: Transport, basics: LoadedBasics
 ) -> tuple[list[SessionRow], list[str]]:
     """Ask the nodes that own some of these sessions about them. Return the rows, and what did not answer."""
 
     async def ask(node: Node) -> None:
         try:
             async with asyncio.timeout(_LIST_S):
-                listed = await list_sessions(through(transport, node, settings), bundle)
+                listed = await list_sessions(through(transport, node, basics.settings), basics.bundle)
         except (TimeoutError, CcbError) as error:
             why = error.what if isinstance(error, CcbError) else "it does not answer"
             silent.append(f"the node {HostText(node.name)} lists no sessions: {why}")

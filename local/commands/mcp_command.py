@@ -16,9 +16,7 @@ from ccb.tunnel.wire.policy_patterns import is_allowed
 from ..command_line.arguments import Arguments
 from ..command_line.exit_codes import ExitCode
 from ..config.policy import require
-from ..config.settings import settings_path
-from ..config.settings_file import write_settings
-from ..config.settings_loading import load_settings
+from ..config.settings_loading import keep_setting, load_settings
 from ..credentials.secret_store import SecretStore, open_store
 from ..mcp.mcp_config import HttpServer, ServerConfig, server_config
 from ..mcp.mcp_service import MISSING, package_missing
@@ -33,7 +31,7 @@ def run_mcp(arguments: Arguments, environ: Mapping[str, str]) -> int:
     if action == "add":
         described = _described(arguments)
         shown = server_config(name, described, environ).shown
-        write_settings(settings_path(environ), environ, {name: described}, below=("mcpServers",))
+        keep_setting(environ, ("mcpServers", name), described)
         return _told(f"Added {name}: {shown}", f"Try it: ccb mcp test {name}")
     if action == "list":
         imported = settings.imported_servers
@@ -45,7 +43,7 @@ def run_mcp(arguments: Arguments, environ: Mapping[str, str]) -> int:
         if name in settings.imported_servers:
             what = f"{name} is an MCP server of Claude Code, in {settings.imported_servers[name]}"
             raise UsageError(what, do="Remove it there, or `ccb config set importClaudeSettings off`.")
-        write_settings(settings_path(environ), environ, {name: None}, below=("mcpServers",))
+        keep_setting(environ, ("mcpServers", name), None)
         return _told(f"Removed {name}.")
     config = server_config(name, servers[name], environ)
     if action == "get":

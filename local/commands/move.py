@@ -22,8 +22,6 @@ from ..command_line.exit_codes import ExitCode
 from ..command_line.parser import arguments_at
 from ..command_line.transport_choice import host_command, host_label, needs_host, resume_command
 from ..config.policy import check_directory
-from ..config.settings import Settings, settings_choice
-from ..config.settings_loading import load_settings
 from ..connect.session_rows import Count, HostWords, ReportRow, SessionId, rows_of
 from ..files.copying import CopyOrder, size_of
 from ..terminal.console import print_line, say
@@ -48,9 +46,6 @@ class StepRow(ReportRow):
 class _Host(CopyingHost):
     """One end of a move. Its steps go through to the node that owns the session; the archive is in the home."""
 
-    def _settings(self) -> Settings:
-        return load_settings(self._environ, settings_choice(self._arguments))
-
     async def step(self, name: str, **params: object) -> StepRow:
         """Let the host carry out a step, and return its report. Over a lost connection it is asked once more."""
         try:
@@ -59,9 +54,9 @@ class _Host(CopyingHost):
             return await self._step(name, params, again=True)
 
     async def _step(self, name: str, params: Mapping[str, object], *, again: bool) -> StepRow:
-        transport, bundle = await self.reached(again)
+        transport, basics = await self.reached(again)
         command = {"command": "move", "step": name, **params}
-        found = await rows_of(transport, bundle, command, "done", StepRow, settings=self._settings())
+        found = await rows_of(transport, basics.bundle, command, "done", StepRow, settings=basics.settings)
         if not found:
             raise ProtocolError(f"{transport.name} did not say what became of the move", do="Try it again.")
         return found[0]
@@ -76,7 +71,8 @@ class _Host(CopyingHost):
 
     async def bring(self, path: Path, session: str, place: StepRow, *, files: bool) -> None:
         """Let the host have a session. Raise PolicyRefused for a directory in which none may work."""
-        check_directory(self._settings().policy, place.directory.raw)
+        _, basics = await self.reached()
+        check_directory(basics.settings.policy, place.directory.raw)
         await self.copy(CopyOrder(True, str(path), place.path.raw))
         await self.step("receive", session=session, directory=place.directory.raw, files=files)
 
@@ -86,10 +82,10 @@ async def run_export(arguments: Arguments, environ: Mapping[str, str]) -> ExitCo
     async with _Host(arguments, environ) as host:
         given = await session_meant(arguments, *await host.reached())
         session = (await host.step("look", session=given)).session
-        path = await in_thread(lambda: _place_of(Path(arguments.archive.output or "."), session))
+        path = await in_thread(lambda: _place_of(Path(arguments.host_command.output or "."), session))
         made = path.with_name(f".{path.name}.{session[:_SHORT]}")  # an older file stays if this one is damaged
         try:
-            _, size = await host.fetch(made, session, files=arguments.archive.with_files)
+            _, size = await host.fetch(made, session, files=arguments.host_command.with_files)
             await in_thread(lambda: made.replace(path))
         finally:
             await in_thread(lambda: made.unlink(missing_ok=True))
@@ -113,7 +109,7 @@ async def run_import(arguments: Arguments, environ: Mapping[str, str]) -> ExitCo
     """Make the session in a file one of the host."""
     path = await in_thread(Path(arguments.rest[0]).expanduser)
     with tempfile.TemporaryDirectory() as folder:
-        if arguments.archive.source == "claude":
+        if arguments.host_command.source == "claude":
             from ..files.claude_transcript import convert
 
             source, path = path, Path(folder) / "session.tar"
@@ -181,7 +177,7 @@ async def move_along(arguments: Arguments, session: str, place: str, environ: Ma
 
 async def _takes_files(arguments: Arguments) -> bool:
     """Return whether the files of the directory go along. Raise UsageError if nobody says so."""
-    options = arguments.archive
+    options = arguments.host_command
     if options.with_files or options.no_files:
         return options.with_files
     if not sys.stdin.isatty():

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from ccb.tunnel.errors import UsageError
 
-from ..command_line.arguments import Arguments, ScheduleOptions
+from ..command_line.arguments import Arguments, HostCommandOptions
 from ..command_line.exit_codes import ExitCode
 from ..command_line.parser import parse_arguments
 from ..config.log import state_dir
@@ -31,7 +31,7 @@ def run_schedule(arguments: Arguments, environ: Mapping[str, str]) -> int:
     action, name = arguments.rest[0], next(iter(arguments.rest[1:]), "")
     scheduler, directory = scheduler_here(environ), state_dir(environ) / "schedule"
     known = {path.stem: path for path in sorted(directory.glob("*.sh"))}
-    script, on = directory / f"{name}.sh", arguments.schedule.on or ""
+    script, on = directory / f"{name}.sh", arguments.host_command.on or ""
     timer, log = scheduler(script, on), shlex.quote(str(script.with_suffix(".log")))
     if action == "list":
         rows = [(path.stem, *_written_in(path)) for path in known.values()]
@@ -40,7 +40,7 @@ def run_schedule(arguments: Arguments, environ: Mapping[str, str]) -> int:
     if action == "add":
         if name in known:
             raise UsageError(f"{name} is scheduled already", do=f"Remove it first: ccb schedule remove {name}")
-        replace_file(script, _script(name, log, _checked(name, arguments), arguments.schedule, environ))
+        replace_file(script, _script(name, log, _checked(name, arguments), arguments.host_command, environ))
         try:
             timer.add()
         except (UsageError, OSError):
@@ -66,7 +66,7 @@ def _checked(name: str, arguments: Arguments) -> Sequence[str]:
     words = arguments.rest[2:]
     if not _NAME.fullmatch(name):
         raise UsageError(f"{name!r} is no name of a schedule", do="Use small letters, digits and '-', at most 40.")
-    if not arguments.schedule.on:
+    if not arguments.host_command.on:
         raise UsageError("ccb schedule add needs --on", do="Write --on 'Mon..Fri 06:30' (systemd) or '30 6 * * 1-5'.")
     asked = parse_arguments(words)
     if asked.command != "ssh" or not asked.streams.print or not (asked.prompt or "").strip():
@@ -77,7 +77,7 @@ def _checked(name: str, arguments: Arguments) -> Sequence[str]:
     return words
 
 
-def _script(name: str, log: str, words: Sequence[str], options: ScheduleOptions, environ: Mapping[str, str]) -> str:
+def _script(name: str, log: str, words: Sequence[str], options: HostCommandOptions, environ: Mapping[str, str]) -> str:
     """Return the script that runs ccb as it would run here and now. Raise UsageError."""
     ccb = [sys.executable, "-P", "-m", "ccb", *words]  # -P: no modules of the directory
     places = " ".join(f"{each}={shlex.quote(environ[each])}" for each in _PLACES if environ.get(each))

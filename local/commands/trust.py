@@ -86,8 +86,8 @@ async def read_host_project(arguments: Arguments, environ: Mapping[str, str]) ->
     directory = arguments.directory or (str(Path.cwd()) if arguments.connection.local else "~")
     command = {"command": "project", "directory": directory}
     found, problems, switches, policy = _ProjectRow(), [], [], []
-    async with connect_host(arguments, prompts_for(headless=False), environ) as (transport, bundle):
-        async with aclosing(reports(transport, bundle, command, _MAX_REPORTS)) as answer:
+    async with connect_host(arguments, prompts_for(headless=False), environ) as (transport, basics):
+        async with aclosing(reports(transport, basics.bundle, command, _MAX_REPORTS)) as answer:
             async for report in answer:
                 match report.kind:
                     case "project":

@@ -130,7 +130,7 @@ def _line(state: ProxyState) -> str:
 
 
 def run_usage(arguments: Arguments, environ: Mapping[str, str]) -> int:
-    by, days = arguments.usage.by, arguments.usage.days
+    by, days = arguments.host_command.by, arguments.host_command.days
     since = time.time() - days * _DAY_S if days else 0.0
     sums: list[UsageSum] = read_ledger(ledger_folder(environ), lambda ledger: ledger.sums(by, since=since), [])
     if arguments.host_command.json:

@@ -15,7 +15,7 @@ from ccb.tunnel.wire.dataclass import dataclass
 
 from ..command_line.transport_choice import shown_host
 from .settings import config_dir
-from .settings_file import locked, read_settings_file, replace_file
+from .settings_file import locked, parse_settings, read_settings_text, replace_file
 
 _MAX_PROJECTS = 1000
 RULE_KINDS = ("allow", "ask", "deny")
@@ -128,7 +128,8 @@ class Projects:
                 raise ConfigError(f"{self.path} cannot be written", evidence=str(error.strerror)) from None
 
     def all(self) -> list[ProjectRecord]:
-        data = read_settings_file(self.path, self._environ) or {}
+        text = read_settings_text(self.path, self._environ)
+        data = parse_settings(str(self.path), text) if text is not None else {}
         try:
             return [
                 ProjectRecord(

@@ -23,7 +23,7 @@ Kind = Literal[
 Dialect = Literal["anthropic", "chat", "responses"]
 Effort = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
 
-_NO_LOGIN = r"^https?://[^@\s]+$"  # a key stands in no file
+_URL = r"^https?://[^@\s]+$"  # a key stands in no file
 _PLACE = r"^[a-z0-9][a-z0-9.:-]{0,62}$"
 _PROJECT = r"^[A-Za-z0-9][A-Za-z0-9._:-]{0,62}$"
 POLICY = "policy"
@@ -199,9 +199,7 @@ class OtelSettings:
     """Where traces and metrics of sessions go. The variables of OpenTelemetry outrank `endpoint`, unless a policy sets
     this section."""
 
-    endpoint: str | None = key(
-        "Address of an OTLP receiver (HTTP), such as `http://localhost:4318`.", pattern=_NO_LOGIN
-    )
+    endpoint: str | None = key("Address of an OTLP receiver (HTTP), such as `http://localhost:4318`.", pattern=_URL)
     metrics: bool = key("Send metrics, too.", True)
     content: bool = key("Send prompts, answers, and inputs and results of tools, too.", False)
 
@@ -361,7 +359,9 @@ class Settings:
                 twice.append(f"{layer.path}, line {line}: {name} {said}")
             for name in layer.unknown:
                 place = f"{layer.path}, line {line_of(layer.text, name.split('.'))}"
-                unknown.append(f"{place}: unknown key {name!r} has no effect{_near(name)}")
+                near = near_setting(name)
+                meant = f"; did you mean {near!r}?" if near else ""
+                unknown.append(f"{place}: unknown key {name!r} has no effect{meant}")
             rules += rules_without_tool(layer.path, layer.text, layer.values)
         return twice + unknown + rules + notes
 
@@ -391,11 +391,6 @@ class Settings:
 
 
 SETTING_NAMES = tuple(each.name for each in fields(Settings) if each.metadata and each.name != POLICY)
-
-
-def _near(name: str) -> str:
-    near = near_setting(name)
-    return f"; did you mean {near!r}?" if near else ""
 
 
 def near_setting(name: str) -> str:

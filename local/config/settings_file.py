@@ -87,12 +87,6 @@ def refuse_wrong_models(path: str, text: str, known: Mapping[str, Any]) -> None:
             )
 
 
-def read_settings_file(path: Path, environ: Mapping[str, str]) -> dict[str, Any] | None:
-    """Return the JSON object in the file, or None without a file. Raises ConfigError."""
-    text = read_settings_text(path, environ)
-    return None if text is None else parse_settings(str(path), text)
-
-
 def read_settings_text(
     path: Path, environ: Mapping[str, str], most: int = MAX_BYTES, owners: Sequence[int] = ()
 ) -> str | None:
@@ -128,16 +122,6 @@ def parse_settings(path: str, text: str) -> dict[str, Any]:
     if not isinstance(data, dict):
         raise ConfigError(f"{path} is not a JSON object", do='Write something like {"model": "…"}.')
     return data
-
-
-def write_settings(
-    path: Path, environ: Mapping[str, str], changes: Mapping[str, object], below: Sequence[str] = ()
-) -> None:
-    """Set keys of the settings file, or of the object `below` some, and keep all else in it. Raises ConfigError."""
-    text = read_settings_text(path, environ) or ""
-    for key, value in changes.items():
-        text = changed(str(path), text, (*below, key), value)
-    write_text(path, text)
 
 
 def changed(path: str, text: str, keys: Sequence[str], value: object) -> str:

@@ -84,20 +84,11 @@ def load_screen_settings(
     return ScreenSettings(keymap, mouse, vim, images, command if isinstance(command, str) else "")
 
 
-def keep_editor_mode(*, vim: bool, environ: Mapping[str, str] = os.environ) -> None:
-    """Keep in the settings file whether the input has vim's keys. Raise ConfigError."""
-    settings_file.write_settings(settings_path(environ), environ, {"editorMode": "vim" if vim else "normal"})
-
-
-def keep_status_line(command: str, environ: Mapping[str, str] = os.environ) -> None:
-    """Keep the command of the status line in the settings file, "" for none. Raise ConfigError."""
-    line = {"statusLine": {"type": "command", "command": command}}
-    settings_file.write_settings(settings_path(environ), environ, line)
-
-
-def keep_output_style(name: str, environ: Mapping[str, str] = os.environ) -> None:
-    """Keep the style of answers in the settings file. Raise ConfigError."""
-    settings_file.write_settings(settings_path(environ), environ, {"outputStyle": name})
+def keep_setting(environ: Mapping[str, str], keys: Sequence[str], value: object) -> None:
+    """Write a value below `keys` into the settings file, None for no value, and keep all else. Raise ConfigError."""
+    path = settings_path(environ)
+    text = settings_file.read_settings_text(path, environ) or ""
+    settings_file.write_text(path, settings_file.changed(str(path), text, keys, value))
 
 
 def load_settings(environ: Mapping[str, str] = os.environ, choice: SettingsChoice = EVERYTHING) -> Settings:
@@ -161,10 +152,10 @@ def load_policy() -> PolicySettings:
 
 def load_sharing(environ: Mapping[str, str] = os.environ) -> Sharing:
     """Return which connections may be shared, without loading anything slow: it is known before the first packet."""
+    data: dict[str, Any] = {}
     try:
-        data = settings_file.read_settings_file(settings_path(environ), environ) or {}
-        if (held := settings_file.read_settings_text(policy_file(), {}, owners=(0,))) is not None:
-            data |= settings_file.parse_settings(str(policy_file()), held)
+        for _, path, text in _sources(environ, EVERYTHING):
+            data |= settings_file.parse_settings(path, text) if text is not None else {}
     except ConfigError:
         data = {"pipelinedLogin": False}
     minutes, pipelined = data.get("keepConnection", 0), data.get("pipelinedLogin", True) is True

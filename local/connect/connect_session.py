@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ccb.tunnel.errors import CredentialError, NoCredential, NoSuchSession, UsageError
 from ccb.tunnel.link.link import Greeting
@@ -31,11 +31,9 @@ from . import startup as starting
 from .host_connection import HostConnection
 
 if TYPE_CHECKING:
-    from ..config.settings import Settings
     from ..ledger.proxy_control import ProxyControl
     from ..mcp.mcp_config import ServerConfig
     from ..mcp.mcp_service import LaptopServers
-    from ..mcp.session_group import GroupMember
     from ..ports.port_forwards import PortForwards
     from ..providers.known_models import OfferedModels
     from ..session.own_hooks import NotificationHooks
@@ -95,18 +93,12 @@ class OpenSession:
 
 @asynccontextmanager
 async def connect_session(
-    host: HostConnection,
-    arguments: Arguments,
-    *,
-    session_id: str = "",
-    choose: Choose | None = None,
-    tail: int | None = None,
+    host: HostConnection, arguments: Arguments, *, choose: Choose | None = None, tail: int | None = None
 ) -> AsyncIterator[OpenSession]:
-    """Deploy, attach, and stay attached over lost connections. Leaving keeps the connection of `host`. `session_id` is
-    that of a new session, if `arguments` name none; `choose` picks an existing one. `tail`: a program reads so many
-    bytes of earlier events (0: all), and all later ones; nobody can be asked to log in again. Raises CcbError."""
-    environ = host.environ
-    session_id = session_id or arguments.session.session_id or new_uuid()
+    """Deploy, attach, and stay attached over lost connections. Leaving keeps the connection of `host`. `choose` picks
+    an existing session. `tail`: a program reads so many bytes of earlier events (0: all), and all later ones; nobody
+    can be asked to log in again. Raises CcbError."""
+    environ, session_id = host.environ, arguments.session.session_id or new_uuid()
     async with AsyncExitStack() as stack:
         given = arguments
         arguments, not_taken = await host.placed(given)
@@ -133,13 +125,15 @@ async def connect_session(
         proxy, proxy_desk = await starting.open_proxy(arguments, startup, environ, stack, host.ledger)
         from ..config.project_records import Projects
         from ..ledger.call_ledger import CallPlace
+        from ..ledger.proxy_control import control_server
         from ..ports.port_forwards import PortForwards, asks_reader
-        from ..providers.known_models import OfferedModels
+        from ..providers.known_models import OfferedModels, refresh_lists
         from ..session.own_hooks import NotificationHooks
         from ..session.remote_session import RemoteSession
         from ..terminal.shell_relay import PersonShells
         from .dialer import FileConnection
         from .host_sessions import HostSessions
+        from .laptop_services import open_services
         from .project_trust import ProjectDesk
 
         asked = await _asked(arguments, startup, environ, proxy_desk, key, new=new)
@@ -150,14 +144,26 @@ async def connect_session(
         attach = _attach_options(given, arguments, startup, asked.options, parameters, desk, tail)
         session = await stack.enter_async_context(RemoteSession(partial(dialer.dial, proxy), attach))
         session.register(TRUST_PROJECT, partial(desk.answer, session))
-        proxy_desk.tell(session, public_host(arguments.connection))
+        public = public_host(arguments.connection)
+        proxy_desk.tell(session, public)
         hooks = policies.own_hooks(settings)
-        group = await _join_group(arguments, session, host, proxy_desk, stack)
-        mcp = await _laptop_services(arguments, startup, asked, desk, session, group, hooks, new=new, stack=stack)
-        _watch(session, asked.models, environ, startup, stack)
+        group = None
+        if arguments.agent.group is not None:
+            from ..mcp.session_group import GroupMember
+
+            group = GroupMember(
+                arguments.agent.group, public, session, environ, lambda: proxy_desk.state().revoked, host.members
+            )
+            await stack.enter_async_context(group.reachable())
+        mcp = await open_services(
+            arguments, startup, asked.options, desk, session, asked.servers, group, hooks, new=new, stack=stack
+        )
+        asking = refresh_lists(asked.models or ["default"], environ, settings, startup.stored, after_s=5.0)
+        for name, work in (("network watch", _watch_network(session)), ("lists of models", asking)):
+            stack.push_async_callback(cancelled, asyncio.create_task(work, name=name))
         hello = session.hello
         proxy_desk.serves(CallPlace(requests.counted_session(parameters, hello.session), key, hello.cwd.raw))
-        await stack.enter_async_context(proxy_desk.control(environ))
+        await stack.enter_async_context(control_server(environ, proxy_desk.state, proxy_desk.revoke))
         sessions = HostSessions(lambda: dialer.transport(ask=False), startup)
         if settings.policy.retentionDays is not None:
             stack.push_async_callback(sessions.remove_old, settings.policy.retentionDays * starting.DAY_S)
@@ -180,7 +186,7 @@ async def connect_session(
             session,
             shown,
             asked.options,
-            (*startup.warnings, *not_taken, *asked.warnings, *_other_directory(arguments, hello.cwd)),
+            (*settings.warnings, *not_taken, *asked.warnings, *_other_directory(arguments, hello.cwd)),
             _resume(given, hello),
             desk,
             sessions,
@@ -228,10 +234,11 @@ async def _asked(
     servers, mcp_warnings = await laptop_servers(arguments, settings, environ, startup.stored.secrets)
     folder = claude_folder(environ) if choice.user and settings.importClaudeSettings != "off" else None
     files, left = requests.own_files(folder)
-    chosen = _models(arguments, settings, new=new)
-    not_found = await known_models.check_models(chosen, environ, settings, startup.stored)
     model = starting.chosen_model(settings, arguments.agent.model) or ""
+    named = model if new else starting.without_alias(settings, arguments.agent.model)
     other = starting.without_alias(settings, arguments.sdk.fallback_model)
+    chosen = [each for each in (named, other, starting.without_alias(settings, settings.smallModel)) if each]
+    not_found = await known_models.check_models(chosen, environ, settings, startup.stored)
     group = arguments.agent.group
     if group is not None:
         policies.check_group(settings.policy, group, servers)
@@ -252,64 +259,6 @@ async def _asked(
     if options.model in chosen:
         check_allowed(known_models.short_names(environ).get(options.model, options.model), settings, key)
     return _Asked(options, chosen, servers, (*said, *not_found, *mcp_warnings, *left))
-
-
-async def _laptop_services(
-    arguments: Arguments,
-    startup: starting.SessionStartup,
-    asked: _Asked,
-    desk: ProjectDesk,
-    session: RemoteSession,
-    group: GroupMember | None,
-    hooks: Mapping[str, Any],
-    *,
-    new: bool,
-    stack: AsyncExitStack,
-) -> LaptopServers | None:
-    """Serve what the worker may ask of the laptop; what is not registered here, it refuses."""
-    from .laptop_services import open_servers
-
-    mcp: LaptopServers | None = None
-    has_some = asked.servers or arguments.agent.channels or group is not None
-    if has_some or arguments.streams.input_format == "stream-json":
-        mcp = await open_servers(
-            arguments, startup, asked.options, desk, session, asked.servers, group, hooks, new=new, stack=stack
-        )
-    if asked.options.web == "laptop":
-        from ccb.tunnel.wire.web_fetch import WEB_FETCH
-
-        from .laptop_services import LaptopWeb
-
-        session.register(WEB_FETCH, LaptopWeb(allow_private=asked.options.web_allow_private).fetch)
-    return mcp
-
-
-async def _join_group(
-    arguments: Arguments, session: RemoteSession, host: HostConnection, proxy_desk: ProxyControl, stack: AsyncExitStack
-) -> GroupMember | None:
-    name = arguments.agent.group
-    if name is None:
-        return None
-    from ..mcp.session_group import GroupMember
-
-    called = public_host(arguments.connection)
-    member = GroupMember(name, called, session, host.environ, lambda: proxy_desk.state().revoked, host.members)
-    await stack.enter_async_context(member.reachable())
-    return member
-
-
-def _watch(
-    session: RemoteSession,
-    models: Sequence[str],
-    environ: Mapping[str, str],
-    startup: starting.SessionStartup,
-    stack: AsyncExitStack,
-) -> None:
-    from ..providers.known_models import refresh_lists
-
-    asking = refresh_lists(models or ["default"], environ, startup.settings, startup.stored, after_s=5.0)
-    for name, work in (("network watch", _watch_network(session)), ("lists of models", asking)):
-        stack.push_async_callback(cancelled, asyncio.create_task(work, name=name))
 
 
 @asynccontextmanager
@@ -355,13 +304,6 @@ async def dialer_to(
     stack.push_async_callback(dialer.aclose)
     await dialer.transport(ask=ask)
     return dialer, basics
-
-
-def _models(arguments: Arguments, settings: Settings, *, new: bool) -> list[str]:
-    flag = arguments.agent.model
-    named = starting.chosen_model(settings, flag) if new else starting.without_alias(settings, flag)
-    others = (arguments.sdk.fallback_model, settings.smallModel)
-    return [each for each in (named, *(starting.without_alias(settings, other) for other in others)) if each]
 
 
 async def _credential_name(arguments: Arguments, startup: starting.SessionStartup, environ: Mapping[str, str]) -> str:

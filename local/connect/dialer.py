@@ -180,9 +180,8 @@ class Dialer:
         """Return the parameters for the stub. After the first attempt, take a worker that a broken one has started."""
         if known is None:
             return {**self._parameters, "fresh": False} if self._tried else dict(self._parameters)
-        kept = {
-            name: self._parameters[name] for name in ("grace_s", "idle_s", "shell", "job") if name in self._parameters
-        }
+        lasting = "grace_s", "idle_s", "shell", "job"
+        kept = {name: value for name, value in self._parameters.items() if name in lasting}
         create = bool(self._parameters.get("create")) and not known.begun
         if known.hello.storage == "memory":
             kept["in_memory"] = True

@@ -21,7 +21,6 @@ from . import open_transport as opening
 from . import startup as starting
 
 if TYPE_CHECKING:
-    from ccb.deploy.bundle import Bundle
     from ccb.tunnel.link.link import Link
     from ccb.tunnel.transports.login_prompts import Prompts
     from ccb.tunnel.transports.pipe import Sharing
@@ -44,7 +43,7 @@ class HostConnection:
         arguments: Arguments,
         prompts: Prompts,
         environ: Mapping[str, str] = os.environ,
-        load: Callable[[Mapping[str, str], SettingsChoice], starting.LoadedBasics] = starting.load_dialing_startup,
+        load: Callable[[Mapping[str, str], SettingsChoice], starting.LoadedBasics] = starting.load_startup,
         sharing: Sharing | None = None,
         shared: Callable[[Mapping[str, str], SettingsChoice], starting.LoadedBasics] | None = None,
         ledger: LedgerThread | None = None,
@@ -198,7 +197,7 @@ async def connect_host(
     environ: Mapping[str, str],
     load: Callable[[Mapping[str, str], SettingsChoice], starting.LoadedBasics] = starting.load_startup,
     sharing: Sharing | None = None,
-) -> AsyncIterator[tuple[Transport, Bundle]]:
-    """Yield a connection for host commands, and the worker bundle that runs them. Raises CcbError."""
+) -> AsyncIterator[tuple[Transport, starting.LoadedBasics]]:
+    """Yield a connection for host commands, and the settings and the worker bundle that run them. Raises CcbError."""
     async with HostConnection(arguments, prompts, environ, load, sharing) as host:
-        yield await host.connected(), (await host.loader.loaded()).bundle
+        yield await host.connected(), await host.loader.loaded()

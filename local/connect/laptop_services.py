@@ -13,7 +13,7 @@ from ccb.tunnel.wire import control_protocol as control
 from ccb.tunnel.wire.outside_messages import GROUP_SERVER
 from ccb.tunnel.wire.policy_patterns import NOT_ALLOWED, is_allowed
 from ccb.tunnel.wire.session_options import SessionOptions
-from ccb.tunnel.wire.web_fetch import MAX_TEXT, TIMEOUT_S, FetchedText, WebFetcher, WebPage, WebRefused
+from ccb.tunnel.wire.web_fetch import MAX_TEXT, TIMEOUT_S, WEB_FETCH, FetchedText, WebFetcher, WebPage, WebRefused
 
 from ..command_line.arguments import Arguments
 from ..session.remote_session import RemoteSession
@@ -75,7 +75,7 @@ def _of_settings(settings: Settings, environ: Mapping[str, str]) -> tuple[dict[s
     return described, tuple(left)
 
 
-async def open_servers(
+async def open_services(
     arguments: Arguments,
     startup: SessionStartup,
     options: SessionOptions,
@@ -88,8 +88,14 @@ async def open_servers(
     new: bool,
     stack: AsyncExitStack,
 ) -> LaptopServers | None:
-    """Let the worker use the servers of this laptop, which `stack` ends, its `group`, and those inside the driving
-    program. `new`: the mode of `options` is the one that this laptop set."""
+    """Serve what the worker may ask of this laptop: web pages, its servers, which `stack` ends, its `group`, and the
+    servers inside the driving program. `new`: the mode of `options` is the one that this laptop set."""
+    if options.web == "laptop":
+        session.register(WEB_FETCH, LaptopWeb(allow_private=options.web_allow_private).fetch)
+    channels = {name: asyncio.Lock() for name in arguments.agent.channels}
+    has_some, driven = servers or channels or group is not None, arguments.streams.input_format == "stream-json"
+    if not has_some and not driven:
+        return None
     from ..mcp.mcp_permissions import LaptopPermissions
     from ..mcp.mcp_service import LaptopServers, guard_client_servers
     from ..session.own_hooks import FormHooks
@@ -113,10 +119,9 @@ async def open_servers(
         prompt_tool="" if options.permission_prompts in ("stdio", "none") else options.permission_prompts,
     )
     session.watched_by(permissions)
-    if arguments.streams.input_format == "stream-json":
+    if driven:
         guard_client_servers(session, permissions)
-    channels = {name: asyncio.Lock() for name in arguments.agent.channels}
-    if not servers and not channels and group is None:
+    if not has_some:
         return None
     own = {GROUP_SERVER: group.reply} if group is not None else {}
     secrets = startup.stored.secrets

@@ -55,9 +55,10 @@ class ReportRow(BaseModel):
     model_config = ConfigDict(frozen=True, extra="ignore", strict=True)
 
 
-class SessionSummaryRow(ReportRow):
-    """A session as its journal describes it. `last` is what it last said, or the call that it asks about. `host`:
-    the other host of a shared home, `job` the job of a cluster there; `storage`: `memory` or a disk."""
+class SessionRow(ReportRow):
+    """A session as its journal describes it, with its worker if one is `alive`. `last` is what it last said, or the
+    call that it asks about. `host`: the other host of a shared home, `job` the job of a cluster there; `storage`:
+    `memory` or a disk. `rss` is in bytes."""
 
     session: SessionId
     cwd: HostWords = HostText("")
@@ -71,11 +72,6 @@ class SessionSummaryRow(ReportRow):
     host: _HostName = HostText("")
     job: Text = ""
     storage: Text = ""
-
-
-class SessionRow(SessionSummaryRow):
-    """One session of a host, with its worker if one is `alive`. `rss` is in bytes."""
-
     alive: bool = False
     pid: Count = 0
     rss: Count = 0

@@ -5,11 +5,10 @@ from __future__ import annotations
 import asyncio
 import importlib
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from contextlib import AsyncExitStack, suppress
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, suppress
 from dataclasses import replace
-from functools import cache
 from threading import Lock
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ccb.tunnel.errors import ConnectionLost, UsageError
 from ccb.tunnel.heavy_imports import collection_paused
@@ -18,6 +17,7 @@ from ccb.tunnel.tasks import cancelled
 from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.model_facts import ALIASES, ModelTable, may_be_model
 
+from ..command_line.option_values import nearest
 from ..command_line.transport_choice import host_key
 from ..config.log import state_dir
 from ..config.policy import ledger_folder
@@ -52,7 +52,6 @@ _NEEDED_NEXT = (
 @dataclass(frozen=True)
 class LoadedBasics:
     settings: Settings
-    warnings: tuple[str, ...]
     bundle: Bundle
 
 
@@ -65,21 +64,15 @@ class SessionStartup(LoadedBasics):
     models: ModelTable
 
 
-def load_startup(environ: Mapping[str, str], choice: SettingsChoice | None = None) -> LoadedBasics:
-    """Read the settings that `choice` names, and build the bundle or read it from the cache. Raises ConfigError."""
+def load_startup(environ: Mapping[str, str], choice: SettingsChoice) -> LoadedBasics:
+    """Read the settings that `choice` names, build the bundle or read it from the cache, and import what starts a
+    worker. Raises ConfigError."""
     from ccb.deploy import bundle
 
-    from ..config.settings import EVERYTHING
     from ..config.settings_loading import load_settings
 
-    settings = load_settings(environ, choice or EVERYTHING)
-    return LoadedBasics(settings, tuple(settings.warnings), bundle.load())
-
-
-def load_dialing_startup(environ: Mapping[str, str], choice: SettingsChoice | None = None) -> LoadedBasics:
-    """Load the startup, and import the dialer: with these the worker can be started. Raises ConfigError."""
     importlib.import_module("ccb.local.connect.dialer")
-    return load_startup(environ, choice)
+    return LoadedBasics(load_settings(environ, choice), bundle.load())
 
 
 def loaded_once() -> Callable[[Mapping[str, str], SettingsChoice], LoadedBasics]:
@@ -90,10 +83,8 @@ def loaded_once() -> Callable[[Mapping[str, str], SettingsChoice], LoadedBasics]
     def load(environ: Mapping[str, str], choice: SettingsChoice) -> LoadedBasics:
         with lock:
             if choice not in kept:
-                basics, first = load_dialing_startup(environ, choice), next(iter(kept.values()), None)
-                commands = basics.bundle.commands
-                bundle = replace(basics.bundle, commands=cache(commands) if commands is not None else None)
-                kept[choice] = replace(basics, bundle=first.bundle if first is not None else bundle)
+                basics, first = load_startup(environ, choice), next(iter(kept.values()), None)
+                kept[choice] = replace(basics, bundle=first.bundle) if first is not None else basics
             return kept[choice]
 
     return load
@@ -122,7 +113,7 @@ def load_session_startup(
     model = chosen_model(settings, next(iter(models), None))
     table = ModelTable()
     provider = session_provider(environ, settings, model, *others, stored=stored, table=table, agent=agent)
-    return SessionStartup(basics.settings, basics.warnings, basics.bundle, provider, stored, table)
+    return SessionStartup(settings, basics.bundle, provider, stored, table)
 
 
 async def open_proxy(
@@ -188,10 +179,8 @@ def without_alias(settings: Settings, model: str | None) -> str | None:
         return model
     found = settings.modelAliases.get(model, model)
     if not may_be_model(found):
-        import difflib  # nobody waits for it here
-
         names = [*settings.modelAliases, *ALIASES]
-        near = difflib.get_close_matches(found.lower(), names, n=1)
+        near = nearest(found.lower(), names)
         do = f"Did you mean {near[0]}?" if near else f"It is {', '.join(names)}, or the full id of a model."
         raise UsageError(f"{found[:100]!r} is no model", do=do)
     return found
@@ -222,7 +211,7 @@ class StartupLoader:
         return await load_in_thread(load)
 
 
-class SessionLoader:
+class SessionLoader(AbstractAsyncContextManager["SessionLoader"]):
     """Loads the `rest` of what a session needs. It competes with the login for one interpreter: it is loaded when
     somebody asks for it, or when the login takes long. Use as a context manager."""
 
@@ -236,9 +225,6 @@ class SessionLoader:
         self._asked = asyncio.Event()
         self._basics = asyncio.create_task(basics, name="load")
         self._rest = asyncio.create_task(self._load_rest(rest), name="load the rest")
-
-    async def __aenter__(self) -> Self:
-        return self
 
     async def __aexit__(self, *_: object) -> None:
         await cancelled(self._basics, self._rest)

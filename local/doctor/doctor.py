@@ -57,7 +57,7 @@ async def findings(arguments: Arguments, environ: Mapping[str, str]) -> AsyncIte
     async with AsyncExitStack() as stack:
         connecting = connect_host(arguments, prompts, environ, _startup, NOTHING_SHARED)
         try:
-            transport, worker = await stack.enter_async_context(connecting)
+            transport, basics = await stack.enter_async_context(connecting)
             await transport.logged_in()
         except CcbError as error:
             yield login_failed(error)
@@ -66,7 +66,7 @@ async def findings(arguments: Arguments, environ: Mapping[str, str]) -> AsyncIte
         took_s = time.monotonic() - began - asked_s
         for finding in login_findings(transport, took_s, key_known=key_known, verbose_login=verbose_login):
             yield finding
-        async for finding in host_findings(transport, worker):
+        async for finding in host_findings(transport, basics.bundle):
             yield finding
 
 
@@ -85,7 +85,7 @@ def _startup(environ: Mapping[str, str], choice: SettingsChoice) -> LoadedBasics
     try:
         return load_startup(environ, choice)
     except CcbError:  # the checks of this machine have reported the error
-        return LoadedBasics(Settings(), (), bundle.load())
+        return LoadedBasics(Settings(), bundle.load())
 
 
 async def print_report(arguments: Arguments, environ: Mapping[str, str]) -> ExitCode:

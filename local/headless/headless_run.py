@@ -150,12 +150,13 @@ class HeadlessRun:
 
     def __init__(self, arguments: Arguments, writer: Writer) -> None:
         streams = arguments.streams
-        self._arguments = arguments
+        session_id = arguments.session.session_id or new_uuid()
+        self._arguments = replace(arguments, session=replace(arguments.session, session_id=session_id))
         self._has_stdin_messages = streams.input_format == "stream-json"
         output = make_output(streams.output_format, writer, verbose=streams.verbose, terminal=os.isatty(STDOUT))
         flags = state_flags(os.environ) if self._has_stdin_messages else None
         self.results = TurnResults(
-            TurnReports(output, flags, self._has_stdin_messages, arguments.session.session_id or new_uuid()),
+            TurnReports(output, flags, self._has_stdin_messages, session_id),
             output,
             RetryReports(quiet=streams.output_format == "stream-json"),
             print_all=self._has_stdin_messages,
@@ -180,7 +181,7 @@ class HeadlessRun:
 
     async def _work(self, prompt: str) -> ExitCode:
         async with HostConnection(self._arguments, prompts_for(headless=True)) as host:
-            session = Session(host, self._arguments, None, self.results.pending, self.results.reports.session_id)
+            session = Session(host, self._arguments, None, self.results.pending)
             await session.open()
             try:
                 await self._drive(session, prompt)

@@ -54,32 +54,25 @@ class Budgets:
     run_usd: float | None = None
     session_usd: float | None = None
     day_usd: float | None = None
-    day_tokens: int | None = None
-    session_tokens: int | None = None
     host_usd: float | None = None
-    host_tokens: int | None = None
     fleet_usd: float | None = None
     fleet_host_usd: float | None = None
+    session_tokens: int | None = None
+    day_tokens: int | None = None
+    host_tokens: int | None = None
     strict: bool = False
     fleet: str = ""
 
     @property
-    def limits(self) -> tuple[float | None, ...]:
-        return astuple(self)[:-2]
-
-    @property
     def in_dollars(self) -> bool:
-        of_fleet = self.fleet_usd, self.fleet_host_usd
-        return any(
-            each is not None for each in (self.run_usd, self.session_usd, self.day_usd, self.host_usd, *of_fleet)
-        )
+        return any(each is not None for each in astuple(self)[:6])
 
     @property
     def shared(self) -> bool:
-        return any(each is not None for each in self.limits[1:])
+        return any(each is not None for each in astuple(self)[1:-2])
 
     def __bool__(self) -> bool:
-        return any(each is not None for each in self.limits)
+        return self.shared or self.run_usd is not None
 
 
 def midnight() -> float:
@@ -92,12 +85,7 @@ def midnight() -> float:
     return datetime.now(zone).replace(hour=0, minute=0, second=0, microsecond=0).timestamp()
 
 
-def budgets(
-    run_usd: float | None,
-    settings: Settings,
-    host: str,
-    fleet: FleetOptions = FleetOptions(),  # noqa: B008 - frozen
-) -> Budgets:
+def budgets(run_usd: float | None, settings: Settings, host: str, fleet: FleetOptions) -> Budgets:
     """Return what a run on `host` may spend: `run_usd` is the value of --max-budget-usd. Of the settings and the policy
     of this machine the smaller one counts. `fleet` is that of the session."""
     own, owners = settings.budgets, settings.policy.budgets
@@ -106,14 +94,14 @@ def budgets(
         run_usd,
         _least(own.sessionUsd, owners.sessionUsd),
         _least(own.dayUsd, owners.dayUsd),
-        _least(own.dayTokens, owners.dayTokens),
-        _least(own.sessionTokens, owners.sessionTokens),
         _least(there.dayUsd, owners_there.dayUsd),
-        _least(there.dayTokens, owners_there.dayTokens),
         fleet.total_usd,
         fleet.host_usd,
+        _least(own.sessionTokens, owners.sessionTokens),
+        _least(own.dayTokens, owners.dayTokens),
+        _least(there.dayTokens, owners_there.dayTokens),
         own.strict or owners.strict,
-        fleet=fleet.account,
+        fleet.account,
     )
 
 
@@ -175,7 +163,7 @@ class SessionAccounts(Accounts, AbstractAsyncContextManager["SessionAccounts"]):
         self._told: set[str] = set()
 
     async def __aexit__(self, *_: object) -> None:
-        await asyncio.wrap_future(self._thread.submit(self._write_rest))
+        await asyncio.wrap_future(self._thread.submit(self._write))
         if self._own is not None:
             await self._own.aclose()
 
@@ -296,8 +284,7 @@ class SessionAccounts(Accounts, AbstractAsyncContextManager["SessionAccounts"]):
         ):
             if usd is None and tokens is None:
                 continue
-            spent = books.ledger.spent(since=since, **of)
-            held = books.open(since=since, **of)
+            spent, held = books.ledger.spent(since, **of), books.open(since, **of)
             if usd is not None:
                 yield _Limit(name, spent.usd, held.usd, most.usd, usd)
             if tokens is not None:
@@ -305,9 +292,8 @@ class SessionAccounts(Accounts, AbstractAsyncContextManager["SessionAccounts"]):
 
     def _write(self) -> None:
         try:
-            books = self._thread.reservations()
             while self._unwritten:
-                report, row = self._unwritten[0]
+                books, (report, row) = self._thread.reservations(), self._unwritten[0]
                 with books.ledger.transaction():  # no other ccb sees a call without the settlement of its reservation
                     if report is not None:
                         books.ledger.add(self.place, report)
@@ -319,10 +305,6 @@ class SessionAccounts(Accounts, AbstractAsyncContextManager["SessionAccounts"]):
             if not self._broken:
                 log.warning("model calls are not in the ledger: %s", error)
             self._broken = one_line(str(error))
-
-    def _write_rest(self) -> None:
-        if self._unwritten:
-            self._write()
 
     def _tell(self, once: str, text: str) -> None:
         if once not in self._told:
@@ -414,18 +396,14 @@ class Reservations:
     def settle(self, row: int) -> None:
         self.ledger.run("INSERT OR IGNORE INTO settlements VALUES (?, ?)", (row, time.time()))
 
-    def open(
-        self, *, since: float = 0.0, session: str | None = None, host: str | None = None, fleet: str | None = None
-    ) -> Spent:
-        """Return what is set aside for the calls that began at `since` or later, of one session, host or fleet if it
-        is given."""
+    def open(self, since: float, **of: str) -> Spent:
+        """Return what is set aside for the calls that began at `since` or later, as `CallLedger.spent` does."""
         values = {"now": time.time(), "oldest": time.time() - _OLDEST_S}
         for (owner,) in self._of_open("SELECT DISTINCT owner", values):
             if owner != self._owner and not self._lives(owner):
                 gone = {**values, "owner": owner}
                 self._of_open("INSERT INTO settlements SELECT id, :now", gone, "AND owner = :owner")
-        wanted = {**values, "since": since, "session": session, "host": host, "fleet": fleet}
-        where = f"AND +at >= :since{of_place(session, host, fleet)}"
+        wanted, where = {**values, **of, "since": since}, f"AND +at >= :since{of_place(of)}"
         ((usd, tokens),) = self._of_open("SELECT TOTAL(usd), SUM(tokens)", wanted, where)
         return Spent(float(usd), int(tokens or 0))
 

@@ -136,6 +136,11 @@ _APPEND_ONLY = tuple(
     for name, change, said in ((kept, "UPDATE", "rows are not changed"), (whole, "DELETE", "rows are not removed"))
 )
 _DAY = "date(began, 'unixepoch', 'localtime')"
+_OF = {
+    "session": "session = :session",
+    "host": "host = :host",
+    "fleet": "session IN (SELECT session FROM fleets WHERE fleet = :fleet)",
+}
 _GROUPS: Mapping[By, str] = {"host": "host", "model": "model", "session": "session", "day": _DAY}
 
 
@@ -145,28 +150,25 @@ class CallLedger(AbstractContextManager["CallLedger"]):
     def __init__(self, path: Path) -> None:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._lock = path.with_suffix(".lock")
-        self._sums: dict[tuple[float, str | None, str | None, str | None], tuple[int, Spent]] = {}  # each up to a row
+        self._sums: dict[tuple[object, ...], tuple[int, Spent]] = {}  # each up to a row
         with self._alone():  # SQLite does not wait for another one that switches to WAL
             if not path.exists():  # to close an open file later would drop the locks of this process on it
                 os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600))
-            self._base = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=_BUSY_MS / 1000)
-            self._set_up(self._base)
+            base = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=_BUSY_MS / 1000)
+            self._base = base
+            if base.execute("PRAGMA journal_mode").fetchone()[0] != "wal":
+                base.execute("PRAGMA journal_mode=WAL")
+            base.execute("PRAGMA synchronous=NORMAL")
+            if base.execute("PRAGMA user_version").fetchone()[0] < _VERSION:
+                tables = (_TABLE, _EVENTS, _RESERVATIONS, _SETTLEMENTS, _FORWARDED, _FLEETS)
+                for statement in (*tables, *_INDEXES, *_APPEND_ONLY, *_OPEN):
+                    base.execute(statement)
+                if "estimated" not in {row[1] for row in base.execute("PRAGMA table_info(calls)")}:
+                    base.execute(_ESTIMATED)
+                base.execute(f"PRAGMA user_version={_VERSION}")
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-    @staticmethod
-    def _set_up(base: sqlite3.Connection) -> None:
-        if base.execute("PRAGMA journal_mode").fetchone()[0] != "wal":
-            base.execute("PRAGMA journal_mode=WAL")
-        base.execute("PRAGMA synchronous=NORMAL")
-        if base.execute("PRAGMA user_version").fetchone()[0] < _VERSION:
-            tables = (_TABLE, _EVENTS, _RESERVATIONS, _SETTLEMENTS, _FORWARDED, _FLEETS)
-            for statement in (*tables, *_INDEXES, *_APPEND_ONLY, *_OPEN):
-                base.execute(statement)
-            if "estimated" not in {row[1] for row in base.execute("PRAGMA table_info(calls)")}:
-                base.execute(_ESTIMATED)
-            base.execute(f"PRAGMA user_version={_VERSION}")
 
     def close(self) -> None:
         self._base.close()
@@ -208,17 +210,14 @@ class CallLedger(AbstractContextManager["CallLedger"]):
             for each in sessions:
                 self.run("INSERT OR IGNORE INTO fleets VALUES (?, ?)", (each, fleet))
 
-    def spent(
-        self, *, since: float = 0.0, session: str | None = None, host: str | None = None, fleet: str | None = None
-    ) -> Spent:
-        """Return what calls have cost that began at `since` or later, of one session, host or fleet if it is given."""
-        key = since, session, host, fleet
+    def spent(self, since: float = 0.0, **of: str) -> Spent:
+        """Return what calls have cost that began at `since` or later, of all or `of` one session, host or fleet."""
+        key = since, *of.items()
         last, before = self._sums.get(key, (0, Spent()))
-        values = {"since": since, "session": session, "host": host, "fleet": fleet, "last": last}
         where = "id > :last AND +began >= :since" if last else "began >= :since"  # the + keeps an index out of it
-        where += of_place(session, host, fleet)
         total = "TOTAL(usd), SUM(input + cache_write + cache_read + output), (SELECT MAX(id) FROM calls)"
-        found = self.run(f"SELECT {total} FROM calls WHERE {where}", values)  # noqa: S608 - fixed names
+        query = f"SELECT {total} FROM calls WHERE {where}{of_place(of)}"  # noqa: S608 - fixed names
+        found = self.run(query, {**of, "since": since, "last": last})
         (usd, tokens, newest), *_ = found
         spent = Spent(before.usd + float(usd), before.tokens + int(tokens or 0))
         if len(self._sums) >= _MAX_SUMS:
@@ -289,14 +288,9 @@ class CallLedger(AbstractContextManager["CallLedger"]):
         return self._base.execute(statement, values).fetchall()
 
 
-def of_place(session: str | None, host: str | None, fleet: str | None) -> str:
-    """Return the conditions for what is given."""
-    conditions = (
-        (session, " AND session = :session"),
-        (host, " AND host = :host"),
-        (fleet, " AND session IN (SELECT session FROM fleets WHERE fleet = :fleet)"),
-    )
-    return "".join(text for given, text in conditions if given is not None)
+def of_place(of: Iterable[str]) -> str:
+    """Return the conditions for what is given of `session`, `host` and `fleet`."""
+    return "".join(f" AND {_OF[each]}" for each in of)
 
 
 def _storable(row: Sequence[object]) -> list[object]:

@@ -11,7 +11,7 @@ import logging
 import os
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import asynccontextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -184,13 +184,12 @@ class ProxyControl:
         self._proxy = proxy
         self._audit = audit
         self._telemetry = telemetry
-        self._place = CallPlace()
 
     def serves(self, place: CallPlace, *, new: bool = False) -> None:
         """Note what the calls are made for from now on. `new`: the session has no history."""
         if new:
             self._audit.begins()
-        self._place = self.accounts.place = self._audit.place = place
+        self.accounts.place = self._audit.place = place
 
     def tell(self, session: RemoteSession, host: str) -> None:
         """Let `session` show what the proxy warns of, and follow it. `host` is what monitoring may know it by."""
@@ -200,7 +199,7 @@ class ProxyControl:
             self._telemetry.follow(session, host)
 
     def state(self) -> ProxyState:
-        grant, place = self._proxy.grant, self._place
+        grant, place = self._proxy.grant, self.accounts.place
         pid, under_way = os.getpid(), self._proxy.under_way
         return ProxyState(pid, place.session, place.host, place.directory, under_way, grant.revoked, grant.left_s())
 
@@ -211,9 +210,6 @@ class ProxyControl:
             self._audit.revoked()
             said = "This session may call no models any more (revoked). Leave, and resume it, to grant it again."
             self._warnings(said)
-
-    def control(self, environ: Mapping[str, str]) -> AbstractAsyncContextManager[None]:
-        return control_server(environ, self.state, self.revoke)
 
 
 def check_allowed(model: str, settings: Settings, host: str) -> None:

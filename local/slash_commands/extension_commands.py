@@ -15,7 +15,7 @@ from ccb.tunnel.wire.control_protocol import Request, RequestRefused
 from ccb.tunnel.wire.mcp_messages import MCP_RECONNECT, MCP_STATUS
 from ccb.tunnel.wire.messages import as_blocks
 
-from ..config.settings_loading import load_settings
+from ..config.settings_loading import keep_setting, load_settings
 from ..session.session_client import Json
 from ..terminal.stdio import in_thread
 from ..transcript.blocks import Level
@@ -207,9 +207,7 @@ async def output_style(api: SessionApi, name: str) -> Reply:
     chosen = next((each.name for each in answer.styles if each.name.casefold() == name.casefold()), "")
     if not chosen:
         return Text(f"There is no style {name}: it stays. /output-style lists them.", Level.WARNING)
-    from ..config.settings_loading import keep_output_style
-
-    await in_thread(lambda: keep_output_style(chosen, api.environ))
+    await in_thread(lambda: keep_setting(api.environ, ["outputStyle"], chosen))
     if answer.set_by not in ("", "user") and answer.output_style != chosen:
         whose = _LAYERS.get(f"{answer.set_by}Settings", "a policy")
         kept = f"{chosen} is in your settings, but {whose} counts more here: {one_line(answer.output_style)}."

@@ -362,23 +362,25 @@ class CommandReplies(Vertical):
                 self._show(Text(f"{problem}.", Level.WARNING))
 
     async def _vim(self) -> None:
-        from ..config.settings_loading import keep_editor_mode
+        from ..config.settings_loading import keep_setting
 
         vim = self._shell.composer.vim
         vim.use(on=not vim.on)
+        mode, environ = "vim" if vim.on else "normal", self._shell.appearance.environ
         self._actions.hint("vim's keys: Esc for normal mode" if vim.on else "the input has its usual keys again")
         try:
-            await in_thread(lambda: keep_editor_mode(vim=vim.on, environ=self._shell.appearance.environ))
+            await in_thread(lambda: keep_setting(environ, ["editorMode"], mode))
         except ConfigError as error:
             self._show(Text(f"This holds until you leave: {error.what}.", Level.WARNING))
 
     async def _status_line(self, argument: str) -> None:
-        from ..config.settings_loading import keep_status_line
+        from ..config.settings_loading import keep_setting
 
         looks = self._shell.appearance
         if argument:
             command = "" if argument == "off" else argument
-            await in_thread(lambda: keep_status_line(command, looks.environ))
+            line = {"type": "command", "command": command}
+            await in_thread(lambda: keep_setting(looks.environ, ["statusLine"], line))
             looks.status_command = command
         shown = f"the first line of: {looks.status_command}" if looks.status_command else "no command of yours"
         takes = [] if argument else ["It gets the session's facts as JSON. /statusline COMMAND sets one."]

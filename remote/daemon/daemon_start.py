@@ -390,15 +390,9 @@ def remove_unused(where: session_paths.SessionPaths, claim: NodeClaim = UNSHARED
         return
     if any(record != claim.path for record in records):
         return
-    for name in (
-        "journal.jsonl",
-        "daemon.log",
-        "epoch",
-        "summary.json",
-        session_paths.STOPPED,
-        *map(os.path.basename, records),
-    ):
-        _remove(where.file(name))
+    names = "journal.jsonl", "daemon.log", "epoch", "summary.json", session_paths.STOPPED
+    for path in (*map(where.file, names), *records):
+        _remove(path)
     try:
         os.rmdir(where.state)
     except OSError:

@@ -80,12 +80,14 @@ KEYS = {"HOME": "/nonexistent", "ANTHROPIC_API_KEY": "k"}
     [
         ("import ccb.local.headless.headless_run", HEAVY),
         (
-            "from ccb.local.connect.startup import load_startup\nload_startup({'HOME': '/nonexistent'})",
+            "from ccb.local.connect.startup import load_startup\nfrom ccb.local.config.settings import EVERYTHING\n"
+            "load_startup({'HOME': '/nonexistent'}, EVERYTHING)",
             ("aiohttp", "pydantic", "ccb.tunnel.proxy"),
         ),
         (
-            "from ccb.local.connect.startup import load_dialing_startup, load_session_startup\n"
-            f"started = load_session_startup({KEYS!r}, load_dialing_startup({KEYS!r}))\n"
+            "from ccb.local.config.settings import EVERYTHING\n"
+            "from ccb.local.connect.startup import load_session_startup, load_startup\n"
+            f"started = load_session_startup({KEYS!r}, load_startup({KEYS!r}, EVERYTHING))\n"
             "from ccb.local.ledger.proxy_control import call_policy\n"
             "from ccb.tunnel.proxy.auth_proxy import AuthProxy\n"
             "AuthProxy(started.provider, call_policy(started.settings, 'host'))",

@@ -134,7 +134,7 @@ def test_ssh_options_keep_their_order_and_may_be_attached() -> None:
 
 def test_a_command_keeps_its_words_and_the_words_behind_the_dashes() -> None:
     login = parse("--model", "opus", "auth", "login", "--api-key-stdin", "openai")
-    assert (login.rest, login.account.api_key_stdin) == (("login", "openai"), True)
+    assert (login.rest, login.host_command.api_key_stdin) == (("login", "openai"), True)
     added = parse("mcp", "add", "-e", "KEY=-x", "notes", "--", "npx", "-y", "notes", "--model")
     assert (added.rest, added.host_command.env) == (("add", "notes", "npx", "-y", "notes", "--model"), ("KEY=-x",))
     shown = parse("config", "show", "h:/srv", "--origin", "-P", "22")

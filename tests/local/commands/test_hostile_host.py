@@ -20,7 +20,9 @@ from tests.support.run_words import run_words
 from ccb.deploy.bundle import Bundle
 from ccb.local.command_line.parser import parse_arguments
 from ccb.local.commands import cp, host_commands, trust
+from ccb.local.config.settings import Settings
 from ccb.local.connect import nodes
+from ccb.local.connect.startup import LoadedBasics
 from ccb.local.doctor.doctor_findings import finding_lines
 from ccb.local.doctor.host_checks import host_findings
 from ccb.local.plain import line_repl
@@ -80,8 +82,8 @@ def transport(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LocalTransport
 
 def answering(monkeypatch: pytest.MonkeyPatch, transport: LocalTransport, bundle: Bundle) -> None:
     @asynccontextmanager
-    async def connect_host(*_: object) -> AsyncIterator[tuple[Transport, Bundle]]:
-        yield transport, bundle
+    async def connect_host(*_: object) -> AsyncIterator[tuple[Transport, LoadedBasics]]:
+        yield transport, LoadedBasics(Settings(), bundle)
 
     for module in (host_commands, trust, cp):
         monkeypatch.setattr(module, "connect_host", connect_host)

@@ -14,6 +14,7 @@ import jsonschema
 import pytest
 from tests.support.run_words import run_words
 
+from ccb.local.command_line.arguments import FleetOptions
 from ccb.local.commands.config import schema_text
 from ccb.local.config import policy, settings
 from ccb.local.config.settings import PolicySettings, SettingsChoice
@@ -160,7 +161,7 @@ def test_of_two_budgets_the_smaller_counts_and_no_price_of_a_person_does(place: 
     mine: dict[str, Any] = {"budgets": {"dayUsd": 50, "sessionUsd": 2, "hosts": {"*": {"dayUsd": 9}}}}
     mine["providers"] = {"openai": {"models": {"gpt-5": {"inputPrice": 0, "contextWindow": 9}}}}
     found = load_settings({}, SettingsChoice(user=False, flag=json.dumps(mine)))
-    allowed = budgets(100.0, found, "gpu-1")
+    allowed = budgets(100.0, found, "gpu-1", FleetOptions())
     assert (allowed.run_usd, allowed.session_usd, allowed.day_usd, allowed.host_usd) == (100.0, 2, 5, 1)
     named = named_provider("openai", {}, found)
     assert named is not None

@@ -15,7 +15,7 @@ from ccb.local.config import settings as known
 from ccb.local.config.settings import SETTING_NAMES, Settings, SettingsChoice, settings_path
 from ccb.local.config.settings_loading import (
     DEFAULT_SCREEN,
-    keep_editor_mode,
+    keep_setting,
     load_screen_settings,
     load_settings,
     load_sharing,
@@ -307,7 +307,7 @@ def test_a_key_that_two_sources_give_away_is_refused_where_it_was_given_last(env
 
 def test_the_keys_of_the_input_are_kept_beside_all_other_settings(environ: dict[str, str]) -> None:
     path = write(environ, {"model": "opus", "editorMode": "vim"})
-    keep_editor_mode(vim=False, environ=environ)
+    keep_setting(environ, ["editorMode"], "normal")
     assert json.loads(path.read_text(encoding="utf-8")) == {"model": "opus", "editorMode": "normal"}
-    keep_editor_mode(vim=True, environ=environ)
+    keep_setting(environ, ["editorMode"], "vim")
     assert load_settings(environ).editorMode == "vim"

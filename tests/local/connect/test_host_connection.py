@@ -19,7 +19,6 @@ from ccb.local.connect.host_connection import HostConnection
 from ccb.local.session.session_client import LinkChange, SessionEvent
 from ccb.tunnel.errors import CcbError, ConnectionLost
 from ccb.tunnel.transports.login_prompts import NobodyToAsk
-from ccb.tunnel.wire.control_protocol import new_uuid
 
 pytestmark = pytest.mark.visited
 
@@ -31,7 +30,7 @@ async def three_sessions(host: Host) -> AsyncIterator[tuple[Relay, HostConnectio
         between = await stack.enter_async_context(relay(host.server.port))
         arguments = parse_arguments(host.ssh(port=between.port))
         connection = await stack.enter_async_context(HostConnection(arguments, NobodyToAsk(), host.laptop.env))
-        connecting = (connect_session(connection, arguments, session_id=new_uuid()) for _ in range(3))
+        connecting = (connect_session(connection, arguments) for _ in range(3))
         opened = await asyncio.gather(*(stack.enter_async_context(each) for each in connecting))
         for each in opened:
             stack.push_async_callback(ended, each)

@@ -118,7 +118,7 @@ async def test_one_session_is_looked_at_named_and_removed(transport: LocalTransp
         async def reached() -> LocalTransport:
             return transport
 
-        return HostSessions(reached, LoadedBasics(Settings(), (), worker(frames(*said, Bye()))))
+        return HostSessions(reached, LoadedBasics(Settings(), worker(frames(*said, Bye()))))
 
     said = [Report("log", {"source": "session", "text": text}) for text in ("driver: me", "prompt: go", "agent: done")]
     last = await over(*said, Report("log", {"source": "worker", "text": "call x"})).last_said("1")

@@ -10,6 +10,7 @@ from ccb.local.commands.host_commands import with_their_nodes
 from ccb.local.config.settings import PolicySettings, Settings
 from ccb.local.connect.nodes import node_of, says_so, through
 from ccb.local.connect.session_rows import SessionRow
+from ccb.local.connect.startup import LoadedBasics
 from ccb.tunnel.errors import CcbError, KeptElsewhere, Node, NodeGone, Unreachable, UsageError
 from ccb.tunnel.link.worker_refusals import refusal_error
 from ccb.tunnel.plain_text import HostText
@@ -66,8 +67,8 @@ async def test_a_list_asks_few_nodes_and_shows_no_name_as_words_of_its_own(monke
     monkeypatch.setattr(host_commands, "list_sessions", nothing)
     names = ["all is well: run `x`", *(f"n{number}" for number in range(1000))]
     rows = [SessionRow(session=f"s{index}", host=HostText(name)) for index, name in enumerate(names)]
-    bundle = Bundle(b"", "")
-    found, silent = await with_their_nodes(rows, LocalTransport({}), bundle, Settings())
+    basics = LoadedBasics(Settings(), Bundle(b"", ""))
+    found, silent = await with_their_nodes(rows, LocalTransport({}), basics)
     assert found == rows and 0 < len(asked) < 100
     assert silent == [f"the node {HostText(names[0])} lists no sessions: '{names[0]}' is no name of a node"]
 

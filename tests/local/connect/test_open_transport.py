@@ -37,7 +37,7 @@ async def test_the_limit_of_a_headless_run_counts_while_ssh_still_reads_its_conf
 ) -> None:
     limited = Settings(connectTimeoutSeconds=0.5, given=frozenset({"connectTimeoutSeconds"}))
     hanging_ssh(tmp_path, monkeypatch)
-    async with aclosing(StartupLoader(lambda: LoadedBasics(limited, (), Bundle.of(b"")))) as loader:
+    async with aclosing(StartupLoader(lambda: LoadedBasics(limited, Bundle.of(b"")))) as loader:
         with pytest.raises(Unreachable, match=r"within 0\.5 s"):
             await open_transport(parse_arguments(["ssh", "h", "-p", "hi"]), os.environ, loader, NobodyToAsk())
 
@@ -55,7 +55,7 @@ async def test_settings_that_cannot_be_read_are_told_while_ssh_still_reads_its_c
 
 
 async def test_who_waits_for_the_settings_while_the_person_leaves_is_told_so() -> None:
-    loader = StartupLoader(lambda: LoadedBasics(Settings(), (), Bundle.of(b"")))
+    loader = StartupLoader(lambda: LoadedBasics(Settings(), Bundle.of(b"")))
     waiting = asyncio.create_task(loader.loaded())
     await asyncio.sleep(0)
     await loader.aclose()
@@ -88,7 +88,7 @@ async def test_a_connection_that_nobody_takes_is_closed(sshd: Sshd, host_user: H
 async def test_the_rest_is_loaded_on_request_or_in_a_long_login(slow: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Loading it beside a quick login would only delay that."""
     monkeypatch.setattr(startup, "_QUICK_LOGIN_S", 0 if slow else 3600)
-    basics, begun = LoadedBasics(Settings(), (), Bundle.of(b"")), threading.Event()
+    basics, begun = LoadedBasics(Settings(), Bundle.of(b"")), threading.Event()
 
     def rest(given: LoadedBasics) -> SessionStartup:
         assert given is basics

@@ -115,7 +115,7 @@ async def test_a_bug_in_the_watch_of_a_host_is_its_problem_and_it_is_tried_again
 
 async def test_a_session_has_the_settings_of_now_not_those_of_the_watch(environ: dict[str, str]) -> None:
     def loaded(model: str) -> LoadedBasics:
-        return LoadedBasics(Settings(model=model), (), worker_bundle(""))
+        return LoadedBasics(Settings(model=model), worker_bundle(""))
 
     arguments = parse_arguments(["ssh", "web:~"])
     connection = HostConnection(
@@ -137,7 +137,7 @@ async def test_what_is_done_from_the_screen_asks_for_no_login(environ: dict[str,
             raise AuthFailed("web wants a password")
 
     arguments = parse_arguments(["ssh", "web:~"])
-    loaded = LoadedBasics(Settings(), (), worker_bundle(""))
+    loaded = LoadedBasics(Settings(), worker_bundle(""))
     async with Locked(arguments, TerminalPrompts(), environ, lambda *_: loaded) as host:
         with pytest.raises(AuthFailed):
             await host.sessions(ask=False)

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 from tests.support.run_words import run_words
 
+from ccb.local.command_line.arguments import FleetOptions
 from ccb.local.command_line.exit_codes import ExitCode
 from ccb.local.config.settings import settings_path
 from ccb.local.config.settings_loading import load_settings
@@ -374,7 +375,7 @@ def test_a_host_has_its_own_limits_and_budgets(tmp_path: Path) -> None:
     other, gpu = call_policy(settings, "web"), call_policy(settings, "gpu-7")
     assert (other.requests.models, other.max_calls, other.lasts_s) == (("claude-*",), 8, None)
     assert (gpu.requests.models, gpu.max_calls, gpu.lasts_s, gpu.max_per_minute) == (("m",), 8, 7200, 5)
-    web, there = budgets(None, settings, "web"), budgets(1.5, settings, "gpu-7")
+    web, there = (budgets(usd, settings, host, FleetOptions()) for usd, host in ((None, "web"), (1.5, "gpu-7")))
     assert (web.host_usd, web.session_tokens, web.day_usd) == (None, 7, 9)
     assert (there.host_usd, there.run_usd) == (3, 1.5)
     check_allowed("claude-sonnet-4-5[1m]", settings, "web")

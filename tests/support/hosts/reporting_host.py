@@ -22,7 +22,7 @@ from ccb.tunnel.wire.frames import Frame, Report
 from ccb.tunnel.wire.ndjson import encode_frame
 
 _MARKER = re.compile(r"(?<![0-9a-f])[0-9a-f]{32}(?![0-9a-f])")
-_BASICS = LoadedBasics(Settings(), (), worker_bundle(""))
+_BASICS = LoadedBasics(Settings(), worker_bundle(""))
 
 
 class _Pipe:
