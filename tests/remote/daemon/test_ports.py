@@ -230,6 +230,7 @@ async def test_a_reverse_port_tells_of_connections_and_carries_what_the_laptop_t
     assert data.data == b"from the host"
     assert (await laptop.next(ChannelEnd)).channel == 1
     await laptop.send(ChannelCredit(1, len(b"\n\nfrom the host") + 1, INITIAL_CREDIT))
+    answering = asyncio.create_task(answer_pings(laptop))
     other = await host.connect(session)
     await other.attach(role="viewer")
     await opened(other, "accept", {"port": port})
@@ -243,6 +244,12 @@ async def test_a_reverse_port_tells_of_connections_and_carries_what_the_laptop_t
         writer.close()
     with pytest.raises(OSError):
         await asyncio.open_connection("127.0.0.1", port)
+    answering.cancel()
+
+
+async def answer_pings(laptop: Laptop) -> None:
+    while await laptop.read():
+        pass
 
 
 async def test_a_connection_that_breaks_off_at_once_does_not_end_its_reverse_port(
