@@ -165,6 +165,7 @@ class FleetRun:
             while left and not self.stopping and (not self.used_up or any(row.driving for row in left)):
                 before = [row.there for row in left]
                 if (engine is None or await self._look(engine, left)) and not self.used_up:
+                    left = [row for row in left if row.result is None]  # some have ended while the site was asked
                     await self._follow(group, left)
                 news = {self._stopping, *(row.driving for row in left if row.driving is not None)}
                 found, _ = await asyncio.wait(news, timeout=pause_s, return_when=asyncio.FIRST_COMPLETED)

@@ -13,7 +13,7 @@ import pytest
 from ccb.local.command_line.parser import parse_arguments
 from ccb.local.fleet import fleet_run
 from ccb.local.fleet.fleet_run import FleetRun, TaskRow
-from ccb.local.fleet.manifest import FleetFolder, FleetTask, JobPlace, Manifest, fleets, new_fleet
+from ccb.local.fleet.manifest import FleetFolder, FleetTask, JobPlace, Manifest, fleets, new_fleet, task_result
 from ccb.local.fleet.new_fleets import submit_fleet
 from ccb.local.fleet.site_engine import SiteState, SiteTask
 from ccb.tunnel.errors import ConnectionLost, ExitCode, UsageError
@@ -114,6 +114,22 @@ async def test_lost_jobs_are_handed_in_again_and_cancelled_ones_are_not(
     assert row.result is not None and row.result.errors[0].startswith(failure)
     assert (row.result.exit_code, site.submitted, said) == (ExitCode.LINK_LOST, submitted, told)
     assert len(folder.manifest().submissions) == 1 + len(submitted)
+
+
+@pytest.mark.parametrize("then", [LOST, CANCELLED], ids=["has ended", "was cancelled"])
+async def test_a_task_that_answers_while_the_site_is_asked_keeps_its_answer(tmp_path: Path, then: SiteTask) -> None:
+    environ = {"HOME": str(tmp_path)}
+    folder, manifest = fleet(environ)
+    ended = list[TaskRow]()
+
+    def says(asked: int) -> SiteTask:
+        run.rows[0].result = task_result(index=0, answered=True, exit_code=ExitCode.OK, text="12.1")
+        return then
+
+    site = ScriptedSite(says)
+    run = FleetRun(folder, manifest, NobodyToAsk(), environ, ended.append, site)
+    await run.run(failed=False)
+    assert (run.rows[0].result is not None and run.rows[0].result.text, site.submitted, ended) == ("12.1", [], [])
 
 
 async def test_a_site_that_takes_nothing_is_asked_later_and_the_fleet_can_be_stopped_meanwhile(tmp_path: Path) -> None:
