@@ -164,7 +164,11 @@ def new_fleet(environ: Mapping[str, str], manifest: Manifest) -> FleetFolder:
         raise UsageError(f"there is a fleet {name} already", do="Choose another name with --name.") from None
     except OSError as error:
         raise _unwritable(folder.path, error) from None
-    folder.write_manifest(manifest)
+    try:
+        folder.write_manifest(manifest)
+    except ConfigError:
+        folder.path.rmdir()  # the name stays free
+        raise
     return folder
 
 

@@ -93,8 +93,8 @@ async def _made(
         return new_fleet(environ, manifest)
     async with open_engine(manifest, environ) as at_site:
         folder = new_fleet(environ, manifest)
-        folder.hand_in(manifest, range(len(manifest.tasks)))
         try:
+            folder.hand_in(manifest, range(len(manifest.tasks)))
             await at_site.submit(1, manifest.tasks)
         except CcbError:
             try:
