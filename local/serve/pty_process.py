@@ -51,6 +51,13 @@ class Window:
         self.transport.abort()
 
 
+class _Output(asyncio.StreamReaderProtocol):
+    """The end of a terminal is an error (EIO), for which its reader would drop what it has not given yet."""
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(None)
+
+
 class PtyProcess:
     """Starts `argv` for the first window, and again for one that comes after its end. Only the newest window sees it.
     `watched` hears whether anybody looks."""
@@ -116,7 +123,7 @@ class PtyProcess:
                 start_new_session=True,
                 preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
             )
-        except OSError:
+        except BaseException:
             os.close(terminal)
             raise
         finally:
@@ -124,7 +131,7 @@ class PtyProcess:
         self._terminal, self._modes, self._kept = terminal, set(), b""
         loop, output = asyncio.get_running_loop(), asyncio.StreamReader()
         read, write = (os.fdopen(os.dup(terminal), mode, buffering=0) for mode in ("rb", "wb"))
-        reading, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(output), read)
+        reading, _ = await loop.connect_read_pipe(lambda: _Output(output), read)
         self._typed, _ = await loop.connect_write_pipe(asyncio.BaseProtocol, write)
         ends = reading.close, self._typed.abort, partial(os.close, terminal)
         self._running = asyncio.create_task(self._run(self._process, output, ends))
@@ -142,15 +149,14 @@ class PtyProcess:
 
     async def _show(self, output: asyncio.StreamReader) -> None:
         """Return when nobody has the terminal any more."""
-        with suppress(OSError):  # EIO, the end of a terminal
-            while data := await output.read(_READ_BYTES):
-                cut = self._kept[-48:] + data  # also a mode of which the last read had a part
-                for numbers, change in _MODE.findall(cut):
-                    changed = {each for each in numbers.split(b";") if each in _LASTING}
-                    self._modes = self._modes | changed if change == b"h" else self._modes - changed
-                self._kept = (self._kept + data).rpartition(_BACK)[2][-_KEPT_BYTES:]
-                if self._window is not None:
-                    await self._window.show(data)
+        while data := await output.read(_READ_BYTES):
+            cut = self._kept[-48:] + data  # also a mode of which the last read had a part
+            for numbers, change in _MODE.findall(cut):
+                changed = {each for each in numbers.split(b";") if each in _LASTING}
+                self._modes = self._modes | changed if change == b"h" else self._modes - changed
+            self._kept = (self._kept + data).rpartition(_BACK)[2][-_KEPT_BYTES:]
+            if self._window is not None:
+                await self._window.show(data)
 
     async def _show_all(self, window: Window) -> None:
         """Show lines as they were, and let a full-screen program draw anew: ccb does so with the modes of the terminal

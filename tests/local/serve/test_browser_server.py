@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import cast
 
 import pytest
 from aiohttp import ClientError, ClientSession, CookieJar, TCPConnector, WSServerHandshakeError
@@ -19,7 +20,7 @@ from tests.support.network.certificates import Authority
 from yarl import URL
 
 from ccb.local.serve.browser_server import MAX_CONNECTIONS, BrowserServer, page_files
-from ccb.local.serve.pty_process import PtyProcess
+from ccb.local.serve.pty_process import PtyProcess, Window
 
 ECHO = ["/bin/sh", "-c", 'stty -echo; echo ready; while read -r line; do echo "got:$line $(stty size)"; done']
 
@@ -265,6 +266,29 @@ async def test_a_window_that_takes_nothing_is_let_go_and_the_program_does_not_wa
         await until(lambda: heard == [True, False])
         await until((tmp_path / "over").exists)
         await (await served.window()).sees("over")
+
+
+async def test_a_window_that_is_behind_gets_the_last_words_of_a_program_that_has_ended() -> None:
+    class SlowWindow:
+        shown = b""
+
+        async def show(self, data: bytes) -> None:
+            await until(lambda: ended.is_set() or not self.shown)
+            self.shown += data
+
+        async def end(self, code: int) -> None:
+            left.set()
+
+    ended, left, slow = asyncio.Event(), asyncio.Event(), SlowWindow()
+    program = PtyProcess(
+        ["/bin/sh", "-c", "echo first; sleep 0.1; echo next; sleep 0.1; echo last"], {}, lambda _: None
+    )
+    await program.view(cast(Window, slow), 80, 24)
+    assert program._process is not None
+    await program._process.wait()
+    ended.set()
+    await left.wait()
+    assert slow.shown.split() == [b"first", b"next", b"last"]
 
 
 async def test_whether_anybody_looks_is_told_and_the_program_ends_as_in_a_closed_window(tmp_path: Path) -> None:
