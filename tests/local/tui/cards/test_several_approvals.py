@@ -201,6 +201,7 @@ async def test_a_tab_before_typed_text_leaves_the_text_its_place(at: Desk, lock_
     assert not at.card.has_focus and at.composer.text == "no, wait"
 
 
+@pytest.mark.usefixtures("lock_over")
 async def test_keys_are_typed_again_once_the_card_is_gone_that_they_were_held_for(at: Desk) -> None:
     await asked(at, one="make a", two="make b")
     await at.answer("1", then=lambda: at.view.card is not None and at.card.settling)
@@ -211,6 +212,7 @@ async def test_keys_are_typed_again_once_the_card_is_gone_that_they_were_held_fo
     await at.press("n", has="yn")
 
 
+@pytest.mark.usefixtures("lock_over")
 async def test_a_card_that_has_gone_takes_no_keys_and_no_focus(at: Desk) -> None:
     await asked(at, one="make a", two="make b")
     await at.answer("1", then=lambda: at.view.card is not None and at.card.settling)
@@ -222,10 +224,14 @@ async def test_a_card_that_has_gone_takes_no_keys_and_no_focus(at: Desk) -> None
     assert approvals.holds_keys and at.app.focused is at.composer
 
 
-async def test_the_next_card_waits_for_a_person_who_looks_at_another_window(at: Desk) -> None:
+async def test_the_next_card_waits_for_a_person_who_looks_at_another_window(
+    at: Desk, lock_over: Callable[[], None]
+) -> None:
     await asked(at, one="make a", two="make b")
     await at.answer("1", then=lambda: at.view.card is not None and at.card.settling)
     at.app.post_message(events.AppBlur())
+    await at.until(lambda: at.app.focused is None)
+    lock_over()
     await at.until(lambda: not at.card.settling)
     at.app.post_message(events.AppFocus())
     await at.until(lambda: at.app.focused is at.composer)

@@ -195,6 +195,7 @@ async def test_esc_on_the_card_goes_back_to_the_composer_and_only_there_interrup
     assert at_card.session.answers == {}
 
 
+@pytest.mark.usefixtures("lock_over")
 @pytest.mark.parametrize("typed", ["2 tests fail", "y", "3\n"])
 async def test_what_is_typed_when_a_card_appears_is_text(at: Desk, typed: str) -> None:
     await asks(at)
