@@ -187,9 +187,7 @@ async def test_a_forward_that_cannot_come_back_is_told() -> None:
         await ports.forward(remote, local)
         await peer.send(Listening(1, {"ports": []}))
         await until(lambda: not listens(local))
-        with socket.socket() as busy:
-            busy.bind(("127.0.0.1", local))
-            busy.listen()
+        with socket.create_server(("127.0.0.1", local)):  # connections to the one before may linger
             await peer.send(vite)
             said = await first_notice(session)
     assert f"port {remote} of the host is back" in said and f"port {local} of this machine" in said
