@@ -57,10 +57,12 @@ async def test_esc_before_any_output_gives_the_prompt_back_and_the_model_never_s
     async with here.on_terminal() as running:
         await running.shows("F1 or /help")
         running.type("with a mistak\r")
+        await running.shows("❯ with a mistak")  # and the input is empty
         await running.until(lambda: here.model.requests)
+        sent = len(running.written)
         running.type("\x1b")
         await running.shows("Gone back to before: with a mistak")
-        await running.until(lambda: running.text.rpartition("❯ with a mistak")[2].count("with a mistak") == 2)
+        await running.until(lambda: "│ with a mistak" in running.text_from(sent))
         running.type("e\r")
         await running.shows("Understood-it.")
         last = here.model.requests[-1]
