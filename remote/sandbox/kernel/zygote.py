@@ -160,12 +160,17 @@ class Zygote:
             adopts = _works(lambda: self._kernel.prctl(PR_SET_CHILD_SUBREAPER, 1))
             bounded = request.caged and request.abi >= 6 and landlock.bound_signals(self._kernel)
             control, *streams = descriptors
+            gate, opens = os.pipe()
             command = os.fork()
             if command == 0:
+                os.close(opens)
+                if not os.read(gate, 1):  # the supervisor was killed: nobody would watch the command
+                    os._exit(_FAILED)
                 _run(self._kernel, request, self._filters.get((request.abi, request.workspace)), streams, main)
+            os.write(control, command.to_bytes(4, "little"))
+            os.write(opens, b"+")
             os.dup2(control, _CONTROL)
             self._kernel.close_from(_CONTROL + 1)
-            os.write(_CONTROL, command.to_bytes(4, "little"))
             found_by = b"" if request.caged else request.environment.get(b"CCB_MARK", b"")
             CommandSupervisor(_CONTROL, command, adopts, bounded, found_by and b"CCB_MARK=" + found_by).run()
         finally:

@@ -233,6 +233,7 @@ from ccb.remote.sandbox.running import adopt_orphans
 from ccb.remote.system.host import Host
 script, awaited, old, new = sys.argv[1:]
 _, modules = marshal.loads(server.load_modules()[4:])
+assert any(old in text for _, _, text in modules)
 packed = marshal.dumps((b"compile the sources", [(name, code, text.replace(old, new)) for name, code, text in modules]))
 server.load_modules = lambda: len(packed).to_bytes(4, "little") + packed
 async def main():
@@ -273,10 +274,11 @@ async def _in_worker(
 
 _ZYGOTE = f"zygote=$(cut -d' ' -f4 /proc/$PPID/stat); {_LOST}"
 _UNABLE = ("os.kill(pid, number)", "os.write(os.open(os.readlink('/proc/%d/cwd' % pid) + '/kills', 0o2101), b'x')")
+_LATE = ("os.write(control, command", "__import__('time').sleep(0.3), os.write(control, command")
 _AS_IT_IS = ("", "")
 _AFTER = f"{_LOST} (until [ -e go ]; do sleep 0.01; done; exec >&-; kill -9 $PPID) & exit 3"
 _LOST_SUPERVISORS: dict[str, tuple[str, str, int, tuple[str, str]]] = {
-    "killed": (f"{_LOST} kill -9 $PPID; sleep 300", "gone", -9, _AS_IT_IS),
+    "killed": (f"{_LOST} kill -9 $PPID; sleep 300", "gone", -9, _LATE),
     "killed with the zygote": (f"{_ZYGOTE} kill -9 $zygote $PPID; sleep 300", "gone", -9, _AS_IT_IS),
     "killed beside a stopped zygote": (
         f"{_ZYGOTE} kill -STOP $zygote; kill -9 $PPID; sleep 300",
