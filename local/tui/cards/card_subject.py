@@ -59,11 +59,14 @@ class ApprovalSubject(ScrollView, can_focus=False):
         self.refresh(layout=True)
 
     def limit(self, height: int) -> None:
-        """Limit the height. What is on the screen from now on counts as seen: until here it may have flashed up."""
+        """Limit the height. What is on the screen with the limit counts as seen: until then it may have flashed up."""
         self.styles.max_height = max(1, height)
         if not self._counts:
-            self._counts = True
-            self.call_after_refresh(self.refresh)
+            self.call_after_refresh(self._count)
+
+    def _count(self) -> None:
+        self._counts = True
+        self.refresh()
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
         self._fold(width - _SCROLL_BAR)

@@ -137,18 +137,22 @@ def _documented() -> list[str]:
     return [each for each in blocks if _is_of_settings(each)]
 
 
+@functools.cache
+def schema() -> dict[str, Any]:
+    return dict(json.loads(schema_text()))
+
+
 def _is_of_settings(block: str) -> bool:
     try:
-        return bool(json.loads(block).keys() & json.loads(schema_text())["properties"].keys())
+        return bool(json.loads(block).keys() & schema()["properties"].keys())
     except (ValueError, AttributeError):
         return False
 
 
 @functools.cache
 def validator() -> Draft202012Validator:
-    schema = json.loads(schema_text())
-    Draft202012Validator.check_schema(schema)
-    return Draft202012Validator(schema)
+    Draft202012Validator.check_schema(schema())
+    return Draft202012Validator(schema())
 
 
 @pytest.mark.parametrize("text", _documented())

@@ -174,7 +174,7 @@ async def test_a_path_outside_of_the_session_s_directories_is_marked(at: Desk) -
         decision_reason_type="workingDir",
         blocked_path="/etc/hosts",
     )
-    await at.sees("! Outside of the session's directories: /etc/hosts", lacks="Asked because")
+    await at.sees("! Outside of the session's directories: /etc/hosts", "1 Yes, once", lacks="Asked because")
     lines = at.screen.splitlines()
     [call] = [number for number, line in enumerate(lines) if "file_path │ /etc/hosts" in line]
     assert "1 Yes, once" in lines[call + 1], "nothing else is to be said, also not by an empty line"
