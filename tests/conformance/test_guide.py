@@ -43,6 +43,7 @@ async def test_the_python_example_runs(here: Here) -> None:
     assert "It is in nightly.sh." in said and "ResultMessage(subtype='success'" in said
 
 
+@pytest.mark.thorough
 async def test_the_npm_example_runs(here: Here) -> None:
     here.model.add(calls(("Bash", {"command": "rm -rf /"})), calls(("StructuredOutput", {"files": ["test_login.py"]})))
     script = here.project / "example.mjs"

@@ -43,6 +43,7 @@ async def _evaluate(laptop: Laptop, *words: str) -> tuple[int | None, str, list[
     return process.returncode, said.decode(), read_results(out)
 
 
+@pytest.mark.thorough
 @pytest.mark.programs
 async def test_some_are_solved_and_what_a_provider_failed_at_is_tried_again(
     laptop: Laptop, fake_model: FakeModel

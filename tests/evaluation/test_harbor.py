@@ -140,6 +140,7 @@ async def _works_from_outside(python: Path, laptop: Laptop, model: FakeModel, pr
     assert (told["metadata"]["subtype"], told["metadata"]["num_turns"]) == ("success", 2)
 
 
+@pytest.mark.thorough
 @pytest.mark.programs
 async def test_ccb_works_in_the_container_and_its_key_stays_outside(
     stub: Path, laptop: Laptop, fake_model: FakeModel, project: Path

@@ -17,6 +17,8 @@ from tests.support.model.model_script import uses
 from tests.support.network.relay import Fault, relay
 from tests.support.person.laptop import Running
 
+pytestmark = pytest.mark.visited
+
 PLACES = ("a", "b", "c")
 WORK = "echo begun >> did; while [ ! -e ../go ]; do sleep 0.05; done; echo done >> did"
 
@@ -31,8 +33,8 @@ async def began(host: Host) -> None:
     await until(lambda: all((host.home / each / "did").exists() for each in PLACES))
 
 
+@pytest.mark.thorough
 @pytest.mark.timeout(240)
-@pytest.mark.quick_rows(1)
 @pytest.mark.parametrize("early", [False, True], ids=["at work", "while it begins"])
 @pytest.mark.parametrize("kind", ["reset", "close", "freeze", "double"])
 async def test_a_fleet_over_a_faulty_link_does_everything_once(host: Host, kind: str, early: bool) -> None:

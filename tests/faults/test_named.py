@@ -76,7 +76,8 @@ if os.environ.get("CCB_FAULT_LOG"):
     NAMED["the laptop stopped for two minutes"] = Plan(0, ending="stop ccb", ending_turn=1, stopped_s=120.0)
 
 
-@pytest.mark.quick_rows(3)
+@pytest.mark.visited
+@pytest.mark.quick_rows(2)
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize("name", NAMED)
 async def test_a_session_survives(

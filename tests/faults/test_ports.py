@@ -18,6 +18,8 @@ from tests.support.machine.waiting import until
 from tests.support.network.relay import Fault, relay
 from tests.support.person.laptop import STREAMS
 
+pytestmark = pytest.mark.visited
+
 PAGE = random.Random(32).randbytes(6_000_000)
 
 

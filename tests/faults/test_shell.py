@@ -11,6 +11,8 @@ from tests.faults.play.plan import DEAD_S
 from tests.support.hosts.reached_host import Host
 from tests.support.network.relay import Fault, relay
 
+pytestmark = pytest.mark.visited
+
 LINES = [random.Random(number).randbytes(30).hex() for number in range(60)]
 
 

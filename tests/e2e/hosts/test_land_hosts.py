@@ -68,7 +68,7 @@ def scene(directory: Path, setup: str) -> Path:
 
 
 @pytest.mark.parametrize("host", HOSTS)
-@pytest.mark.quick_rows(3)
+@pytest.mark.quick_rows(2)
 async def test_a_session_runs_on_a_host_with(here: Here, host: str, tmp_path: Path) -> None:
     setup, truth = HOSTS[host]
     here.model.add(uses("Bash", command=LOOK), {"text": "ok"})

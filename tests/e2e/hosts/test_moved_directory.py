@@ -43,7 +43,7 @@ def told(fake_model: FakeModel) -> str:
 WAYS = {"continue": ["--continue"], "resume": ["--resume", "{id}"], "fork": ["--resume", "{id}", "--fork-session"]}
 
 
-@pytest.mark.quick_rows(3)
+@pytest.mark.quick_rows(2)
 @pytest.mark.parametrize("way", [*WAYS, "continue a copy"])
 @pytest.mark.parametrize("names_it", [False, True])
 async def test_a_session_goes_on_where_its_directory_is_now(here: Here, way: str, names_it: bool) -> None:

@@ -19,6 +19,8 @@ from tests.support.machine.programs import shell_script
 from tests.support.model.fake_model import FakeModel
 from tests.support.person.laptop import STDIO, STREAM, Laptop, Running, tidy_laptop, user_message
 
+pytestmark = pytest.mark.visited
+
 Json = dict[str, Any]
 _IN_PLACE = """
 import ctypes, sys
@@ -218,6 +220,7 @@ async def test_no_other_provider_and_no_other_model_is_asked(laptop: PolicedLapt
     assert not host.model.requests
 
 
+@pytest.mark.quick_rows(5)
 @pytest.mark.parametrize(
     "words",
     [

@@ -9,6 +9,7 @@ from tests.support.model.fake_model import API_KEY
 from tests.support.person.laptop import Here
 
 
+@pytest.mark.quick_rows(1)
 @pytest.mark.parametrize(
     ("words", "ready", "anew"),
     [((), "F1 or /help", "Before this: session"), (("--plain",), "Type a prompt; /help", "this session stays on")],

@@ -135,6 +135,7 @@ def test_a_pattern_of_names_that_explodes_loses_no_other_name(box: Toolbox, back
         assert set(slow) == {"aaa"}, found["notes"]
 
 
+@pytest.mark.thorough
 async def test_a_filter_that_explodes_gives_what_it_has_found(box: Toolbox) -> None:
     await (await in_background(box, f"echo aab; echo {'a' * 60}")).task.over.wait()
     text = await box.text("BashOutput", bash_id="bash_1", filter="(a+)+b")

@@ -257,7 +257,7 @@ ASKING = {
 }
 
 
-@pytest.mark.quick_rows(3)
+@pytest.mark.quick_rows(1)
 @pytest.mark.parametrize("flood", ASKING.values(), ids=ASKING)
 async def test_a_server_that_does_not_read_the_answers_it_asks_for_is_left(tmp_path: Path, flood: Flood) -> None:
     async with flooding(tmp_path, flood) as server:
