@@ -83,7 +83,6 @@ async def test_the_form_of_a_server_is_filled_in_by_the_program(here: Here, tmp_
     assert "the answer is accept" in here.model.requests[-1].tool_result_text
 
 
-@pytest.mark.thorough
 async def test_over_ssh_with_a_lost_connection_in_everything_nothing_runs_twice(here: Here, host: Host) -> None:
     here.model.add(*work_to_cut())
     async with relay(host.server.port) as between:

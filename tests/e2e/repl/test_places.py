@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
 from tests.support.model.model_script import uses
 from tests.support.person.laptop import Here
 
 VARIABLES = ("CONFIG_HOME", "STATE_HOME", "CACHE_HOME", "DATA_HOME")
 
 
-@pytest.mark.thorough
 async def test_a_person_with_xdg_variables_finds_nothing_anywhere_else(here: Here, tmp_path: Path) -> None:
     places = {f"XDG_{each}": tmp_path / f"an odd place/{number}" for number, each in enumerate(VARIABLES)}
     for each in places.values():

@@ -184,7 +184,6 @@ class LongModel:
         return replace(reply, chunks=[first.replace(b'"input_tokens": 100', b'"input_tokens": %d' % tokens), *rest])
 
 
-@pytest.mark.thorough
 async def test_three_thousand_tool_calls_stay_in_the_window(tmp_path: Path) -> None:
     files = []
     for number in range(40):
