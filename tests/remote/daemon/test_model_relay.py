@@ -141,12 +141,14 @@ async def test_a_crowd_is_refused_and_what_waits_too_long_is_closed(
 
     monkeypatch.setattr(model_relay, "owner_of_connection", look)
     crowd = [await host.ask() for _ in range(MAX_WAITING + 40)]
-    ended, _ = await asyncio.wait([asyncio.create_task(r.read()) for r, _ in crowd], return_when="FIRST_COMPLETED")
+    reading = [asyncio.create_task(reader.read()) for reader, _ in crowd]
+    ended, waiting = await asyncio.wait(reading, return_when="FIRST_COMPLETED")
     assert {each.result() for each in ended} == {b""}, "more than there may be"
     assert len(looks) <= MAX_WAITING, "the table of a host with a crowd is long"
     host.relay.close()
     with pytest.raises(OSError):
         await host.ask()
+    await asyncio.wait(waiting)  # also those whose users were looked up meanwhile
     for _, writer in crowd:
         writer.close()
     monkeypatch.setattr(ports, "WAIT_S", 0.0)
