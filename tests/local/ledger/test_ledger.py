@@ -310,7 +310,7 @@ async def test_writing_and_reserving_do_not_hold_up_the_answers(tmp_path: Path) 
     with CallLedger(ledger_path(tmp_path)) as ledger:
         ledger._base.execute("BEGIN IMMEDIATE")
         async with SessionAccounts(tmp_path, Budgets(day_usd=9.0)) as accounts:
-            async with asyncio.timeout(1):
+            async with asyncio.timeout(4):  # it would wait for five
                 accounts.ended(report(), FREE)
                 reserving = asyncio.create_task(accounts.reserve(ASKED))
                 for _ in range(10):
