@@ -29,10 +29,9 @@ async def page_server() -> AsyncIterator[int]:
     and only that says that it was all."""
 
     async def serve(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with contextlib.suppress(ConnectionError):
+        with contextlib.suppress(ConnectionError), contextlib.closing(writer):
             writer.write(PAGE)
             await writer.drain()
-        writer.close()
 
     async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
         yield server.sockets[0].getsockname()[1]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -113,13 +114,10 @@ async def answering(answer: bytes) -> AsyncIterator[str]:
     """Answer every request with these bytes. Yield the address."""
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await reader.readuntil(b"\r\n\r\n")
-        try:
+        with contextlib.suppress(ConnectionError), contextlib.closing(writer):
+            await reader.readuntil(b"\r\n\r\n")
             writer.write(answer)
             await writer.drain()
-        except ConnectionError:
-            pass
-        writer.close()
 
     server = await asyncio.start_server(serve, "127.0.0.1", 0)
     try:

@@ -40,10 +40,9 @@ async def echo_server(address: str = "127.0.0.1") -> AsyncIterator[int]:
     """A server that answers when the other end has sent all, and then closes. Yields its port."""
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with contextlib.suppress(ConnectionError):
+        with contextlib.suppress(ConnectionError), contextlib.closing(writer):
             writer.write(ECHO + await reader.read(-1))
             await writer.drain()
-            writer.close()
 
     server = await asyncio.start_server(serve, address, 0)
     async with server:
@@ -126,10 +125,9 @@ async def test_a_laptop_that_reads_nothing_of_a_port_gets_no_more_than_the_windo
     whole = bytes(3 * INITIAL_CREDIT)
 
     async def pour(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with contextlib.suppress(ConnectionError):
+        with contextlib.suppress(ConnectionError), contextlib.closing(writer):
             writer.write(whole)
             await writer.drain()
-        writer.close()
 
     server = await asyncio.start_server(pour, "127.0.0.1", 0)
     async with server:

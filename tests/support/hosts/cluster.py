@@ -107,11 +107,10 @@ async def _in_turn(servers: dict[str, Sshd], leads_to: list[str]) -> AsyncIterat
     """A port that leads to the next of some servers at each connection."""
 
     async def carry(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError), contextlib.closing(writer):
             while data := await reader.read(65536):
                 writer.write(data)
                 await writer.drain()
-        writer.close()
 
     async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         name = leads_to.pop(0)

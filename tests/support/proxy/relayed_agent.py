@@ -19,11 +19,10 @@ async def relayed(proxy: AuthProxy, warn: Callable[[str], None] = print) -> Asyn
     """Yield the address that the agent is given."""
 
     async def pipe(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError), contextlib.closing(writer):
             while data := await reader.read(65536):
                 writer.write(data)
                 await writer.drain()
-        writer.close()
 
     async with HttpFront(proxy, warn) as front:
         front.expect(Secret(TOKEN))
