@@ -76,7 +76,6 @@ if os.environ.get("CCB_FAULT_LOG"):
     NAMED["the laptop stopped for two minutes"] = Plan(0, ending="stop ccb", ending_turn=1, stopped_s=120.0)
 
 
-@pytest.mark.visited
 @pytest.mark.quick_rows(2)
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize("name", NAMED)
