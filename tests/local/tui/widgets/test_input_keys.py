@@ -74,6 +74,7 @@ async def test_no_key_changes_the_text_of_a_locked_input(at: Desk) -> None:
     await at.press("enter", "ctrl+j", "alt+enter", has="ls \\")
 
 
+@pytest.mark.usefixtures("lock_over")
 async def test_a_lone_digit_stays_in_a_locked_input_while_a_card_waits(at: Desk) -> None:
     await at.turn()
     at.session.ask("ask", "Bash", {"command": "make"})
