@@ -81,7 +81,7 @@ def test_a_command_prints_all_of_its_text_to_a_pipe_that_does_not_block() -> Non
     """More than fits into the pipe, before anybody reads; on stdout and on stderr."""
     program = (
         "import sys, ccb.__main__ as main; main._open_standard_streams();"
-        "sys.stdout.write('o' * 300000); sys.stdout.flush(); sys.stderr.write('e' * 300000);"
+        "sys.stdout.write('o' * 300000); sys.stdout.flush(); sys.stderr.write('e' * 300000); sys.stderr.flush();"
         "sys.__stderr__.write('!'); sys.__stderr__.flush(); sys.stdout.write(sys.stdin.read()); sys.stdout.flush()"
     )
     (stdin, typed), (printed, stdout), (said, stderr) = [os.pipe() for _ in range(3)]
