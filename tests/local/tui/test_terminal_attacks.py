@@ -114,7 +114,6 @@ async def test_if_every_widget_forgot_to_neutralise_nothing_would_happen_either(
     harmless(await written_while_shown(BLUNT))
 
 
-@pytest.mark.thorough
 async def test_the_check_sees_what_reaches_the_terminal_without_both(monkeypatch: pytest.MonkeyPatch) -> None:
     switch_off(monkeypatch, "ccb.local.tui")
     found = strangers(await written_while_shown(BLUNT, filtered=False), TITLES)

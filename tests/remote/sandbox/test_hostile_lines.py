@@ -106,6 +106,5 @@ def test_in_the_workspace_harm_stays_in_the_project(place: Path, user: str, nth:
     assert _run(place, user, 99, "workspace", nth)["found"] == []
 
 
-@pytest.mark.thorough
 def test_without_a_cage_they_do_harm(place: Path) -> None:
     assert _run(place, "plain", 99, "none")["harmful"] > 100

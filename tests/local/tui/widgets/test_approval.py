@@ -455,7 +455,7 @@ async def test_a_key_and_enter_from_one_read_are_an_answer_on_the_card(at_card: 
 async def test_keys_that_come_in_a_burst_are_no_answer(
     at: Desk, keys: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ccb.local.tui.approvals.QUIET_S", float("inf"))  # else they lead there from a quiet input
+    monkeypatch.setattr("ccb.local.tui.approvals.QUIET_S", float("inf"))  # else a key at a quiet input goes to the card
     await asks(at)
     await at.sees("Tab to answer")
     _arrive_at_once(at, *keys)
